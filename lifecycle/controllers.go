@@ -4,9 +4,8 @@
 package lifecycle
 
 import (
-	"io/fs"
-
 	"fmt"
+	"io/fs"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -60,6 +59,7 @@ func (s *services) rendering(manifests fs.FS) []component {
 		&queues.NodePoolReconciler{Manager: s.queues},
 		&admissionpolicy.Reconciler{
 			Client:             s.client,
+			Live:               s.live,
 			Files:              manifests,
 			Parameters:         s.cfg.AdmissionParameters(),
 			DenyGPUPodsOutside: s.cfg.GPUPodsOutside == config.Deny,

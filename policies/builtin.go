@@ -11,8 +11,8 @@
 // controller are evaluated once.
 //
 // Every GPU is charged, even if a team replaces other policies: core.quota, which cannot be replaced, charges what a pod
-// requests, keeps the pod in the charged pool, and denies a pod that has more in the end. The evaluator applies all
-// changes at once and evaluates the policies again; a different charge then denies the pod.
+// requests, keeps the pod in the charged pool, and denies a pod that other policies gave more GPUs than it is charged.
+// The evaluator applies all changes at once, evaluates the policies again, and denies the pod if its charge differs.
 //
 // The package never evaluates a policy, reads or writes the cluster, or chooses a node.
 package policies

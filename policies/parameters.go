@@ -31,8 +31,11 @@ type Parameter struct {
 // parameterTable has the parameters of the built-in policies, by policy and sorted by name.
 var parameterTable = map[string][]Parameter{
 	"core.devices": {
-		{"allowedCapabilities", capabilityListKind, []string{},
-			"capabilities that containers can add although they give access to GPUs of other pods"},
+		{
+			"allowedCapabilities", capabilityListKind,
+			[]string{},
+			"capabilities that containers can add although they give access to GPUs of other pods",
+		},
 		{"allowedHostPaths", pathListKind, []string{}, "directories of nodes that pods can mount, with their subdirectories; " +
 			"allow none in which pods can create links"},
 		{"refuseEnvFrom", BoolParameter, true, "whether a container with a GPU is denied envFrom without a prefix, " +

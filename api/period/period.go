@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// PeriodPattern is the regular expression of a Period. The limits keep dozens of renewals within
-// the years of a timestamp (9999).
+// PeriodPattern is the regular expression of a Period. The limits ensure that a timestamp (up to
+// the year 9999) can hold the end of dozens of renewals.
 const PeriodPattern = `^P([0-9]{1,2}Y)?([0-9]{1,3}M)?([0-9]{1,3}W)?([0-9]{1,3}D)?$`
 
 const periodHelp = "want an ISO 8601 period of whole years, months, weeks and days in this order, such as P6M, P1Y6M, P2W or P30D, " +
@@ -73,10 +73,10 @@ func MustParsePeriod(text string) Period {
 	return p
 }
 
-// AddTo returns the time of day of anchor, n whole periods later in the calendar of loc. It
-// counts from the anchor, not step by step, and replaces a day that the month lacks by the
-// month's last: two times P6M after 31 August is 31 August, though one time is 28 February. n may
-// be negative. A nil loc means UTC.
+// AddTo returns the anchor plus n periods, at the same time of day in loc. If the resulting month
+// has no such day, it uses the month's last day. It adds all periods at once, not step by step:
+// P6M after 31 August is 28 February, and two times P6M is 31 August again. n may be negative. A
+// nil loc means UTC.
 func (p Period) AddTo(anchor time.Time, n int, loc *time.Location) time.Time {
 	local := anchor.In(locationOrUTC(loc))
 	day := p.dateAfter(DateOf(anchor, loc), n)
@@ -84,8 +84,8 @@ func (p Period) AddTo(anchor time.Time, n int, loc *time.Location) time.Time {
 		local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), local.Location())
 }
 
-// ExpiryOf returns the end of the day that lies n whole periods after anchor in loc: the first
-// instant of the next day. The day that AddTo returns is still valid in full.
+// ExpiryOf returns the end of the day that is n whole periods after anchor in loc: the first
+// instant of the next day. The whole day that AddTo returns is still valid.
 func (p Period) ExpiryOf(anchor time.Time, n int, loc *time.Location) time.Time {
 	return p.dateAfter(DateOf(anchor, loc), n).End(loc)
 }
@@ -105,7 +105,7 @@ func (p Period) String() string { return p.text }
 // IsZero reports whether the period is not set.
 func (p Period) IsZero() bool { return p.months == 0 && p.days == 0 }
 
-// Equal reports whether both lead from every date to the same date: P1Y equals P12M.
+// Equal reports whether both periods, added to any date, give the same date: P1Y equals P12M.
 func (p Period) Equal(other Period) bool { return p.months == other.months && p.days == other.days }
 
 // MarshalJSON encodes the parsed text.

@@ -24,8 +24,8 @@ type Subscription struct {
 	Subscribed resource.Quantity
 	// Shares are the projects' guarantees above 0, the largest first.
 	Shares []ProjectShare
-	// WithoutQuota are the projects without a quota of CPU or memory, by name. They can use
-	// all of it.
+	// WithoutQuota are the projects without a quota of CPU or memory, by name. They can use the
+	// department's whole quota.
 	WithoutQuota []string
 }
 
@@ -33,13 +33,13 @@ type Subscription struct {
 type ProjectShare struct {
 	// Project is the project's name.
 	Project string
-	// Quantity is more than 0.
+	// Quantity is the guarantee, more than 0.
 	Quantity resource.Quantity
 }
 
 // Subscriptions returns the subscriptions of a department: its node pools in their order, then
-// CPU and memory if it has a quota of them. It ignores projects of other departments and the
-// project named without.
+// CPU and memory if it has a quota of them. It ignores projects of other departments, and the
+// project whose name is without.
 func Subscriptions(department *v1alpha1.Department, projects []v1alpha1.Project, without string) []Subscription {
 	spec := &department.Spec
 	resources := make([]QuotaResource, 0, len(spec.NodePools)+2)
@@ -97,7 +97,7 @@ func (p *Subscription) Remaining() resource.Quantity {
 	return remaining
 }
 
-// maxListed is the number of projects that a message names. It only counts the others.
+// maxListed is the number of projects that a message names. The message only counts the others.
 const maxListed = 3
 
 // DescribeShares lists the largest guarantees, such as "course 2, thesis 500m and 4 more".

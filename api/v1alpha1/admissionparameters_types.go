@@ -10,8 +10,8 @@ import (
 // AdmissionParametersName is the name of the one AdmissionParameters object.
 const AdmissionParametersName = "sluice"
 
-// UserPattern is the name of a Kubernetes user, or the beginning of names followed by one
-// asterisk: system:serviceaccount:kube-system:*. A lone asterisk is not allowed.
+// UserPattern is the name of a Kubernetes user, or a prefix of user names followed by one
+// asterisk, such as system:serviceaccount:kube-system:*. A lone asterisk is not allowed.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=512
@@ -19,31 +19,35 @@ const AdmissionParametersName = "sluice"
 type UserPattern string
 
 // AdmissionParametersSpec lists the identities and names that Sluice's admission policies use.
-// Each list is a set, and its entries merge by server-side apply: lifecycle keeps the entries of
-// every cluster and of its own configuration, and other field managers add theirs.
+// Each list is a set whose entries are merged by server-side apply. The lifecycle controller
+// maintains the default entries and the entries of its own configuration. Other field managers can
+// add entries.
 type AdmissionParametersSpec struct {
-	// Binders may bind pods of projects to nodes: the schedulers.
+	// Binders are the users that may bind pods of projects to nodes: the schedulers.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Binders []UserPattern `json:"binders,omitempty"`
 
-	// Controllers may set controller references, for example the operators that create pods.
+	// Controllers are the users that may set controller references, for example the operators
+	// that create pods.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Controllers []UserPattern `json:"controllers,omitempty"`
 
-	// Queues may hold pods and workloads back, admit them, and write queue objects: Kueue.
+	// Queues are the users that may suspend and admit pods and workloads, and write queue
+	// objects: Kueue.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Queues []UserPattern `json:"queues,omitempty"`
 
-	// Managers may change what Sluice manages: lifecycle, and tools of the platform team.
+	// Managers are the users that may change the objects that Sluice manages: the lifecycle
+	// controller, and tools of the platform team.
 	//
 	// +optional
 	// +listType=set
@@ -59,8 +63,8 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 
-	// GPUResources are the extended resources that are GPUs or shares of one. MIG slices and the
-	// GPU quota unit are known without an entry.
+	// GPUResources are the extended resources that represent GPUs or shares of a GPU. MIG
+	// slices and the GPU quota unit need no entry.
 	//
 	// +optional
 	// +listType=set
@@ -69,8 +73,9 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	GPUResources []string `json:"gpuResources,omitempty"`
 
-	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without a
-	// project. The system namespaces of Kubernetes, NVIDIA and the schedulers are exempt always.
+	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
+	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
+	// exempt.
 	//
 	// +optional
 	// +listType=set
@@ -80,16 +85,17 @@ type AdmissionParametersSpec struct {
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
 }
 
-// AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. There is
-// one, named sluice, and lifecycle restores it. Without it, governed namespaces refuse what the
-// policies cover, and other namespaces are left alone.
+// AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. The only
+// object is named sluice. If it is deleted, the lifecycle controller creates it again. Until then,
+// the API server rejects all requests that the policies cover in governed namespaces, and
+// evaluates none in other namespaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=sladm,categories=sluice
 // +kubebuilder:printcolumn:name="Binders",type=string,JSONPath=`.spec.binders`
 // +kubebuilder:printcolumn:name="Managers",type=string,JSONPath=`.spec.managers`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: there is one"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: only one such object can exist"
 type AdmissionParameters struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

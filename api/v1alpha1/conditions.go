@@ -16,7 +16,7 @@ const (
 )
 
 // ConditionMembersBound is false on a Project or Department whose members lack rights of their
-// roles. The message explains why. It is absent until a binding first failed.
+// roles. The message explains why. It is absent until a binding fails for the first time.
 const ConditionMembersBound = "MembersBound"
 
 // ConditionRequirementsMet is true on a NodePool if everything that its scheduler and its sharing
@@ -27,8 +27,8 @@ const ConditionRequirementsMet = "RequirementsMet"
 // instance has one or will get one. If it is false, the message says what would help.
 const ConditionPlanned = "Planned"
 
-// ConditionOversubscribed is true on a Department that guarantees its projects more than it has.
-// The message has the amounts.
+// ConditionOversubscribed is true on a Department that guarantees its projects more than its own
+// quota. The message has the amounts.
 const ConditionOversubscribed = "Oversubscribed"
 
 // Types of conditions of a Project.
@@ -36,12 +36,13 @@ const (
 	// ConditionQuotaApplied is true when the project's quotas exist and are counted for the
 	// current generation. Until then its GPU pods are rejected.
 	ConditionQuotaApplied = "QuotaApplied"
-	// ConditionUncounted is true while GPU pods run that are older than the quota.
+	// ConditionUncounted is true while GPU pods run that the quota does not count, because
+	// they are older than the quota.
 	ConditionUncounted = "Uncounted"
-	// ConditionPending is true while workloads wait for GPU quota.
+	// ConditionPending is true while workloads are pending for lack of GPU quota.
 	ConditionPending = "Pending"
-	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool are used,
-	// and false when usage in all node pools is well below.
+	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool is used. It
+	// becomes false when usage in all node pools is well below 90 %.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
 	// ConditionHeld is true while spec.hold keeps the project in its phase.
 	ConditionHeld = "Held"
@@ -86,7 +87,7 @@ const (
 
 // Reasons that any condition may have.
 const (
-	// ReasonReady means that the object is as the spec requests.
+	// ReasonReady means that the object is in the state that the spec requests.
 	ReasonReady = "Ready"
 	// ReasonApplied means that all objects were written.
 	ReasonApplied = "Applied"
@@ -112,9 +113,9 @@ const (
 	// ReasonStrictComputeUnsupported means that the pool cannot limit pods to their share of
 	// compute.
 	ReasonStrictComputeUnsupported = "StrictComputeUnsupported"
-	// ReasonDepartmentLimitUnsupported means that the scheduler limits each project only by
-	// itself, and the limits of the department's projects add up to more than the
-	// department's.
+	// ReasonDepartmentLimitUnsupported means that the scheduler cannot limit a department,
+	// only each project, and the limits of the projects add up to more than the department's
+	// limit.
 	ReasonDepartmentLimitUnsupported = "DepartmentLimitUnsupported"
 	// ReasonTrainingGuaranteeUnsupported means that the scheduler guarantees quota only to
 	// workloads that are not preemptible. Training is best effort up to the limit.
@@ -145,24 +146,25 @@ const (
 	ReasonNodePoolNotFound = "NodePoolNotFound"
 	// ReasonQuotaNotCounted means that Kubernetes has not counted the usage of the quota yet.
 	ReasonQuotaNotCounted = "QuotaNotCounted"
-	// ReasonUncountedPodsExceedLimit means that pods older than the quota need more than the
-	// limit.
+	// ReasonUncountedPodsExceedLimit means that pods that are older than the quota use more
+	// than the limit.
 	ReasonUncountedPodsExceedLimit = "UncountedPodsExceedLimit"
-	// ReasonPodsUncounted means that pods run that the quota does not count.
+	// ReasonPodsUncounted means that the quota does not count some running pods.
 	ReasonPodsUncounted = "PodsUncounted"
 	// ReasonQuotaExceeded means that pods do not fit into the remaining quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonQueued means that workloads are pending in a queue of the scheduler.
 	ReasonQueued = "Queued"
-	// ReasonNoPendingWorkloads means that no workload waits for quota.
+	// ReasonNoPendingWorkloads means that no workload is pending for lack of quota.
 	ReasonNoPendingWorkloads = "NoPendingWorkloads"
-	// ReasonNearlyUsed means that 90 % or more of the limit in a node pool are used.
+	// ReasonNearlyUsed means that 90 % or more of the limit in a node pool is used.
 	ReasonNearlyUsed = "NearlyUsed"
-	// ReasonWithinLimit means that usage is below this threshold in each node pool.
+	// ReasonWithinLimit means that usage is below the threshold of NearlyUsed in each node
+	// pool.
 	ReasonWithinLimit = "WithinLimit"
 	// ReasonHoldInSpec means that spec.hold is set.
 	ReasonHoldInSpec = "HoldInSpec"
-	// ReasonExtensionPending means that a renewal was requested and not decided.
+	// ReasonExtensionPending means that a renewal was requested and is not decided yet.
 	ReasonExtensionPending = "ExtensionPending"
 	// ReasonNoRecipient means that no recipient exists for a required warning. Without the
 	// warning the phase does not change.
@@ -236,7 +238,7 @@ const (
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonDenied means that an approver denied the request.
 	ReasonDenied = "Denied"
-	// ReasonRequested means that approvers were asked by mail to decide.
+	// ReasonRequested means that the request was sent to the approvers by mail.
 	ReasonRequested = "Requested"
 	// ReasonDecided means that the decision was sent by mail.
 	ReasonDecided = "Decided"

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord"}
+var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord", "AdmissionParameters"}
 
 func TestCRDNames(t *testing.T) {
 	type names struct {

@@ -151,9 +151,9 @@ type NoticeTerms struct {
 	// +kubebuilder:validation:MaxItems=10
 	WorkloadEnd []period.Duration `json:"workloadEnd,omitempty"`
 
-	// Digest is a cron expression of five fields: minute, hour, day of month, month and day
-	// of week. At these times the project warnings are sent, collected into one mail per
-	// recipient. Without it each warning is sent as its own mail.
+	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
+	// week. At these times each recipient gets all project warnings in one mail. Without it
+	// each warning is sent as its own mail.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=100

@@ -32,8 +32,8 @@ type DepartmentSpec struct {
 	NodePools []PoolQuota `json:"nodePools,omitempty"`
 
 	// Oversubscription sets whether the guarantees of the department's projects may add up to
-	// more than the department's own, for the GPUs of a node pool, for CPU and for memory.
-	// Deny (the default) rejects such a project and reports the amounts.
+	// more than the department's own guarantee. It applies to the GPUs of each node pool, to
+	// CPU and to memory. Deny (the default) rejects such a project and reports the amounts.
 	//
 	// +optional
 	// +kubebuilder:default=Deny
@@ -52,7 +52,8 @@ type DepartmentSpec struct {
 	// +kubebuilder:default=baseline
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
-	// Members have a role in all projects of the department.
+	// Members are the users, groups and service accounts that have a role in all projects of
+	// the department.
 	//
 	// +optional
 	// +listType=map

@@ -20,8 +20,8 @@ const (
 	ActionExtend ExtensionAction = "Extend"
 	// ActionRenew gives a project another period of validity.
 	ActionRenew ExtensionAction = "Renew"
-	// ActionDelete deletes a project once it is approved. The lifecycle controller creates
-	// these Extensions.
+	// ActionDelete deletes a project once an approver has approved it. The lifecycle
+	// controller creates these Extensions.
 	ActionDelete ExtensionAction = "Delete"
 )
 

@@ -21,8 +21,8 @@ const (
 	// InstanceIdle means that the instance is unused. The agent keeps it until the planner
 	// removes it.
 	InstanceIdle InstanceState = "Idle"
-	// InstanceReclaiming means that the instance is still in use and will be destroyed
-	// afterwards.
+	// InstanceReclaiming means that the instance is still in use and will be destroyed after
+	// that.
 	InstanceReclaiming InstanceState = "Reclaiming"
 	// InstanceDestroying means that the agent is destroying the instance.
 	InstanceDestroying InstanceState = "Destroying"
@@ -49,7 +49,7 @@ type GPUHealth string
 
 // The states of health.
 const (
-	// GPUHealthy means that the driver responds for the GPU.
+	// GPUHealthy means that driver calls for the GPU succeed.
 	GPUHealthy GPUHealth = "Healthy"
 	// GPUUnhealthy means that driver calls for the GPU failed, including all retries.
 	GPUUnhealthy GPUHealth = "Unhealthy"
@@ -64,7 +64,7 @@ type UtilizationSource string
 
 // The sources of utilization.
 const (
-	// UtilizationNVML is the sampling of the driver.
+	// UtilizationNVML means that the driver measures utilization, through NVML.
 	UtilizationNVML UtilizationSource = "NVML"
 	// UtilizationUnavailable means that the node cannot measure utilization. Pods on it never
 	// count as idle.

@@ -164,7 +164,7 @@ type PodUsage struct {
 	LastActive *metav1.Time `json:"lastActive,omitempty"`
 }
 
-// FindingReason is the kind of a violation by a pod.
+// FindingReason is the kind of violation by a pod.
 //
 // +kubebuilder:validation:Enum=ShareExceeded;NotAllocated
 type FindingReason string

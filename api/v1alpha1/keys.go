@@ -46,7 +46,7 @@ const (
 	AnnotationMaxRuntime = "sluice.dev/max-runtime"
 )
 
-// Annotations that Sluice sets and guards.
+// Annotations that Sluice sets and protects against changes by users.
 const (
 	// AnnotationTimeLimit is the time limit of the pod's workload at admission. The webhook
 	// sets it.
@@ -56,28 +56,27 @@ const (
 	AnnotationCreatedBy = "sluice.dev/created-by"
 	// AnnotationDecisions is the result of the policies for the pod, as JSON.
 	AnnotationDecisions = "sluice.dev/decisions"
-	// AnnotationStoppedUntil is on a root workload that lifecycle stopped. It must not be
-	// started before this time (RFC 3339). Only lifecycle may change it.
+	// AnnotationStoppedUntil is the time (RFC 3339) before which a root workload that Sluice
+	// stopped must not be started again. Only the lifecycle controller may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
-	// AnnotationReplicasBefore is on a root workload that lifecycle scaled to zero: the
-	// number of replicas before, with which its owner can start it again.
+	// AnnotationReplicasBefore is the number of replicas that a root workload had before the
+	// lifecycle controller scaled it to zero. The user needs it to start the workload again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
-	// AnnotationRetriedAt is on a ReplicaSet, StatefulSet or Job whose pods wait for quota:
-	// when lifecycle last made its controller retry (RFC 3339).
+	// AnnotationRetriedAt is the time (RFC 3339) at which Sluice last made the controller of a
+	// ReplicaSet, StatefulSet or Job retry to create pods that lacked quota.
 	AnnotationRetriedAt = "sluice.dev/retried-at"
-	// AnnotationEndsAt is on the running pods of a workload with an announced deadline: the
-	// deadline (RFC 3339, policy time). Programs can read it through the downward API.
+	// AnnotationEndsAt is the announced deadline of a workload (RFC 3339, policy time), on its
+	// running pods. Programs can read it through the downward API.
 	AnnotationEndsAt = "sluice.dev/ends-at"
-	// AnnotationCreatedFor is on a namespace that Sluice created: the UID of its Project.
+	// AnnotationCreatedFor is the UID of the Project for which Sluice created the namespace.
 	// Sluice deletes no namespace without it.
 	AnnotationCreatedFor = "sluice.dev/created-for"
-	// AnnotationPreemptAt is on a pod that will be preempted: the time of its eviction (RFC
-	// 3339).
+	// AnnotationPreemptAt is the time (RFC 3339) at which a pod will be evicted by preemption.
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
 )
 
-// AnnotationResend requests that a Notice is sent again, whatever its phase. Its value is the
-// time of the request (RFC 3339, machine time). A delivery after that time satisfies it.
+// AnnotationResend requests that a Notice is sent again, in any phase. Its value is the time of
+// the request (RFC 3339, machine time). A delivery after that time satisfies it.
 const AnnotationResend = "sluice.dev/resend"
 
 // AnnotationAdoptBy names the project that may adopt an existing namespace. A user who may update
@@ -108,8 +107,8 @@ const (
 // distinguish node pools themselves.
 const ResourceGPUMilli corev1.ResourceName = "sluice.dev/gpu-milli"
 
-// MaxNodePoolName is the largest length of a NodePool's name: a resource name has no more room
-// after "gpu-milli.".
+// MaxNodePoolName is the largest length of a NodePool's name. A longer name would not fit into a
+// resource name after "gpu-milli.".
 const MaxNodePoolName = 63 - len("gpu-milli.")
 
 // ResourceGPUMilliFor returns the GPU quota unit of one pool, for quotas that do not distinguish
@@ -126,8 +125,8 @@ const (
 	PriorityClassInference              = "sluice-inference"
 )
 
-// Values of those PriorityClasses. None falls under the cluster autoscaler's
-// cut-off of -10, and the two that are not preemptible never preempt each other.
+// Values of these PriorityClasses. All are above the cluster autoscaler's cutoff of -10. The two
+// non-preemptible classes have the same value, so their pods never preempt each other.
 const (
 	PriorityTrain                  int32 = -8
 	PriorityInteractivePreemptible int32 = -4
@@ -135,7 +134,7 @@ const (
 	PriorityInference              int32 = 0
 )
 
-// Names under which Sluice's processes write, as field managers.
+// Field managers of Sluice's programs.
 const (
 	FieldManagerWebhook   = "sluice-webhook"
 	FieldManagerLifecycle = "sluice-lifecycle"

@@ -62,7 +62,7 @@ const (
 )
 
 // ResourceMIG returns the resource that counts instances of a profile. A resource name cannot
-// contain the plus of 1g.10gb+me; the device plugin writes a dot.
+// contain the plus sign of 1g.10gb+me, so the device plugin replaces it by a dot.
 func ResourceMIG(profile MIGProfile) corev1.ResourceName {
 	return corev1.ResourceName(ResourceNVIDIAMIGPrefix + strings.ReplaceAll(string(profile), "+", "."))
 }

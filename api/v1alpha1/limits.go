@@ -93,8 +93,8 @@ type Limits struct {
 }
 
 // EffectiveLimits returns the limits for workloads of type t in a project: for each limit the
-// tighter of the department's and the project's. If a department tightens a limit later, its
-// projects are bound by it immediately.
+// tighter of the department's and the project's. If a department tightens a limit later, the new
+// limit applies to its projects immediately.
 func EffectiveLimits(t WorkloadType, project, department map[WorkloadType]WorkloadLimits) Limits {
 	limits := withDefaults(limitsFor(department, t))
 	own := limitsFor(project, t)

@@ -36,8 +36,8 @@ type Contact struct {
 	// +required
 	Email EmailAddress `json:"email"`
 
-	// Mute lists the kinds of mail that the recipient does not get. Warnings before an end
-	// and requests for a decision cannot be muted.
+	// Mute lists the kinds of mail that the recipient does not get. Warnings of an expiry or a
+	// stop, and requests for a decision, cannot be muted.
 	//
 	// +optional
 	// +listType=set
@@ -78,8 +78,8 @@ const (
 // +kubebuilder:validation:Enum=department-administrator;editor;research-manager;l1-researcher;l2-researcher;ml-engineer;viewer;department-viewer
 type Role string
 
-// The roles that a Department or a Project may give. The role of the system's
-// administrators is given by Kubernetes alone.
+// The roles that a Department or a Project may give. Only Kubernetes RBAC can give the role
+// system-administrator.
 const (
 	// RoleDepartmentAdministrator manages the projects and members of a department and
 	// approves extensions.

@@ -48,8 +48,8 @@ type MIGSpec struct {
 
 	// Resets sets when a GPU may be reset to change its MIG mode. GPUs older than Hopper
 	// require a reset. Never (the default) leaves it to the administrator. WhenIdle resets a
-	// GPU that no pod and no process uses. Drain keeps new pods off the node until the pods
-	// on the GPU have ended, and resets it then. Only this GPU is reset.
+	// GPU that no pod and no process uses. Drain keeps new pods off the node until the pods on
+	// the GPU have ended, and then resets the GPU. Only this GPU is reset.
 	//
 	// +optional
 	// +kubebuilder:default=Never

@@ -41,7 +41,7 @@ const (
 	SharingTimeSlicing Sharing = "TimeSlicing"
 	// SharingKAI uses the GPU fractions of KAI-Scheduler.
 	SharingKAI Sharing = "KAI"
-	// SharingHAMi uses the virtual GPUs of HAMi, which its library limits.
+	// SharingHAMi uses the virtual GPUs of HAMi, whose library enforces their limits.
 	SharingHAMi Sharing = "HAMi"
 )
 
@@ -128,8 +128,8 @@ type NodePoolStatus struct {
 	// +optional
 	GPUs int32 `json:"gpus,omitempty"`
 
-	// Products are the GPU models in the pool, as the GPUNodes report them, else as the node
-	// labels of GPU feature discovery report them.
+	// Products are the GPU models in the pool. They come from the GPUNodes, or else from the
+	// node labels of GPU feature discovery.
 	//
 	// +optional
 	// +nullable
@@ -192,9 +192,9 @@ type GPUModel struct {
 	// +kubebuilder:validation:MaxLength=317
 	ReplicaResource string `json:"replicaResource,omitempty"`
 
-	// MIGProfiles are the MIG profiles that the GPUs offer. With planning Static they are
-	// those of the layout. The list is empty if the GPU does not support MIG or its profiles
-	// are unknown.
+	// MIGProfiles are the MIG profiles that the GPUs offer. With planning Static they are the
+	// profiles of the layout. The list is empty if the GPU does not support MIG or its
+	// profiles are unknown.
 	//
 	// +optional
 	// +nullable

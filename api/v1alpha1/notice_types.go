@@ -134,7 +134,7 @@ type NoticePhase string
 
 // The phases of a message.
 const (
-	// NoticePending means that the message waits for its first or next attempt.
+	// NoticePending means that the message has not been sent yet and will be.
 	NoticePending NoticePhase = "Pending"
 	// NoticeSending means that a process has claimed the message. A message with an old claim
 	// is sent again.
@@ -183,8 +183,8 @@ type NoticeStatus struct {
 	// +kubebuilder:validation:MaxLength=320
 	MessageID string `json:"messageID,omitempty"`
 
-	// Sequence is the SEQUENCE of the calendar entry in the mail: how often the recipient was
-	// sent another deadline before.
+	// Sequence is the SEQUENCE of the calendar entry in the mail: the number of earlier mails
+	// that named another deadline.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -202,8 +202,8 @@ type NoticeStatus struct {
 	SentAt *metav1.Time `json:"sentAt,omitempty"`
 }
 
-// Notice is one message to one recipient. Notices are the outbox and the record of all messages
-// that were sent.
+// Notice is one message to one recipient. Notices are both the outbox and the history of all
+// messages.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:ac:generate=false
@@ -259,9 +259,11 @@ const (
 	NoticeProjectExpired NoticeKind = "ProjectExpired"
 	// NoticeProjectSuspending warns that a project's running workloads will be stopped.
 	NoticeProjectSuspending NoticeKind = "ProjectSuspending"
-	// NoticeProjectSuspended reports that they were stopped and how to start them again.
+	// NoticeProjectSuspended reports that the workloads were stopped and how to start them
+	// again.
 	NoticeProjectSuspended NoticeKind = "ProjectSuspended"
-	// NoticeProjectDeletion warns that approval of a deletion will be or is requested.
+	// NoticeProjectDeletion warns that approval of the project's deletion is or will be
+	// requested.
 	NoticeProjectDeletion NoticeKind = "ProjectDeletion"
 	// NoticeProjectConfirm asks whether a project is still needed.
 	NoticeProjectConfirm NoticeKind = "ProjectConfirm"

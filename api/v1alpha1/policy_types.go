@@ -44,7 +44,7 @@ type PolicySpec struct {
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// Match selects the objects for which the policy is evaluated. An empty match selects
-	// every object in governed namespaces.
+	// every pod in governed namespaces.
 	//
 	// +optional
 	Match PolicyMatch `json:"match,omitempty,omitzero"`
@@ -72,7 +72,8 @@ type PolicySpec struct {
 	Rego string `json:"rego"`
 }
 
-// PolicyMatch selects objects that match all lists. An empty list matches every object.
+// PolicyMatch selects objects that match all lists. An empty list matches every object, except for
+// kinds.
 type PolicyMatch struct {
 	// Departments are names of departments.
 	//
@@ -92,8 +93,8 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Projects []string `json:"projects,omitempty"`
 
-	// Kinds are kinds of objects, such as Pod, or with their group, such as Job.batch. An
-	// empty list matches pods.
+	// Kinds are kinds of objects, without their group, such as Pod, or with it, such as
+	// Job.batch. An empty list matches pods.
 	//
 	// +optional
 	// +listType=set

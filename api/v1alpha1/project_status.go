@@ -24,7 +24,7 @@ const (
 	ProjectExpired ProjectPhase = "Expired"
 	// ProjectSuspended means that the running workloads were stopped.
 	ProjectSuspended ProjectPhase = "Suspended"
-	// ProjectPendingDeletion means that the deletion waits for an administrator's approval.
+	// ProjectPendingDeletion means that an administrator must approve the deletion.
 	ProjectPendingDeletion ProjectPhase = "PendingDeletion"
 	// ProjectDeleting means that workloads, role bindings and rendered objects are being
 	// deleted.

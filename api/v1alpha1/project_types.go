@@ -44,7 +44,7 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:MaxItems=20
 	Owners []Owner `json:"owners"`
 
-	// Members have a role in the project.
+	// Members are the users, groups and service accounts that have a role in the project.
 	//
 	// +optional
 	// +listType=map
@@ -86,8 +86,8 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['*', 'train', 'interactive', 'inference'])",message="keys must be train, interactive, inference or *"
 	Workloads map[WorkloadType]WorkloadLimits `json:"workloads,omitempty"`
 
-	// ValidFrom is the day from which the department's validity is counted in whole periods,
-	// including renewals. Default: the day on which the project was created.
+	// ValidFrom is the first day of the project's validity. All periods of validity, including
+	// renewals, are counted from it. Default: the day on which the project was created.
 	//
 	// +optional
 	ValidFrom *period.Date `json:"validFrom,omitempty"`

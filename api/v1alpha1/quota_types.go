@@ -23,8 +23,7 @@ type GPUQuota struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 	Guaranteed resource.Quantity `json:"guaranteed,omitempty"`
 
-	// Limit is the largest number of GPUs in use at the same time, including those over
-	// quota.
+	// Limit is the largest number of GPUs in use at the same time, including GPUs over quota.
 	//
 	// +required
 	// +kubebuilder:validation:XIntOrString
@@ -32,9 +31,9 @@ type GPUQuota struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 	Limit resource.Quantity `json:"limit"`
 
-	// OverQuotaWeight is the weight with which idle GPUs beyond the guarantees are divided
-	// among projects that request them, from 0 to 1000. With 0 only the guaranteed GPUs can
-	// be used, whatever the limit. Default: 1.
+	// OverQuotaWeight is a weight from 0 to 1000. Idle GPUs are divided by weight among the
+	// projects that request more than their guarantee. With 0 only the guaranteed GPUs can be
+	// used, regardless of the limit. Default: 1.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -138,9 +137,9 @@ type GPUUsage struct {
 	// +optional
 	Limit resource.Quantity `json:"limit,omitempty"`
 
-	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools
-	// that Kueue serves, only pods admitted by Kueue count. A pod without a node counts here
-	// and in pending.
+	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools that
+	// Kueue serves, only pods admitted by Kueue count. A pod that has no node yet counts both
+	// here and in pending.
 	//
 	// +optional
 	Allocated resource.Quantity `json:"allocated,omitempty"`

@@ -60,7 +60,8 @@ type UsageRecordStatus struct {
 	Entries []UsageEntry `json:"entries,omitempty"`
 
 	// Accounted records until when the usage of each running workload is included in entries.
-	// Both are written in one request, so that a crash neither loses nor repeats usage.
+	// Accounted and entries are written in one request, so that a crash neither loses nor
+	// repeats usage.
 	//
 	// +optional
 	// +listType=map

@@ -92,8 +92,8 @@ type WorkloadClockStatus struct {
 	// +optional
 	RunningSince *metav1.Time `json:"runningSince,omitempty"`
 
-	// PausedSince is the end of the last running interval. The time until resetAfter is
-	// counted from it.
+	// PausedSince is the end of the last running interval. ResetAfter is counted from this
+	// time.
 	//
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
@@ -103,14 +103,14 @@ type WorkloadClockStatus struct {
 	// +optional
 	Limit *ClockLimit `json:"limit,omitempty"`
 
-	// IdleSince is when a GPU of the workload was last used, moved later by the time in which
-	// the use was unknown. It is absent while a GPU is used.
+	// IdleSince is the start of the idle time: the last use of a GPU, postponed by the time in
+	// which the use was unknown. It is absent while a GPU is used.
 	//
 	// +optional
 	IdleSince *metav1.Time `json:"idleSince,omitempty"`
 
-	// IdleUnknownSince is since when the use of the workload's GPUs is unknown (condition
-	// IdleUnknown). Idle time does not count from then on.
+	// IdleUnknownSince is the start of the time in which the use of the workload's GPUs is
+	// unknown (condition IdleUnknown). This time does not count as idle.
 	//
 	// +optional
 	IdleUnknownSince *metav1.Time `json:"idleUnknownSince,omitempty"`
@@ -125,7 +125,7 @@ type WorkloadClockStatus struct {
 	// +optional
 	Deadline *ClockDeadline `json:"deadline,omitempty"`
 
-	// Leads are the warnings that were given.
+	// Leads are the warnings that were recorded.
 	//
 	// +optional
 	// +listType=atomic
@@ -145,8 +145,8 @@ type WorkloadClockStatus struct {
 	// +optional
 	Stopped *ClockStop `json:"stopped,omitempty"`
 
-	// MissingSince is since when the workload no longer exists. The clock is deleted thirty
-	// days later.
+	// MissingSince is when the workload was first found to be missing. The clock is deleted
+	// thirty days later.
 	//
 	// +optional
 	MissingSince *metav1.Time `json:"missingSince,omitempty"`
@@ -168,8 +168,8 @@ type ClockLimit struct {
 	Configured period.Duration `json:"configured"`
 
 	// InForce is the effective limit: the configured one plus the granted extensions. If the
-	// limit was shortened while the workload ran, the effective limit leaves at least the
-	// longest lead.
+	// limit is shortened while the workload runs, the workload keeps at least the longest
+	// lead, or its old remaining time if that is less.
 	//
 	// +required
 	InForce period.Duration `json:"inForce"`
@@ -220,7 +220,7 @@ type ClockDeadline struct {
 	AnnouncedAt *metav1.Time `json:"announcedAt,omitempty"`
 }
 
-// ClockLead is a warning that was given.
+// ClockLead is a warning that was recorded.
 type ClockLead struct {
 	// Lead is how long before the end the warning was due.
 	//
@@ -289,8 +289,8 @@ type ClockStop struct {
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// Times is how often Sluice stopped the workload again because it was started before
-	// until.
+	// Times is the number of times that Sluice stopped the workload again because it was
+	// started before until.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -97,8 +97,8 @@ const MaxClockExtensions = 128
 const maxClockNamePrefix = 150
 
 // WorkloadClockName returns the name of a workload's clock: its kind, its name and a hash of
-// group, kind and name. The hash separates kinds of two groups and names with the same long
-// prefix.
+// group, kind and name. The hash distinguishes kinds of different groups, and long names with the
+// same prefix.
 func WorkloadClockName(group, kind, name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, name}, "\x00")))
 	prefix := strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-.")

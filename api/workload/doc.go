@@ -8,12 +8,11 @@
 // [InvalidRequest] whose entries name the field, the value and what is allowed. The same
 // pod always gives the same result.
 //
-// A pod requests GPUs in exactly one [Form]: whole GPUs or shares of them, and at most
-// one MIG profile, in whichever of the supported notations. Some facts depend on the
-// node pool and are not in the Request: the size of a MIG instance, a replica or an
-// amount of memory as a share of a GPU; whether nvidia.com/gpu is a whole GPU, a replica
-// with its name, or a MIG instance under the strategy single; and the content of a DRA
-// claim.
+// A pod requests GPUs in exactly one [Form], in any of the supported notations: whole
+// GPUs, shares, or one MIG profile. The Request does not contain facts that depend on
+// the node pool: which share of a GPU a MIG instance, a replica or an amount of memory
+// is; whether nvidia.com/gpu means a whole GPU, a replica with the same resource name,
+// or a MIG instance (MIG strategy single); and the devices of a DRA claim.
 //
 // The package does no I/O, knows no quotas or policies, and ignores the GPU quota unit
 // (sluice.dev/gpu-milli), which is a result of admission.

@@ -20,7 +20,7 @@ type memoryLimit struct {
 	share       Milli
 }
 
-// parseMemoryLimits reads up to which limit the memory may burst.
+// parseMemoryLimits reads the limit up to which the pod may burst its GPU memory.
 func (r *parser) parseMemoryLimits(request *Request) {
 	shared := request.Form == FormShare || request.Form == FormMemory
 	var buffer [4]memoryLimit
@@ -46,9 +46,9 @@ func (r *parser) parseMemoryLimits(request *Request) {
 	request.MemoryLimitMiB, request.ShareLimit = first.memoryMiB, first.share
 }
 
-// rejectLimitsWithoutShare rejects limits without a share: whole GPUs and MIG instances cannot
-// burst. An admitted pod may have them from before a MIG instance was granted. If the share
-// itself is invalid, the limits cause no second error.
+// rejectLimitsWithoutShare rejects limits of a pod that requests no share: whole GPUs and MIG
+// instances cannot burst. An admitted pod may have limits, because Sluice may have granted a MIG
+// instance for its share. If the share itself is invalid, the limits cause no second error.
 func (r *parser) rejectLimitsWithoutShare(request *Request, found []memoryLimit) {
 	if (r.admitted && request.RequestsGPU()) || (r.annotations.hasAmount() && !request.RequestsGPU()) {
 		return
@@ -86,10 +86,10 @@ func (r *parser) parseLimitAnnotations(found []memoryLimit) []memoryLimit {
 	return found
 }
 
-// parseLimitVariable reads the environment variable of Run:ai's users in the container with the
-// share: a part of the GPU for a fraction, a quantity of bytes for memory. If the variable is set
-// twice, the container gets the last one. In other containers it has no effect, and many users
-// set it everywhere.
+// parseLimitVariable reads RUNAI_GPU_MEMORY_LIMIT in the container with the share: a part of the
+// GPU for a fraction, a quantity of bytes for memory. If the variable is set twice, the last
+// value applies. It ignores other containers: the variable has no effect there, and many users
+// set it in all containers.
 func (r *parser) parseLimitVariable(request *Request, found []memoryLimit) []memoryLimit {
 	at, c := r.containerByName(request.Container)
 	if c == nil {
@@ -150,10 +150,10 @@ func parseMebibytes(text string) (int64, bool) {
 	return memory, memory > 0 && memory <= maxMemoryMiB
 }
 
-// validateKAIContainers validates the annotations into which later versions of KAI-Scheduler
-// translate gpu-memory for each container, and which it prefers to all others. Its webhook runs
-// after Sluice's, so an admitted pod may have them if they match the charged amount. A user's own
-// are rejected, because they would not be charged.
+// validateKAIContainers validates the annotations for single containers. Later versions of
+// KAI-Scheduler derive them from gpu-memory and prefer them to all other annotations. KAI's
+// webhook runs after Sluice's, so an admitted pod may have them if they match the charged amount.
+// Annotations of users are rejected, because Sluice would not charge them.
 func (r *parser) validateKAIContainers() {
 	for _, n := range r.annotations.kaiContainers {
 		switch {

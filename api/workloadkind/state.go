@@ -24,7 +24,7 @@ func RequestsPods(object *unstructured.Unstructured) bool {
 		return kind.RequestsPods(object)
 	}
 	if object.GroupVersionKind().GroupKind() == scaleKind {
-		// Scale is the only kind that omits a 0.
+		// A Scale omits spec.replicas if it is 0. No other kind does.
 		value, _ := valueAt(object.Object, scaleAction.Path)
 		n, _ := asInt64(value)
 		return n > 0
@@ -54,7 +54,8 @@ func (k Kind) RequestsPods(object *unstructured.Unstructured) bool {
 	return true
 }
 
-// StartsWorkload reports whether a change makes an object request pods that did not before.
+// StartsWorkload reports whether a change makes an object request pods that it did not request
+// before.
 func StartsWorkload(before, after *unstructured.Unstructured) bool {
 	return !RequestsPods(before) && RequestsPods(after)
 }
@@ -94,8 +95,8 @@ func (k Kind) IsFinished(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// HasActivePods reports whether an object's status counts remaining pods. It is false for kinds
-// without such a number.
+// HasActivePods reports whether an object's status counts at least one active pod. It is false
+// for kinds without such a count.
 func (k Kind) HasActivePods(object *unstructured.Unstructured) bool {
 	if len(k.ActivePodsPath) == 0 {
 		return false
@@ -105,7 +106,7 @@ func (k Kind) HasActivePods(object *unstructured.Unstructured) bool {
 	return n > 0
 }
 
-// asInt64 returns a number as decoded by Kubernetes or Go.
+// asInt64 converts a number that Kubernetes or encoding/json decoded.
 func asInt64(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:

@@ -74,7 +74,8 @@ func run(ctx context.Context, cfg *Config, library nvml.Library, logger logr.Log
 }
 
 func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *devices.Kubelet, journal *partition.Journal,
-	logger logr.Logger) *reconciler {
+	logger logr.Logger,
+) *reconciler {
 	library := &nvml.MonitoredLibrary{Driver: driver, OnReturn: recordCall}
 	r := &reconciler{
 		cfg: cfg, log: logger.WithName("agent"), cached: mgr.GetClient(), library: library,
@@ -138,8 +139,10 @@ func newManager(ctx context.Context, cfg *Config, logger logr.Logger) (ctrl.Mana
 	}
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
 		// The agent only reads pods, so it needs no copies of them.
-		&corev1.Pod{}: {Field: fields.OneTermEqualSelector(devices.FieldNodeName, cfg.NodeName), Transform: trimPod,
-			UnsafeDisableDeepCopy: ptr.To(true)},
+		&corev1.Pod{}: {
+			Field: fields.OneTermEqualSelector(devices.FieldNodeName, cfg.NodeName), Transform: trimPod,
+			UnsafeDisableDeepCopy: ptr.To(true),
+		},
 		&v1alpha1.GPUNode{}: {Field: fields.OneTermEqualSelector("metadata.name", cfg.NodeName)},
 	}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()

@@ -43,8 +43,12 @@ func TestSpecIsApplied(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
 		status metav1.ConditionStatus
-	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"},
-		{v1alpha1.ConditionGPULost, "False"}} {
+	}{
+		{v1alpha1.ConditionReady, "True"},
+		{v1alpha1.ConditionResetRequired, "False"},
+		{v1alpha1.ConditionNoPermission, "False"},
+		{v1alpha1.ConditionGPULost, "False"},
+	} {
 		if err := hasCondition(c.kind, c.status, v1alpha1.ReasonReady)(node); err != nil {
 			t.Error(err)
 		}
@@ -261,10 +265,14 @@ func TestConflictingManager(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster),
-			Labels: map[string]string{"app": "nvidia-mig-manager"}},
-		Spec: corev1.PodSpec{NodeName: w.name,
-			Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster),
+			Labels: map[string]string{"app": "nvidia-mig-manager"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:   w.name,
+			Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}},
+		},
 	}
 	w.create(pod)
 	impostor := pod.DeepCopy()

@@ -33,7 +33,7 @@ type devicePlugin struct {
 
 func (p *devicePlugin) path() string { return filepath.Join(p.stateDir, "device-plugin.json") }
 
-// load reads the record. Without one, the plugin has to enumerate all devices.
+// load reads the record. If there is no record, the plugin has to enumerate all devices.
 func (p *devicePlugin) load() error {
 	p.enumerated = map[v1alpha1.GPUUUID]string{}
 	raw, err := os.ReadFile(p.path())
@@ -60,7 +60,7 @@ func (p *devicePlugin) invalidate() error {
 }
 
 // changedGPUs returns the GPUs of the spec whose devices the plugin has not enumerated. It omits GPUs
-// that do not answer: a plugin that restarts beside one may not start again.
+// that do not respond: a plugin that restarts on a node with such a GPU may fail to start.
 func (p *devicePlugin) changedGPUs(o observation) map[v1alpha1.GPUUUID]string {
 	changed := map[v1alpha1.GPUUUID]string{}
 	for i := range o.gpus {
@@ -101,7 +101,7 @@ func (p *devicePlugin) save(changed map[v1alpha1.GPUUUID]string) error {
 }
 
 // reconcileDevicePlugin makes the device plugin enumerate its devices again if they changed. It returns
-// why the plugin has not done so yet.
+// an error if the plugin has not done so yet.
 func (r *reconciler) reconcileDevicePlugin(o observation) error {
 	p := &r.plugin
 	if o.gpus == nil || len(o.conflicts) > 0 || !r.layout.recovered {

@@ -52,11 +52,13 @@ func (g *driverGuard) hungCall() error { return g.library.HungCall(g.timeout * 3
 func (g *driverGuard) check(*http.Request) error { return g.library.HungCall(g.timeout) }
 
 func driverNotResponding(err error) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotResponding,
-		Message: err.Error()}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotResponding,
+		Message: err.Error(),
+	}
 }
 
-// firstRetry is the wait after the first failed connection to the driver.
+// firstRetry is the delay after the first failed connection to the driver.
 const firstRetry = time.Second
 
 // connection is the connection to the driver.
@@ -92,7 +94,7 @@ func (c *connection) close(library nvml.Library) {
 	c.connected = false
 }
 
-// retryDelay returns the wait before the next attempt. It doubles with each failure, up to most.
+// retryDelay returns the delay before the next attempt. It doubles with each failure, up to most.
 func (c *connection) retryDelay(most time.Duration) time.Duration {
 	wait := firstRetry
 	for range min(c.failures-1, 20) {
@@ -101,7 +103,7 @@ func (c *connection) retryDelay(most time.Duration) time.Duration {
 	return min(wait, most)
 }
 
-// logOnce logs a failure unless it is the one logged before.
+// logOnce logs a failure unless it equals the failure that was logged last.
 func (c *connection) logOnce(log logr.Logger, err error) {
 	if text := err.Error(); text != c.loggedError {
 		c.loggedError = text
@@ -120,7 +122,7 @@ func driverUnavailable(err error) metav1.Condition {
 			"in a container, NVIDIA's runtime has to mount it"
 	case errors.Is(err, nvml.ErrDriverNotLoaded):
 		c.Reason = v1alpha1.ReasonDriverNotLoaded
-		advice = "load the driver on the node until nvidia-smi works there; the agent then connects by itself"
+		advice = "load the driver on the node; once nvidia-smi works there, the agent connects by itself"
 	}
 	c.Message = fmt.Sprintf("%s: %v", advice, err)
 	return c

@@ -31,8 +31,10 @@ const gpu1, gpu2 v1alpha1.GPUUUID = "GPU-1", "GPU-2"
 func newObservedGPU(uuid v1alpha1.GPUUUID, devices ...string) v1alpha1.ObservedGPU {
 	gpu := v1alpha1.ObservedGPU{UUID: uuid, Health: v1alpha1.GPUHealthy, MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}}
 	for i, device := range devices {
-		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{Profile: "1g.5gb", Start: int32(i), UUID: device,
-			State: v1alpha1.InstanceIdle})
+		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{
+			Profile: "1g.5gb", Start: int32(i), UUID: device,
+			State: v1alpha1.InstanceIdle,
+		})
 	}
 	return gpu
 }
@@ -53,8 +55,10 @@ func TestLayoutIsDue(t *testing.T) {
 	lost := newObservedGPU(gpu1, "MIG-a")
 	lost.Health = v1alpha1.GPULost
 	done := func(state partition.State, retry time.Time) layoutState {
-		s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}},
-			retryAt: retry}
+		s := layoutState{
+			uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}},
+			retryAt: retry,
+		}
 		s.signature = layoutSignature([]v1alpha1.ObservedGPU{gpu}, s.isReclaiming())
 		return s
 	}

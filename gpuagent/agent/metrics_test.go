@@ -32,7 +32,8 @@ func TestStatusCollector(t *testing.T) {
 	lastStatus.Store(&status.Node{
 		GPUs: []status.GPU{
 			{Index: 0, UUID: "GPU-a", Health: v1alpha1.GPUHealthy, MemoryMiB: 2, UsedMiB: ptr.To[int64](1), Instances: []status.Instance{
-				{Profile: "1g.5gb", State: v1alpha1.InstanceIdle}, {Profile: "1g.5gb", State: v1alpha1.InstanceIdle},
+				{Profile: "1g.5gb", State: v1alpha1.InstanceIdle},
+				{Profile: "1g.5gb", State: v1alpha1.InstanceIdle},
 				{Profile: "1g.5gb", State: v1alpha1.InstanceActive},
 			}},
 			{Index: 1, UUID: "GPU-b", Health: v1alpha1.GPULost, MemoryMiB: 2, Utilization: ptr.To(50)},
@@ -75,8 +76,10 @@ sluice_mig_instances{profile="1g.5gb",state="Idle"} 2
 func TestCallMetrics(t *testing.T) {
 	callErrors.DeletePartialMatch(prometheus.Labels{"call": "Test"})
 	count := func(code string) float64 { return testutil.ToFloat64(callErrors.WithLabelValues("Test", code)) }
-	for _, err := range []error{nil, nvml.ErrNotSupported, fmt.Errorf("reset: %w", nvml.ErrGPULost), errors.New("broken"),
-		errors.Join(nil, nvml.ErrInUse)} {
+	for _, err := range []error{
+		nil, nvml.ErrNotSupported, fmt.Errorf("reset: %w", nvml.ErrGPULost), errors.New("broken"),
+		errors.Join(nil, nvml.ErrInUse),
+	} {
 		recordCall("Test", time.Millisecond, err)
 	}
 	for code, want := range map[string]float64{"3": 0, "15": 1, "19": 1, "other": 1} {

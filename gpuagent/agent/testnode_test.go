@@ -126,8 +126,10 @@ func newTestNodeWith(t testing.TB, gpus int) *testNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &testNode{TB: t, cluster: c, admin: admin, dir: dir, name: fmt.Sprintf("dgx-%02d", nextNumber.Add(1)), kubelet: &fakeKubelet{},
-		health: "127.0.0.1:0"}
+	w := &testNode{
+		TB: t, cluster: c, admin: admin, dir: dir, name: fmt.Sprintf("dgx-%02d", nextNumber.Add(1)), kubelet: &fakeKubelet{},
+		health: "127.0.0.1:0",
+	}
 	w.gpus, err = simulator.New(simulator.Config{
 		Seed: w.name, Order: simulator.StableOrder,
 		GPUs: slices.Repeat([]simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}}, gpus),
@@ -276,7 +278,8 @@ func (k *fakeKubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequ
 }
 
 func (k *fakeKubelet) GetAllocatableResources(context.Context,
-	*podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	*podresourcesv1.AllocatableResourcesRequest,
+) (*podresourcesv1.AllocatableResourcesResponse, error) {
 	return &podresourcesv1.AllocatableResourcesResponse{}, nil
 }
 

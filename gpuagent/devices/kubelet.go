@@ -101,7 +101,8 @@ type Assignments struct {
 // newAssignments converts the kubelet's responses. A pod with a GPU that is not named by UUID is an
 // error: the GPU is unknown.
 func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
-	held *podresourcesv1.ListPodResourcesResponse) (Assignments, error) {
+	held *podresourcesv1.ListPodResourcesResponse,
+) (Assignments, error) {
 	h := Assignments{
 		Offered: map[string]corev1.ResourceName{},
 		Holders: map[string][]types.NamespacedName{},

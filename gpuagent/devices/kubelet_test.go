@@ -28,9 +28,12 @@ func (fakeKubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest
 }
 
 func (fakeKubelet) GetAllocatableResources(context.Context,
-	*podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
-	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceMIG1g,
-		DeviceIds: []string{migDeviceSmall, migDeviceOther}}}}, nil
+	*podresourcesv1.AllocatableResourcesRequest,
+) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{
+		ResourceName: resourceMIG1g,
+		DeviceIds:    []string{migDeviceSmall, migDeviceOther},
+	}}}, nil
 }
 
 // serveKubelet starts a kubelet and returns a function that stops it.

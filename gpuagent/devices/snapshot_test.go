@@ -118,8 +118,10 @@ func TestHolders(t *testing.T) {
 	dra := podResources("claims", "none")
 	dra.Containers[0].Devices = nil
 	dra.Containers[0].DynamicResources = []*podresourcesv1.DynamicResource{{ClaimResources: []*podresourcesv1.ClaimResource{{DriverName: "gpu.nvidia.com"}}}}
-	all := map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
-		migDeviceLarge: "pod h2/claims"}
+	all := map[string]string{
+		gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
+		migDeviceLarge: "pod h2/claims",
+	}
 	claiming := newPod("claims")
 	claiming.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "some"}}}}}
 	nic := podResources("claims", "none")
@@ -161,13 +163,17 @@ func TestHolders(t *testing.T) {
 			want: map[string]string{migDeviceLarge: "pod h2/train"},
 		},
 		"it has ended": {
-			pods: []corev1.Pod{newPod("a", withLimit(resourceMIG1g, 1), inPhase(corev1.PodSucceeded)),
-				newPod("b", withLimit(resourceMIG1g, 1), inPhase(corev1.PodFailed))},
+			pods: []corev1.Pod{
+				newPod("a", withLimit(resourceMIG1g, 1), inPhase(corev1.PodSucceeded)),
+				newPod("b", withLimit(resourceMIG1g, 1), inPhase(corev1.PodFailed)),
+			},
 			want: map[string]string{},
 		},
 		"another profile, another vendor": {
-			pods: []corev1.Pod{newPod("a", withLimit("nvidia.com/mig-2g.10gb", 1)), newPod("b", withLimit("amd.com/gpu", 1)),
-				newPod("c", withLimit(resourceMIG1g, 0))},
+			pods: []corev1.Pod{
+				newPod("a", withLimit("nvidia.com/mig-2g.10gb", 1)), newPod("b", withLimit("amd.com/gpu", 1)),
+				newPod("c", withLimit(resourceMIG1g, 0)),
+			},
 			want: map[string]string{},
 		},
 		"waiting for a whole GPU does not hold slices": {
@@ -233,8 +239,10 @@ func TestHolders(t *testing.T) {
 		},
 		"a claim of dynamic resource allocation": {
 			held: []*podresourcesv1.PodResources{dra},
-			want: map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
-				migDeviceLarge: "pod h2/claims"},
+			want: map[string]string{
+				gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
+				migDeviceLarge: "pod h2/claims",
+			},
 		},
 		"one of the name held it, and the kubelet knows nothing of the next": {
 			held: []*podresourcesv1.PodResources{podResources("train-0", resourceMIG1g, migDeviceSmall)},
@@ -299,17 +307,24 @@ func TestHolders(t *testing.T) {
 func TestObservedHolders(t *testing.T) {
 	gpu := &v1alpha1.ObservedGPU{
 		UUID: gpuUUID1, DeviceID: "0x20B010DE", MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled},
-		Instances: []v1alpha1.ObservedInstance{{Profile: "1g.5gb", UUID: migDeviceSmall}, {Profile: "1g.5gb", UUID: migDeviceOther},
-			{Profile: "3g.20gb", UUID: migDeviceLarge}},
+		Instances: []v1alpha1.ObservedInstance{
+			{Profile: "1g.5gb", UUID: migDeviceSmall},
+			{Profile: "1g.5gb", UUID: migDeviceOther},
+			{Profile: "3g.20gb", UUID: migDeviceLarge},
+		},
 	}
-	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceGPU,
-		DeviceIds: []string{otherGPUDevice}}}}
+	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{
+		ResourceName: resourceGPU,
+		DeviceIds:    []string{otherGPUDevice},
+	}}}
 	held, err := newAssignments(offered, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("train", resourceMIG3g, migDeviceLarge)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := []corev1.Pod{newPod("train", withLimit(resourceMIG3g, 1)), newPod("nb", withLimit(resourceMIG1g, 1)),
-		newPod("big", withLimit(resourceGPU, 1))}
+	pods := []corev1.Pod{
+		newPod("train", withLimit(resourceMIG3g, 1)), newPod("nb", withLimit(resourceMIG1g, 1)),
+		newPod("big", withLimit(resourceGPU, 1)),
+	}
 	sight := &Snapshot{Pods: pods, assignments: held, claims: pendingClaims(pods, held)}
 	want := map[string]string{migDeviceLarge: "pod h2/train", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb"}
 	got := map[string]string{}

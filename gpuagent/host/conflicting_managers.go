@@ -95,8 +95,8 @@ func isPrivileged(pod *corev1.Pod) bool {
 		})
 }
 
-// isUnprivilegedProcess reports whether a process runs in a pod that cannot partition GPUs. A process in
-// an unknown pod or outside of pods can.
+// isUnprivilegedProcess reports whether a process runs in a pod that cannot partition GPUs. It returns
+// false for a process in an unknown pod or outside of pods.
 func isUnprivilegedProcess(pods []corev1.Pod, in []types.UID) bool {
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(in, pod.UID) && !isPrivileged(&pod) })
 }

@@ -112,8 +112,10 @@ func TestReload(t *testing.T) {
 		{"nvidia-device-plugin", outputOfOne},
 		{"sluice simulate kubelet", outputOfTwo},
 	} {
-		f := DevicePlugin{Proc: newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}),
-			Command: tc.command}
+		f := DevicePlugin{
+			Proc:    newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}),
+			Command: tc.command,
+		}
 		if signaled, err := f.Reload(); signaled != 1 || err != nil {
 			t.Errorf("%s: %d, %v", tc.command, signaled, err)
 		}

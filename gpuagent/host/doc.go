@@ -10,8 +10,9 @@
 // a manager only if the pod has the privileges to partition GPUs. The caller decides what to do about a
 // manager.
 //
-// github.com/prometheus/procfs lists processes and reads command lines. The rest is our own, as these
-// tests show: the library has no time limit (TestUnreadableProcess), does not pin a process from its
-// choice to the signal and does not parse signal masks (TestSendSIGHUP, TestOpenFakeProcessFolder),
-// has no boot ID (TestBootID), and rejects a cgroup file as a whole (TestParsePodUIDs, "broken").
+// github.com/prometheus/procfs lists processes and reads command lines. The package implements the rest
+// itself, because the library lacks it: a time limit (TestUnreadableProcess), a handle that keeps a
+// signal from reaching another process with the same PID, and signal masks (TestSendSIGHUP,
+// TestOpenFakeProcessFolder), the boot ID (TestBootID), and cgroup files with an invalid line
+// (TestParsePodUIDs, "broken").
 package host

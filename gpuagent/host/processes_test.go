@@ -147,15 +147,21 @@ func TestParsePodUIDs(t *testing.T) {
 		want   []types.UID
 	}{
 		"systemd": {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/cri-containerd-" + container + ".scope\n", []types.UID{uid}},
-		"systemd, guaranteed": {"0::/kubepods.slice/kubepods-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/crio-" + container + ".scope\n",
-			[]types.UID{uid}},
+		"systemd, guaranteed": {
+			"0::/kubepods.slice/kubepods-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/crio-" + container + ".scope\n",
+			[]types.UID{uid},
+		},
 		"cgroupfs": {"0::/kubepods/besteffort/pod" + uid + "/" + container + "\n", []types.UID{uid}},
 		"version 1": {"12:pids:/kubepods/burstable/pod" + uid + "/" + container + "\n" +
 			"11:cpu,cpuacct:/kubepods/burstable/pod" + uid + "/" + container + "\n1:name=systemd:/system.slice/ssh.service\n", []types.UID{uid}},
-		"static pod": {"0::/kubepods/burstable/pod3f2504e04f8941d39a0c0305e82c3301/" + container + "\n",
-			[]types.UID{"3f2504e04f8941d39a0c0305e82c3301"}},
-		"in a container": {"0::/kubepods/podaaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90/x/kubelet/kubepods/burstable/pod" + uid + "/y\n",
-			[]types.UID{"aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", uid}},
+		"static pod": {
+			"0::/kubepods/burstable/pod3f2504e04f8941d39a0c0305e82c3301/" + container + "\n",
+			[]types.UID{"3f2504e04f8941d39a0c0305e82c3301"},
+		},
+		"in a container": {
+			"0::/kubepods/podaaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90/x/kubelet/kubepods/burstable/pod" + uid + "/y\n",
+			[]types.UID{"aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", uid},
+		},
 		"from a cgroup namespace": {"0::/../../pod" + uid + "/" + container + "\n", []types.UID{uid}},
 		"no pod":                  {"0::/system.slice/sshd.service\n", nil},
 		"a person's name":         {"0::/user.slice/pod" + uid + "\n", nil},

@@ -1,13 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mig is the geometry of MIG. It returns which instances fit where on a GPU model, the
-// placement that harms later requests least, and the smallest change that makes room for requested
-// profiles.
+// Package mig computes placements of MIG instances. It returns the positions at which instances fit
+// on a GPU model, the placement that leaves the most room for later requests, and the smallest
+// change that makes room for requested profiles.
 //
-// The placements, identifiers and sizes are those that NVML reports, from NVIDIA's MIG user guide
-// and the tables of other projects; each model notes where its own differ. The package does no I/O
-// and never moves an instance in use.
+// The placements, identifiers and sizes are the values that NVML reports. The variable models names
+// their sources. The package does no I/O and never moves an instance in use.
 package mig
 
 import (
@@ -24,11 +23,11 @@ type Step struct {
 	Start   int
 }
 
-// Change leads from one layout to another: it destroys instances first and then creates others.
+// Change changes one layout to another: it destroys instances first and then creates others.
 type Change struct {
 	Destroy, Create []Step
-	// Unmet are the indices of the requests without room, even if all unclaimed idle instances were
-	// destroyed.
+	// Unmet are the indices of the requests that would not fit even if all unclaimed idle instances
+	// were destroyed.
 	Unmet []int
 }
 
@@ -36,8 +35,9 @@ type Change struct {
 func (c *Change) IsEmpty() bool { return len(c.Destroy)+len(c.Create) == 0 }
 
 // Plan returns the smallest change after which each request has an idle instance, earlier requests
-// first. A request takes an idle instance, else free slices, else the slices of idle instances.
-// Plan never touches instances in use and skips GPUs whose model lacks the profile.
+// first. A request gets an idle instance of its profile, else a new instance on free slices, else a
+// new instance in place of idle instances. Plan never touches instances in use and skips GPUs whose
+// model lacks the profile.
 func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 	d := newLayoutDraft(gpus)
 	open := make([]int, 0, len(wants))
@@ -56,9 +56,10 @@ func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 	return d.change
 }
 
-// Preempt returns the instances to preempt for one more instance of the profile, and false if none
-// help: the fewest victims, and among equals the fewest slices. Idle instances in the way are given
-// up as well. Victims are indices of gpus[at.GPU].Instances.
+// Preempt returns the instances to preempt so that one more instance of the profile fits: the
+// fewest victims, and among equal numbers the fewest slices. It returns false if preemption does
+// not help. Idle instances in the way are destroyed as well. Victims are indices of
+// gpus[at.GPU].Instances.
 func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok bool) {
 	d := newLayoutDraft(gpus)
 	found, ok := d.cheapestPlacement(want, Preemptible)
@@ -74,7 +75,7 @@ func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok b
 	return found, victims, true
 }
 
-// layoutDraft is a layout in progress.
+// layoutDraft is the layout that results from the steps so far.
 type layoutDraft struct {
 	gpus     []GPU
 	occupied []Mask
@@ -112,7 +113,7 @@ func (d *layoutDraft) claimIdle(name v1alpha1.MIGProfile) bool {
 	return found != nil
 }
 
-// placementCost is the cost of a place, the most important part first.
+// placementCost is the cost of a placement, the most important part first.
 type placementCost struct{ preempted, preemptedSlices, destroyed, destroyedSlices, addedFragmentation int }
 
 func (p placementCost) less(q placementCost) bool {
@@ -130,8 +131,8 @@ func (p placementCost) less(q placementCost) bool {
 	}
 }
 
-// cheapestPlacement returns the cheapest place for an instance of the profile if instances up to
-// the given use may be given up.
+// cheapestPlacement returns the cheapest placement of an instance of the profile. It may destroy or
+// preempt instances up to the given use.
 func (d *layoutDraft) cheapestPlacement(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool) {
 	var least placementCost
 	for i := range d.gpus {
@@ -140,7 +141,8 @@ func (d *layoutDraft) cheapestPlacement(name v1alpha1.MIGProfile, upTo Use) (bes
 			continue
 		}
 		for k := range p.Starts {
-			// From above for the smallest profile, so that the highest of equals wins.
+			// For the smallest profile try the highest position first, so that it wins among equal
+			// costs.
 			start := p.Starts[k]
 			if p.Memory == 1 {
 				start = p.Starts[len(p.Starts)-1-k]
@@ -185,7 +187,7 @@ func (d *layoutDraft) costOf(gpu int, p *Profile, start int, upTo Use) (cost pla
 	return cost, true
 }
 
-// place creates the instance and destroys those in its way.
+// place creates the instance and destroys the instances in its way.
 func (d *layoutDraft) place(at Step) {
 	g := &d.gpus[at.GPU]
 	mask := at.Profile.Mask(at.Start)

@@ -65,27 +65,45 @@ func TestPlan(t *testing.T) {
 		unmet           []int
 	}{
 		"no requests": {gpus: []string{"3g.20gb@4"}},
-		"an empty GPU": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"},
-			create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"}},
-		"idle instances are used": {gpus: []string{"3g.20gb@4", "3g.20gb@0"},
-			wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"}},
-		"free slices before idle instances": {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"},
-			create: []string{"1:4g.20gb@0"}},
-		"an idle instance is destroyed": {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"},
-			destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"}},
-		"as few instances as possible are destroyed": {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"},
-			wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"}},
-		"instances in use stay": {gpus: []string{"3g.20gb@0!"},
-			wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1}},
+		"an empty GPU": {
+			gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"},
+			create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"},
+		},
+		"idle instances are used": {
+			gpus:  []string{"3g.20gb@4", "3g.20gb@0"},
+			wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"},
+		},
+		"free slices before idle instances": {
+			gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"},
+			create: []string{"1:4g.20gb@0"},
+		},
+		"an idle instance is destroyed": {
+			gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"},
+			destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"},
+		},
+		"as few instances as possible are destroyed": {
+			gpus:  []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"},
+			wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"},
+		},
+		"instances in use stay": {
+			gpus:  []string{"3g.20gb@0!"},
+			wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1},
+		},
 		"preemptible instances stay": {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
 		"an unknown profile":         {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
-		"one set of media engines": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"},
-			create: []string{"0:1g.5gb+me@6"}, unmet: []int{1}},
-		"a claimed idle instance stays": {gpus: []string{"4g.20gb@0 3g.20gb@4"},
-			wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"}},
+		"one set of media engines": {
+			gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"},
+			create: []string{"0:1g.5gb+me@6"}, unmet: []int{1},
+		},
+		"a claimed idle instance stays": {
+			gpus:  []string{"4g.20gb@0 3g.20gb@4"},
+			wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"},
+		},
 		"no GPUs at all": {wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
-		"on the GPU with the least harm": {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"},
-			create: []string{"1:3g.20gb@4"}},
+		"on the GPU with the least harm": {
+			gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"},
+			create: []string{"1:3g.20gb@4"},
+		},
 		"a name that is rounded otherwise is known": {gpus: []string{"3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"3g.19gb"}},
 	}
 	for name, tc := range tests {

@@ -46,8 +46,10 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	state.change.Lock()
 	defer state.change.Unlock()
 	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
-		log: e.Log.WithValues("gpu", gpu.UUID)}
+	c := &gpuChange{
+		engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
+		log: e.Log.WithValues("gpu", gpu.UUID),
+	}
 	if pending, ok := e.Journal.PendingChange(gpu.UUID); ok {
 		c.before, c.journaled, c.driverCalled, c.changed = &pending.Before, true, true, true
 	}

@@ -127,8 +127,10 @@ var scenarios = []scenario{
 	{
 		name: "a GPU that refuses", gpu: gpuInMIGMode("A100-40GB"),
 		start: []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
-		fault: &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources,
-			Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
+		fault: &simulator.Fault{
+			Method: "CreateInstance", Err: nvml.ErrInsufficientResources,
+			Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 },
+		},
 		desired: newDesiredGPU("", placementAt("4g.20gb", 0), placementAt("2g.10gb", 4)),
 		ends:    "1g.5gb@0 2g.10gb@2 3g.20gb@4",
 	},

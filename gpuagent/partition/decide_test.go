@@ -94,53 +94,86 @@ func TestDecide(t *testing.T) {
 		says string
 	}{
 		{"nothing to do", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours"), cut(placementAt("3g.20gb", 4)), "Applied Applied", ""},
-		{"a desired instance stays, even held",
+		{
+			"a desired instance stays, even held",
 			newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours held").withInstance("1g.5gb", 0, "ours"),
-			cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", ""},
-		{"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"),
-			cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", ""},
-		{"destroying comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
-			cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", ""},
+			cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", "",
+		},
+		{
+			"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"),
+			cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", "",
+		},
+		{
+			"destroying comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
+			cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", "",
+		},
 		{"one that is held keeps all as it is", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6,
 			"ours held"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
-		{"held and not in the way, but not desired", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
-			cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6"},
-		{"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
-			"~3g.20gb@4", ""},
+		{
+			"held and not in the way, but not desired", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
+			cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6",
+		},
+		{
+			"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
+			"~3g.20gb@4", "",
+		},
 		{"incomplete and not desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
-		{"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)),
-			"+4g.20gb@0", ""},
-		{"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)),
-			"Invalid InvalidLayout", "1g.5gb@6 (MIG-1)"},
-		{"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"),
-			cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device"},
-		{"foreign, and the GPU has only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
-			cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1"},
-		{"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
-			cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`},
-		{"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",
-			"[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]"},
+		{
+			"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)),
+			"+4g.20gb@0", "",
+		},
+		{
+			"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)),
+			"Invalid InvalidLayout", "1g.5gb@6 (MIG-1)",
+		},
+		{
+			"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"),
+			cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device",
+		},
+		{
+			"foreign, and the GPU has only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
+			cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1",
+		},
+		{
+			"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
+			cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`,
+		},
+		{
+			"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",
+			"[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]",
+		},
 		{"no such place", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 1)), "Invalid InvalidLayout", "[0 2]"},
 		{"overlapping", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 0), placementAt("1g.6gb", 1)), "Invalid InvalidLayout", "overlaps"},
-		{"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)),
-			"Invalid InvalidLayout", "one set"},
-		{"instances and no mode", newGPUBuilder("A30"), v1alpha1.DesiredGPU{Instances: []v1alpha1.DesiredInstance{{Profile: "4g.24gb"}}},
-			"Invalid InvalidLayout", "migEnabled"},
+		{
+			"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)),
+			"Invalid InvalidLayout", "one set",
+		},
+		{
+			"instances and no mode", newGPUBuilder("A30"),
+			v1alpha1.DesiredGPU{Instances: []v1alpha1.DesiredInstance{{Profile: "4g.24gb"}}},
+			"Invalid InvalidLayout", "migEnabled",
+		},
 
 		{"enabled at once", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
 		{"enabled, and pending from before", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Enabled), cut(), "mode true", ""},
 		{"enabled, at a reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
 		{"pending", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), cut(), "ResetRequired ResetRequired", "spec.mig.resets"},
 		{"pending, and may be reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), resettable(cut()), "reset", ""},
-		{"an impossible layout does not change the mode", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled),
-			cut(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", ""},
+		{
+			"an impossible layout does not change the mode", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled),
+			cut(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", "",
+		},
 		{"left at once", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours"), whole, "-1g.10gb@0 mode false", ""},
 		{"left, held", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours held"), whole, "Reclaiming InUse", "process 42"},
 		{"left, foreign", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "foreign"), whole, "Invalid InvalidLayout", "1g.10gb@0"},
-		{"left, where it needs a reset that may not be", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), whole,
-			"ResetRequired ResetRequired", ""},
-		{"left, where it needs a reset", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), resettable(whole),
-			"-1g.10gb@0 mode false", ""},
+		{
+			"left, where it needs a reset that may not be", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), whole,
+			"ResetRequired ResetRequired", "",
+		},
+		{
+			"left, where it needs a reset", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), resettable(whole),
+			"-1g.10gb@0 mode false", "",
+		},
 		{"left, and pending", newGPUBuilder("A100-80GB").withMode(nvml.Enabled, nvml.Disabled), resettable(whole), "reset", ""},
 		{"whole, and pending", newGPUBuilder("A100-80GB").withMode(nvml.Disabled, nvml.Enabled), whole, "mode false", ""},
 		{"whole", newGPUBuilder("A100-80GB").withMode(nvml.Disabled, nvml.Disabled), whole, "Applied Applied", ""},
@@ -224,8 +257,10 @@ func TestMarkOwned(t *testing.T) {
 		{"registered as incomplete, and another program created the device", "foreign", []OwnedInstance{half}, nil, false},
 		{"registered as half made", "foreign half", []OwnedInstance{half}, nil, true},
 		{"being made", "foreign half", nil, call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), true},
-		{"being made, but that could not have a device yet", "foreign", nil,
-			call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), false},
+		{
+			"being made, but that could not have a device yet", "foreign", nil,
+			call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), false,
+		},
 		{"its device being made", "foreign", nil, call(OpCreateComputeInstance, half), true},
 		{"its device being destroyed, not yet done", "foreign", nil, call(OpDestroyComputeInstance, one), true},
 		{"its device being destroyed, done", "foreign half", nil, call(OpDestroyComputeInstance, one), true},
@@ -272,8 +307,11 @@ func TestProcessOnWholeMIGGPUHoldsEachInstance(t *testing.T) {
 func TestUnknownProfileNamesAreValid(t *testing.T) {
 	valid := regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 	gpu := newGPUBuilder("A100-40GB")
-	gpu.profiles = []nvml.Profile{{ID: 90, Compute: 2, MemoryMiB: 9856, Attribute: "+unknown17"}, {ID: 91},
-		{ID: 92, Compute: 12, MemoryMiB: 1 << 40}}
+	gpu.profiles = []nvml.Profile{
+		{ID: 90, Compute: 2, MemoryMiB: 9856, Attribute: "+unknown17"},
+		{ID: 91},
+		{ID: 92, Compute: 12, MemoryMiB: 1 << 40},
+	}
 	for id, want := range map[nvml.ProfileID]v1alpha1.MIGProfile{90: "2g.10gb", 91: "1g.0gb", 92: "8g.9999gb", 93: "4g.0gb"} {
 		if got := gpu.profileName(&instance{driverProfile: id, size: 4}); got != want || !valid.MatchString(string(got)) {
 			t.Errorf("%d is called %s, want %s", id, got, want)

@@ -42,8 +42,10 @@ func TestObserve(t *testing.T) {
 	if diff := cmp.Diff(want, got[0].Instances); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]v1alpha1.ObservedInstance{{Profile: "1g.10gb", Start: 6, Size: 1, UUID: stranger, State: v1alpha1.InstanceIdle,
-		Foreign: true}}, got[1].Instances); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.ObservedInstance{{
+		Profile: "1g.10gb", Start: 6, Size: 1, UUID: stranger, State: v1alpha1.InstanceIdle,
+		Foreign: true,
+	}}, got[1].Instances); diff != "" {
 		t.Error(diff)
 	}
 	first := got[0]
@@ -107,16 +109,28 @@ func TestMIGModeChanges(t *testing.T) {
 		state State
 		ends  string
 	}{
-		{"another program holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) },
-			resettable, Reclaiming, "whole"},
-		{"a process has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Attach(7, gpu, 1, 1)) },
-			resettable, Reclaiming, "whole"},
+		{
+			"another program holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) },
+			resettable, Reclaiming, "whole",
+		},
+		{
+			"a process has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Attach(7, gpu, 1, 1)) },
+			resettable, Reclaiming, "whole",
+		},
 		{"a pod has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { w.assign(gpu) }, resettable, Reclaiming, "whole"},
 		{"it cannot be reset alone", simulator.GPU{Model: "A30", ResetsWithOthers: true}, nil, resettable, ResetRequired, "whole"},
-		{"a silent pending mode", simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently}, nil, resettable, Applied,
-			"2g.12gb@0"},
-		{"a new GPU model in a machine without support", simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset}, nil,
-			newDesiredGPU("", placementAt("3g.40gb", 0)), ResetRequired, "whole"},
+		{
+			"a silent pending mode",
+			simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently},
+			nil, resettable, Applied,
+			"2g.12gb@0",
+		},
+		{
+			"a new GPU model in a machine without support",
+			simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset},
+			nil,
+			newDesiredGPU("", placementAt("3g.40gb", 0)), ResetRequired, "whole",
+		},
 		{"a GPU without MIG", gpuNotInMIGMode("L40S"), nil, newDesiredGPU(""), Invalid, "whole"},
 		{"a GPU without MIG, and none desired", gpuNotInMIGMode("L40S"), nil, v1alpha1.DesiredGPU{}, Applied, "whole"},
 	}
@@ -231,8 +245,10 @@ func TestUnlistedGPUs(t *testing.T) {
 // devices that pods may get.
 func TestRolledBackChangeIsNotRetriedAtOnce(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	over := w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
-		Match: func(c simulator.Call) bool { return c.At.Start == 0 && c.At.Size == 4 }})
+	over := w.sim.Fail(simulator.Fault{
+		Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
+		Match: func(c simulator.Call) bool { return c.At.Start == 0 && c.At.Size == 4 },
+	})
 	first := w.apply(newDesiredGPU(gpu, wholeLayout...))
 	writes := len(w.life.wrote)
 	again := w.apply(newDesiredGPU(gpu, wholeLayout...))

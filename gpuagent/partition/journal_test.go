@@ -333,8 +333,10 @@ func TestUnreadableJournal(t *testing.T) {
 
 // FuzzParseJournal: content is either rejected, or equal to what was written.
 func FuzzParseJournal(f *testing.F) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1",
-		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
+	s := journalState{
+		Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}},
+	}
 	content, err := s.format()
 	if err != nil {
 		f.Fatal(err)
@@ -363,8 +365,10 @@ func FuzzParseJournal(f *testing.F) {
 
 // A change of any single byte is detected.
 func TestCorruptedByteIsDetected(t *testing.T) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1",
-		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
+	s := journalState{
+		Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}},
+	}
 	content, err := s.format()
 	if err != nil {
 		t.Fatal(err)

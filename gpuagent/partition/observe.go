@@ -34,7 +34,8 @@ func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inU
 // observeAll returns nil instead of an error, and whether any instance is foreign or cannot be
 // read.
 func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU,
-	foreign bool) {
+	foreign bool,
+) {
 	observed, err := e.Observe(ctx, desired, inUse)
 	if err != nil {
 		e.Log.Error(err, "Failed to observe GPUs")

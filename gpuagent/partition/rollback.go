@@ -51,8 +51,10 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 		}
 	}
 	r := c.closeJournal(c.rollbackResult(why, missed, left))
-	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint,
-		until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
+	c.state.lastRollback = rolledBackChange{
+		desired: c.desired.fingerprint(), fingerprint: c.fingerprint,
+		until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message),
+	}
 	return r
 }
 

@@ -48,48 +48,114 @@ func TestDriverFaults(t *testing.T) {
 		restored     []Placement
 		mostOfWrites int
 	}{
-		{"no room, once", simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources}, Applied, "Applied",
-			wanted, nil, 20},
-		{"no room", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources}, RolledBack, "RolledBack",
-			former, twoInstances[:2], 20},
-		{"an invalid place", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack",
-			former, twoInstances[:2], 20},
-		{"unclear, and done", simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
-			"Applied", wanted, nil, 20},
-		{"not ready, twice", simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady}, Applied, "Applied",
-			wanted, nil, 20},
-		{"no compute instance once, and it was done",
-			simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState}, Applied, "Applied",
-			wanted, nil, 20},
-		{"no compute instance, the first time for good",
-			simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former,
-			twoInstances[:2], 20},
-		{"destroying is refused, twice", simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse}, Applied, "Applied",
-			wanted, nil, 20},
-		{"destroying is refused", simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
-			twoInstances[:1], 20},
-		{"the second is refused", simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
-			twoInstances[:1], 20},
-		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
-			"Applied", wanted, nil, 20},
-		{"already destroyed", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied,
-			"Applied", wanted, nil, 20},
-		{"reported as destroyed, but present", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied,
-			"Applied", wanted, nil, 20},
+		{
+			"no room, once",
+			simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources},
+			Applied, "Applied",
+			wanted, nil, 20,
+		},
+		{
+			"no room",
+			simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources},
+			RolledBack, "RolledBack",
+			former, twoInstances[:2], 20,
+		},
+		{
+			"an invalid place",
+			simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument},
+			RolledBack, "RolledBack",
+			former, twoInstances[:2], 20,
+		},
+		{
+			"unclear, and done",
+			simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown},
+			Applied,
+			"Applied", wanted, nil, 20,
+		},
+		{
+			"not ready, twice",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady},
+			Applied, "Applied",
+			wanted, nil, 20,
+		},
+		{
+			"no compute instance once, and it was done",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState},
+			Applied, "Applied",
+			wanted, nil, 20,
+		},
+		{
+			"no compute instance, the first time for good",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument},
+			RolledBack, "RolledBack", former,
+			twoInstances[:2], 20,
+		},
+		{
+			"destroying is refused, twice",
+			simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse},
+			Applied, "Applied",
+			wanted, nil, 20,
+		},
+		{
+			"destroying is refused",
+			simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse},
+			Reclaiming, "InUse", former,
+			twoInstances[:1], 20,
+		},
+		{
+			"the second is refused",
+			simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse},
+			Reclaiming, "InUse", former,
+			twoInstances[:1], 20,
+		},
+		{
+			"destroyed, and unclear",
+			simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown},
+			Applied,
+			"Applied", wanted, nil, 20,
+		},
+		{
+			"already destroyed",
+			simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound},
+			Applied,
+			"Applied", wanted, nil, 20,
+		},
+		{
+			"reported as destroyed, but present",
+			simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound},
+			Applied,
+			"Applied", wanted, nil, 20,
+		},
 		{"no permission", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrNoPermission}, Denied, "NoPermission", former, nil, 1},
 		{"a time-out", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrTimeout}, Unhealthy, "DriverError", former, nil, 1},
 		{"a lost GPU", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrGPULost}, Lost, "GPULost", former, nil, 1},
 		{"unknown for ever", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 4},
-		{"a GPU that has to be reset", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired}, ResetRequired,
-			"ResetRequired", former, nil, 1},
-		{"instances that cannot be read, once", simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported}, Applied, "Applied",
-			wanted, nil, 20},
+		{
+			"a GPU that has to be reset",
+			simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired},
+			ResetRequired,
+			"ResetRequired", former, nil, 1,
+		},
+		{
+			"instances that cannot be read, once",
+			simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported},
+			Applied, "Applied",
+			wanted, nil, 20,
+		},
 		{"instances that cannot be read", simulator.Fault{Method: "Instances", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 		{"processes that cannot be read", simulator.Fault{Method: "Processes", Err: nvml.ErrUnknown}, Reclaiming, "InUse", former, nil, 0},
-		{"processes that cannot be read just before", simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown}, Reclaiming,
-			"InUse", former, nil, 0},
-		{"instances not to be read just before", simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound}, Unhealthy,
-			"DriverError", former, nil, 0},
+		{
+			"processes that cannot be read just before",
+			simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown},
+			Reclaiming,
+			"InUse", former, nil, 0,
+		},
+		{
+			"instances not to be read just before",
+			simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound},
+			Unhealthy,
+			"DriverError", former, nil, 0,
+		},
 		{"the list of GPUs", simulator.Fault{Method: "GPUs", Times: 1, Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 	}
 	for _, c := range cases {
@@ -127,8 +193,10 @@ func TestDriverFaults(t *testing.T) {
 // The result lists what cannot be restored, and the rest is restored.
 func TestIncompleteRollback(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
-		Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
+	defer w.sim.Fail(simulator.Fault{
+		Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
+		Match: func(c simulator.Call) bool { return c.At.Start == 0 },
+	})()
 	r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
 	if diff := cmp.Diff(twoInstances[:1], r.NotRestored); diff != "" {
 		t.Error(diff)

@@ -99,8 +99,10 @@ func runSimulation(t *rapid.T) {
 // drawLayout draws another layout.
 func (h *simulation) drawLayout(t *rapid.T) {
 	i := rapid.IntRange(0, len(h.gpus)-1).Draw(t, "gpu")
-	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"),
-		MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0}
+	d := v1alpha1.DesiredGPU{
+		UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"),
+		MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0,
+	}
 	if d.MIGEnabled {
 		g := mig.GPU{Model: h.models[i]}
 		for range rapid.IntRange(0, 7).Draw(t, "instances") {

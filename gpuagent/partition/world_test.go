@@ -88,8 +88,10 @@ func newTestNode(t reporter, gpus ...simulator.GPU) *testNode {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	w := &testNode{t: t, sim: sim, disk: &memoryStore{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{},
-		now: time.Unix(1_800_000_000, 0)}
+	w := &testNode{
+		t: t, sim: sim, disk: &memoryStore{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{},
+		now: time.Unix(1_800_000_000, 0),
+	}
 	if err := sim.Init(); err != nil {
 		t.Fatalf("%v", err)
 	}

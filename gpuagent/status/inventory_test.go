@@ -103,10 +103,12 @@ func TestInventoryObserve(t *testing.T) {
 	sight := &devices.Snapshot{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: testPodUID, Namespace: "h2", Name: "train-0"}}}}
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
 	observed := []v1alpha1.ObservedGPU{
-		{UUID: v1alpha1.GPUUUID(list[0].UUID), Index: 0, DeviceID: "0x20B010DE", MemoryMiB: 40960, MIG: on,
+		{
+			UUID: v1alpha1.GPUUUID(list[0].UUID), Index: 0, DeviceID: "0x20B010DE", MemoryMiB: 40960, MIG: on,
 			Instances: []v1alpha1.ObservedInstance{
 				{Profile: "3g.20gb", Start: 4, Size: 4, UUID: compute.UUID, State: v1alpha1.InstanceActive},
-			}},
+			},
+		},
 		{UUID: v1alpha1.GPUUUID(list[1].UUID), Index: 1, DeviceID: "0x233010DE"},
 		{UUID: v1alpha1.GPUUUID(list[2].UUID), Index: 2, Health: v1alpha1.GPULost, Message: "lost"},
 		{UUID: "GPU-stuck", Index: 3, Health: v1alpha1.GPUUnhealthy, Message: "the driver does not answer"},

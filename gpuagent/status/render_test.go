@@ -84,8 +84,10 @@ func goldenNodes() map[string]Node {
 			{PID: 78, Pod: strings.Repeat("long-name-", 9), GPU: 0, Device: "1g.10gb+me.all@6", MemoryMiB: ptr.To[int64](81000)},
 		}},
 		"eight": {GPUs: eightGPUs()},
-		"lost": {GPUs: []GPU{trainingGPU(), {Index: 1, Health: v1alpha1.GPULost,
-			Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and reboot the node when its pods have ended"}}},
+		"lost": {GPUs: []GPU{trainingGPU(), {
+			Index: 1, Health: v1alpha1.GPULost,
+			Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and reboot the node when its pods have ended",
+		}}},
 		"foreign": {GPUs: []GPU{newGPU(0, withInstances(foreign, narrow, busy, leaving, broken))}},
 		"whole": {GPUs: []GPU{
 			newGPU(0, func(g *GPU) { g.Mode, g.Pods, g.Utilization = wholeGPU, []string{"h2/big-0"}, ptr.To(91) }),

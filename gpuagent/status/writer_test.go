@@ -35,8 +35,10 @@ func TestFormatSlices(t *testing.T) {
 			newObservedInstance("1g.5gb+me", 6, 1, v1alpha1.InstanceError),
 		}},
 		{UUID: "b"},
-		{UUID: "c", Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive),
-			newObservedInstance("1g.10gb", 4, 2, v1alpha1.InstanceIdle)}},
+		{UUID: "c", Instances: []v1alpha1.ObservedInstance{
+			newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive),
+			newObservedInstance("1g.10gb", 4, 2, v1alpha1.InstanceIdle),
+		}},
 	}
 	if diff := cmp.Diff("1g.5gb 2/3, 1g.5gb+me 0/1, 1g.10gb 0/1, 3g.20gb 1/1", formatSlices(gpus)); diff != "" {
 		t.Error(diff)
@@ -57,16 +59,20 @@ const (
 // reported as healthy.
 func TestValidGPUs(t *testing.T) {
 	long := strings.Repeat("x", 2000)
-	former := []v1alpha1.ObservedGPU{{UUID: testGPU0, Index: 0, Health: v1alpha1.GPUHealthy},
-		{UUID: testGPU1, Index: 1, Health: v1alpha1.GPUHealthy}}
+	former := []v1alpha1.ObservedGPU{
+		{UUID: testGPU0, Index: 0, Health: v1alpha1.GPUHealthy},
+		{UUID: testGPU1, Index: 1, Health: v1alpha1.GPUHealthy},
+	}
 	got := validGPUs([]v1alpha1.ObservedGPU{
-		{UUID: testGPU0, Index: 0, Model: long, Health: v1alpha1.GPUHealthy, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "nonsense"},
+		{
+			UUID: testGPU0, Index: 0, Model: long, Health: v1alpha1.GPUHealthy, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "nonsense"},
 			Instances: []v1alpha1.ObservedInstance{
 				newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
 				newObservedInstance("2g.10gb+unknown17", 2, 2, v1alpha1.InstanceIdle),
 				newObservedInstance("1g.5gb", 9, 1, v1alpha1.InstanceIdle),
 				newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
-			}},
+			},
+		},
 		{Index: 1, Health: v1alpha1.GPULost, Message: "lost"},
 		{Index: 2, Health: v1alpha1.GPULost},
 	}, former)
@@ -100,22 +106,30 @@ func TestMergeStatus(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
 	former := v1alpha1.GPUNodeStatus{
 		ObservedGeneration: 4, DriverVersion: "550", Slices: "1g.5gb 1/1",
-		GPUs: []v1alpha1.ObservedGPU{{UUID: "a",
-			Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive)}}},
+		GPUs: []v1alpha1.ObservedGPU{{
+			UUID:      "a",
+			Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive)},
+		}},
 		Pods:      []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}},
 		SampledAt: &metav1.Time{Time: testNow},
 	}
-	got := mergeStatus(&former, Report{Generation: 5,
-		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}}}, testNow)
+	got := mergeStatus(&former, Report{
+		Generation: 5,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}},
+	}, testNow)
 	want := former.DeepCopy()
-	want.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it",
-		ObservedGeneration: 5, LastTransitionTime: metav1.NewTime(testNow)}}
+	want.Conditions = []metav1.Condition{{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it",
+		ObservedGeneration: 5, LastTransitionTime: metav1.NewTime(testNow),
+	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 
-	got = mergeStatus(want, Report{Generation: 5, Complete: true, DriverVersion: "560",
-		GPUs: []v1alpha1.ObservedGPU{{UUID: testGPU0, Message: long}}}, testNow.Add(time.Hour))
+	got = mergeStatus(want, Report{
+		Generation: 5, Complete: true, DriverVersion: "560",
+		GPUs: []v1alpha1.ObservedGPU{{UUID: testGPU0, Message: long}},
+	}, testNow.Add(time.Hour))
 	if got.ObservedGeneration != 5 || got.DriverVersion != "560" || got.Slices != "" || len([]rune(got.GPUs[0].Message)) != maxMessage ||
 		len(got.Pods) != 1 {
 		t.Errorf("%+v", got)
@@ -137,7 +151,8 @@ func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Clien
 	writes := 0
 	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-			options ...client.SubResourcePatchOption) error {
+			options ...client.SubResourcePatchOption,
+		) error {
 			writes++
 			return c.SubResource(sub).Patch(ctx, o, p, options...)
 		},

@@ -10,8 +10,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// updateIdleTime determines since when the GPUs are unused. Idle time pauses while
-// utilization is unknown, and continues after that unless the GPUs were used meanwhile.
+// updateIdleTime updates the time since which the GPUs are unused. Idle time pauses
+// while utilization is unknown, and continues after that unless the GPUs were used
+// meanwhile.
 func (d *decision) updateIdleTime() {
 	use := d.observed.Utilization
 	switch {
@@ -62,8 +63,8 @@ func (d *decision) removeWarnings(reason v1alpha1.EndReason) {
 	d.Status.Leads = slices.DeleteFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == reason })
 }
 
-// announceIdleTimeout warns at half the idle timeout and returns the deadline. It moves
-// the deadline back if the warning is late.
+// announceIdleTimeout warns at half the idle timeout and returns the deadline. It
+// postpones the deadline if the warning is late.
 func (d *decision) announceIdleTimeout() *v1alpha1.ClockDeadline {
 	timeout := d.limits.IdleTimeout.Length()
 	if !d.limits.hasIdleTimeout() || d.Status.IdleSince == nil || d.Status.IdleUnknownSince != nil || d.idleDuration < timeout/2 {

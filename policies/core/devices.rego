@@ -1,6 +1,6 @@
-# Denies access to GPUs that the pod did not request, and ways around the limits of a
-# share: by variables of the container runtime or a sharing library, by paths of the
-# node, and by the runtime itself.
+# Denies access to GPUs that the pod did not request, and attempts to exceed the limits
+# of a share. Both are possible by environment variables of the container runtime or a
+# sharing library, by paths of the node, and by settings of the runtime.
 package core.devices
 
 import data.sluice.lib.ask
@@ -29,8 +29,9 @@ remove contains ["spec", container.list, {"name": container.it.name}, "env", {"n
 	some name in ((names & unwanted(container.it)) | lifting_by_prefix(names))
 }
 
-# In a container with a GPU the device plugin sets the variable, and KAI-Scheduler
-# sets it for a share.
+# unwanted are the variables to remove from a container. The device plugin sets
+# NVIDIA_VISIBLE_DEVICES in a container with a GPU, and KAI-Scheduler sets it for a
+# share. The author's own value is removed.
 unwanted(container) := lifting | {"NVIDIA_VISIBLE_DEVICES"} if {
 	containers.has_gpu(container)
 	not told_by_kai(container)
@@ -54,8 +55,8 @@ lifting_by_prefix(names) := {name | some name in names; strings.any_prefix_match
 	strings.any_prefix_match(names, lifting_prefixes)
 } else := set()
 
-# Variables that give access to other devices or lift the limits of a share: of the
-# NVIDIA container toolkit, of MPS and of HAMi's library.
+# lifting are the variables of the NVIDIA container toolkit, MPS and HAMi's library that
+# give access to other devices or remove the limits of a share.
 lifting := {
 	"NVIDIA_IMEX_CHANNELS",
 	"NVIDIA_MIG_CONFIG_DEVICES",
@@ -193,10 +194,10 @@ hands_devices("io.kubernetes.cri-o.Devices")
 # ("devices.nri.io/container.main") or for the pod.
 hands_devices(key) if split(key, "/")[0] in {"devices.nri.io", "cdi-devices.nri.io", "devices.noderesource.dev"}
 
-# A container's own variables override the device plugin's, and so do the variables
-# of a ConfigMap or Secret. A variable in env cannot restore the plugin's value, so that
-# the rule denies every source that can set it. A container without a GPU gets the
-# value void above, which overrides its sources.
+# A container's own variables override the device plugin's, also if they come from a
+# ConfigMap or Secret (envFrom). An entry in env cannot restore the plugin's value, so
+# the rule denies every source that can set the variable. A container without a GPU gets
+# the value void above, which overrides envFrom.
 deny contains {
 	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
 	"field": sprintf("spec.%s[%s].envFrom", [container.list, container.it.name]),
@@ -217,7 +218,7 @@ of_kai(source) if {
 
 sayable := (lifting | lifting_prefixes) | {"NVIDIA_VISIBLE_DEVICES"}
 
-# may_say: a key with this prefix can become one of the variables above.
+# may_say: envFrom with this prefix can set one of the variables above.
 may_say(prefix) if {
 	some name in sayable
 	startswith(name, prefix)

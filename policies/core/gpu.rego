@@ -1,5 +1,5 @@
-# Sets the resource of a GPU pod for its request: a GPU, a MIG slice or a replica.
-# core.quota charges it.
+# Replaces the GPU request of a pod by a resource of its node pool: a GPU, a MIG
+# slice or a replica. core.quota charges the resource.
 package core.gpu
 
 import data.sluice.lib.ask
@@ -25,7 +25,7 @@ rewritten if {
 	not pools.granted.resource in object.keys(input.workload.resources)
 }
 
-# Other GPU resources would request a second kind of GPU.
+# Any other GPU resource would request additional GPUs of another kind.
 remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
 	ask.gpu
 	some container in containers.each

@@ -13,7 +13,8 @@ limited if {
 	time_limit
 }
 
-# The shorter of the author's limit and the project's. It is undefined without both.
+# time_limit is the shorter of the author's limit and the project's limit. It is
+# undefined if neither is set.
 time_limit := input.workload.maxRuntime if {
 	input.workload.maxRuntimeSeconds > 0
 	not longer_than_allowed

@@ -1,10 +1,11 @@
-# Renders the objects of each project's namespace: a network policy that admits only
-# its own pods and ingress controllers, and the quota of CPU and memory.
+# Renders the objects of each project's namespace: a network policy that allows
+# traffic only from its own pods and from ingress controllers, and the quota of CPU
+# and memory.
 package core.namespace
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
-# through ingress. Network policies are additive: a project can open more, and no
-# policy can close what another opens.
+# through ingress. Network policies are additive: a project can allow more traffic,
+# and no policy can deny the traffic that another policy allows.
 objects contains rendered("networking.k8s.io/v1", "NetworkPolicy", "sluice-ingress", {
 	"podSelector": {},
 	"policyTypes": ["Ingress"],
@@ -28,7 +29,8 @@ objects contains rendered("v1", "ResourceQuota", "sluice-resources", {"hard": {s
 	count(limited) > 0
 }
 
-# With a quota of a resource, the API server denies pods without a request for it.
+# If a quota limits a resource, the API server denies pods that do not request it.
+# The LimitRange sets a default request.
 objects contains rendered("v1", "LimitRange", "sluice-defaults", {"limits": [{"type": "Container", "defaultRequest": {name: amount |
 	some name, _ in limited
 	amount := said[name]
@@ -39,7 +41,7 @@ objects contains rendered("v1", "LimitRange", "sluice-defaults", {"limits": [{"t
 
 said := {"cpu": input.parameters.defaultCPU, "memory": input.parameters.defaultMemory}
 
-# limited has the project's quotas, by resource.
+# limited maps cpu and memory to the project's quota.
 limited := {name: amount |
 	some name in ["cpu", "memory"]
 	amount := input.project.resources[name]

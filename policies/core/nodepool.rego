@@ -1,5 +1,5 @@
-# Selects the node pools of a GPU pod: those that its author named, or else all pools
-# of the project, in their order.
+# Selects the node pools of a GPU pod: the pools that its author named, or else all
+# pools of the project in the order of its spec.
 package core.nodepool
 
 import data.sluice.lib.ask
@@ -17,7 +17,8 @@ append contains {"path": ["spec", "tolerations"], "value": toleration} if {
 }
 
 # A taint keeps pods off a node while Sluice repartitions its GPUs. This rule removes
-# the tolerations of that taint, and those of all taints, except the pool's own.
+# tolerations of that taint. It also removes tolerations without a key, which
+# tolerate every taint, unless they are the pool's own.
 overrides.spec.tolerations := [toleration | some toleration in tolerations; not passing(toleration)] if {
 	ask.gpu
 	some toleration in tolerations

@@ -1,5 +1,6 @@
 # Records the project, the department, the workload type and the creator on the
-# pod. They come from the namespace and the request, and override the author's.
+# pod. The values come from the namespace and the request, and override values
+# that the author set.
 package core.project
 
 import data.sluice.lib.ask

@@ -1,9 +1,9 @@
 # Charges a GPU pod in a node pool, and keeps the pod on the nodes of that pool. It
-# denies a pod that could never fit into the project's quota. The scheduler's quota
-# holds back a pod that does not fit at present.
+# denies a pod that could never fit into the project's quota. A pod that only
+# exceeds the free quota stays pending.
 #
-# A team can replace the policies that grant resources, but not this one. It
-# therefore charges what the pod has in the end.
+# Platform teams can replace the policies that grant resources, but not this one. It
+# therefore charges what the pod requests after all changes.
 package core.quota
 
 import data.sluice.lib.ask
@@ -13,8 +13,8 @@ import data.sluice.lib.pools
 import data.sluice.lib.refusals
 import data.sluice.lib.words
 
-# Kubernetes adds up the requests of the containers, so that only the main container
-# has the charge of the pod.
+# Kubernetes adds up the requests of all containers, so only the main container
+# carries the charge of the pod.
 overrides.spec.containers := [{"name": containers.main, "resources": {"limits": charge}}] if charge
 
 charge := {pools.first.currency: format_int(pools.charge, 10)} if ask.gpu
@@ -34,7 +34,7 @@ charged(container, name) if {
 	charge[name]
 }
 
-# The chosen pools differ in one label only, so that no other pool matches.
+# The chosen pools differ in one label only, so no other pool matches.
 nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
 	ask.gpu
 	some key, _ in pools.first.nodeSelector
@@ -98,8 +98,8 @@ claimed if count(input.workload.deviceClasses) > 0
 # The following rules check the changes of the other policies. They never deny a pod
 # if all other policies are built in.
 
-# made: the pod has the changes of the policies. For a pod that only pretends so, the
-# rules deny what the policies would otherwise correct.
+# made: the policies have already changed the pod. A user can forge this state; the
+# rules then deny what the policies would otherwise correct.
 made if {
 	input.object.metadata.labels["sluice.dev/project"] == input.project.name
 	containers.regular[0].resources.limits[pools.first.currency]
@@ -117,7 +117,7 @@ deny contains {
 	held.milli > pools.charge
 }
 
-# The quota of the guarantee selects pods by priority class.
+# The ResourceQuota of the guarantee selects pods by priority class.
 deny contains {
 	"msg": sprintf("a pod of type %s must fit the guarantee, which does not count priority class %s", [input.workload.type, class]),
 	"field": "spec.priorityClassName",

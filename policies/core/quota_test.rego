@@ -9,7 +9,7 @@ messages := {complaint.msg | some complaint in policy.deny}
 
 limits := policy.overrides.spec.containers[0].resources.limits
 
-# made is the input about a pod with the project's label and a charge.
+# made is the input for a pod that already has the project's label and a charge.
 made(workload, pool) := object.union(
 	fixtures.asked(workload, [pool]),
 	{"object": {

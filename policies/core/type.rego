@@ -2,7 +2,8 @@
 # Most other policies depend on it.
 package core.type
 
-# The kinds that serve models. ReplicaSets own the pods of KServe and Knative as well.
+# serving are the kinds that serve models. The pods of KServe and Knative also have a
+# ReplicaSet as owner.
 serving := {
 	{"group": "apps", "kind": "Deployment"},
 	{"group": "apps", "kind": "ReplicaSet"},
@@ -22,7 +23,7 @@ else := "train"
 
 serves if group_and_kind in serving
 
-# A RayCluster owns the pods of a RayService, and those of a RayJob.
+# A RayCluster owns the pods of both RayServices and RayJobs. A label names the kind.
 serves if {
 	input.workload.owner.group == "ray.io"
 	input.object.metadata.labels["ray.io/originated-from-crd"] == "RayService"

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Libraries are the modules that policies may import.
 	Libraries []Library
-	// Limits limit the time that policies may take.
+	// Limits limit the evaluation time of policies.
 	Limits Limits
 	// CacheEntries is the number of latest results to cache for each policy; 256 if it is
 	// 0, none if it is negative. The cache holds at most twice as many, and about 2 MiB.
@@ -38,7 +38,7 @@ type Engine struct {
 	compiler *compiler
 	current  atomic.Pointer[Set]
 
-	// mu guards what Update keeps for the next Update.
+	// mu guards the fields that Update keeps for the next Update.
 	mu      sync.Mutex
 	active  map[string]*policy
 	modules map[digest]*compilation
@@ -114,7 +114,8 @@ type policy struct {
 
 func (p *policy) enforcement() v1alpha1.Enforcement { return p.source.enforcement() }
 
-// replacedPolicy returns the built-in policy that this one replaces; mostly none.
+// replacedPolicy returns the name of the built-in policy that this policy replaces; "" if
+// it replaces none.
 func (p *policy) replacedPolicy() string {
 	if p.enforcement() == v1alpha1.EnforcementDryRun {
 		return ""
@@ -130,7 +131,7 @@ var patternCache = func() cache.InterQueryValueCache {
 	})
 }()
 
-// Why a policy could not be evaluated.
+// Errors of a policy that could not be evaluated.
 var (
 	// ErrDeadline: the policy exceeded the time limit of an evaluation.
 	ErrDeadline = errors.New("it exceeded the evaluation time limit")
@@ -140,7 +141,7 @@ var (
 	// ErrBusy: an earlier evaluation of the policy still runs, in a built-in function
 	// that cannot be stopped.
 	ErrBusy = errors.New("an earlier evaluation is still running")
-	// ErrShape: a rule returned a value of another type than the rule must have.
+	// ErrShape: a rule returned a value of the wrong type.
 	ErrShape = errors.New("a value of the wrong type")
 )
 

@@ -13,9 +13,10 @@ import (
 // encoding/json decodes it (map[string]any, []any, string, bool, nil, int64, float64).
 type DesiredChanges struct {
 	Policy string
-	// Defaults are merged under the object: they fill only what its author left open.
+	// Defaults are merged under the object: they set only fields that its author did not
+	// set.
 	Defaults map[string]any
-	// Overrides are merged over the object; null removes.
+	// Overrides are merged over the object; null removes a field.
 	Overrides map[string]any
 	// Nodes are ANDed into every required node selector term.
 	Nodes []corev1.NodeSelectorRequirement
@@ -33,15 +34,15 @@ type Addition struct {
 	Value any
 }
 
-// Path leads through an object. A step is a field name, a map of the fields that identify
-// a list element, or "*" for all elements. In Rego it is an array:
+// Path selects parts of an object. A step is a field name, a map of the fields that
+// identify a list element, or "*" for all elements. In Rego it is an array:
 // ["spec","containers","*","env",{"name":"X"}].
 type Path []any
 
-// Finding is a reason for which a policy refuses an object or warns about it.
+// Finding is a reason why a policy denies an object or warns about it.
 type Finding struct {
 	Policy string
-	// Message is for the object's author: what was requested, and what is the limit.
+	// Message describes the request and the limit to the object's author.
 	Message string
 	// Field is the path of the part concerned; may be empty.
 	Field string
@@ -49,8 +50,8 @@ type Finding struct {
 	Fix string
 }
 
-// Limits far above what a pod or a policy needs, so that no input takes too much time or
-// memory of the webhook.
+// Limits far above the needs of pods and policies, so that no input uses too much time
+// or memory of the webhook.
 const (
 	maxDepth         = 100     // levels of an object or of a policy's value, and steps of a path
 	maxValues        = 200_000 // values in an object
@@ -93,7 +94,8 @@ func exceededLimit(in *DesiredChanges) string {
 	return ""
 }
 
-// fitsWithin subtracts the number of a value's parts from left.
+// fitsWithin reports whether a value has at most the given levels and left parts. It
+// subtracts the number of its parts from left.
 func fitsWithin(v any, levels int, left *int) bool {
 	*left--
 	if levels == 0 || *left < 0 {
@@ -116,7 +118,7 @@ func fitsWithin(v any, levels int, left *int) bool {
 	return true
 }
 
-// addPlanTooLarge records, once, that the plan is full.
+// addPlanTooLarge records, once, that the plan exceeds maxPlanNodes.
 func (b *planBuilder) addPlanTooLarge() {
 	if b.invalidChanges == nil {
 		b.addInvalidChanges(b.policy, "result",

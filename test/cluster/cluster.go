@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/test/cluster/build"
@@ -19,15 +20,15 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// stopTimeout is how long Stop lets components end by themselves, in all.
+// stopTimeout bounds the time that Stop gives all components together to end.
 const stopTimeout = 30 * time.Second
 
-// Cluster is a running Kubernetes, or one that was attached to. Its methods may be
-// called from several goroutines.
+// Cluster is a running Kubernetes that this process started, or an attached one. Its
+// methods are safe for concurrent use.
 type Cluster struct {
 	options    Options
 	folder     *folder
-	ca         *pki.CA // signs clients and servers; nil for clients where attached
+	ca         *pki.CA // signs clients and servers; of an attached cluster, servers only
 	attached   bool
 	config     *rest.Config
 	kubeconfig string
@@ -43,30 +44,29 @@ type Cluster struct {
 // client-side throttling.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kubeconfig returns the path of the administrator's kubeconfig, for kubectl and
-// other programs. Of a started cluster it is gone after Stop unless
-// Options.KeepData.
+// Kubeconfig returns the path of the administrator's kubeconfig, for kubectl and other
+// programs. Stop removes the file of a started cluster unless Options.KeepData is set.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Dir returns the folder of the cluster, links resolved. Components may keep files
-// of their own in its subfolder "components"; Stop removes them with it. What
-// else is put into a folder that Options.Dir names stays, and keeps the folder.
+// Dir returns the folder of the cluster, with links resolved. Components may keep their
+// files in its subfolder "components", which Stop removes. Stop leaves other files in a
+// folder that Options.Dir names, and then keeps the folder.
 func (c *Cluster) Dir() string { return c.folder.path }
 
-// Processes returns the group of the cluster's processes, to which further ones
-// may be added; Stop ends those first.
+// Processes returns the group of the cluster's processes. Callers may add components to it;
+// Stop ends those first.
 func (c *Cluster) Processes() *process.Group { return c.group }
 
-// Attached reports whether this is a person's own cluster.
+// Attached reports whether the cluster is the user's own.
 func (c *Cluster) Attached() bool { return c.attached }
 
-// CA returns the authority that signs the cluster's certificates. Where attached
-// it is one of our own, which the cluster trusts as a webhook's caBundle only.
+// CA returns the authority that signs the cluster's certificates. For an attached cluster
+// it is a separate authority, which the cluster trusts only as a webhook's caBundle.
 func (c *Cluster) CA() *pki.CA { return c.ca }
 
-// IssueServing writes tls.crt, tls.key and ca.crt into dir (made 0700 where
-// missing), for a server that is reached as name, localhost or 127.0.0.1: for a
-// webhook, say "sluice-webhook.sluice-system.svc". They are valid for a year.
+// IssueServing writes tls.crt, tls.key and ca.crt into dir for a server that clients reach
+// as name, localhost or 127.0.0.1, such as "sluice-webhook.sluice-system.svc". It creates
+// dir with mode 0700 if needed. The certificate is valid for a year.
 func (c *Cluster) IssueServing(name, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("issue serving certificate for %s: %w", name, err)
@@ -81,17 +81,17 @@ func (c *Cluster) IssueServing(name, dir string) error {
 	return pair.Write(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 }
 
-// Stop ends everything that was started in Processes, the last first, and removes
-// Dir unless Options.KeepData; the error wraps a *LeftError where Dir has files in
-// it that are no cluster's, which stay. An attached cluster itself goes on. Stop may be
-// called more than once.
+// Stop ends all components in Processes, the last one first, and removes Dir unless
+// Options.KeepData is set. Stop keeps files in Dir that do not belong to a cluster, and its
+// error then wraps a *LeftError. An attached cluster continues to run. Stop may be called
+// more than once.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		c.tokens.stop()
 		var stopped error
-		if c.group != nil { // else a start failed early
+		if c.group != nil { // nil if the start failed early
 			stopped = c.group.Stop(ctx)
 		}
 		c.reserved.release()
@@ -100,11 +100,11 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// Start builds the programs of a cluster where that was not done before, starts
-// them, and returns when the API server, the controllers and the scheduler are
-// ready and a pod can be made in namespace default. When it fails, or ctx ends
-// first, nothing of it runs any more; a Dir that the caller has named stays, with
-// the logs. The end of ctx after Start has returned means nothing: see Stop.
+// Start builds the programs of a cluster if necessary and starts them. It returns when the
+// API server, the controllers and the scheduler are ready and pods can be created in
+// namespace default. If it fails, or ctx ends first, it ends everything that it started. A
+// Dir that the caller named stays, with the logs. A running cluster ignores the end of ctx;
+// Stop ends it.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.validate()
 	if err != nil {
@@ -119,8 +119,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	c := &Cluster{options: options, folder: folder}
 	if err := c.start(ctx); err != nil {
-		// A folder that was named stays: its logs say why, and data that it may
-		// have from before must not go with a failed start.
+		// A named folder stays: its logs explain the failure, and it may hold data of an
+		// earlier run.
 		c.options.KeepData = options.Dir != ""
 		return nil, fmt.Errorf("start cluster: %w", errors.Join(err, c.Stop()))
 	}
@@ -155,6 +155,74 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := waitForPodCreation(ctx, c.config); err != nil {
 		return err
 	}
-	c.options.progressf("Kubernetes is ready on %s, after %s", httpsURL(plane.ports.APIServer), time.Since(begin).Round(100*time.Millisecond))
+	c.options.progressf("Kubernetes is ready on %s, after %s", httpsURL(plane.ports.APIServer),
+		time.Since(begin).Round(100*time.Millisecond))
 	return nil
+}
+
+// AttachVariable names the environment variable with the kubeconfig of the user's own
+// cluster, for Attach and for tests.
+const AttachVariable = "SLUICE_KUBECONFIG"
+
+const attachTimeout = 10 * time.Second
+
+// Attach returns the user's own cluster: the current context of the kubeconfig at path, or
+// at $SLUICE_KUBECONFIG if path is empty. Attach starts and stops nothing there. Components
+// in Processes run on this machine until Stop, with files in a temporary folder. Attach
+// fails if the cluster does not answer within ten seconds or before ctx ends.
+func Attach(ctx context.Context, path string) (*Cluster, error) {
+	if path == "" {
+		path = os.Getenv(AttachVariable)
+	}
+	if path == "" {
+		return nil, fmt.Errorf("attach to a cluster: name a kubeconfig, or set %s", AttachVariable)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("attach to a cluster: %w", err)
+	}
+	config, err := loadConfig(path)
+	if err != nil {
+		return nil, fmt.Errorf("attach to a cluster: %w", err)
+	}
+	if err := checkReachable(ctx, config); err != nil {
+		return nil, fmt.Errorf("attach to the cluster of %s: %w", path, err)
+	}
+	folder, err := temporaryFolder()
+	if err != nil {
+		return nil, fmt.Errorf("attach to a cluster: %w", err)
+	}
+	c := &Cluster{folder: folder, attached: true, config: config, kubeconfig: path}
+	if err := c.initAttached(); err != nil {
+		folder.close(false)
+		return nil, fmt.Errorf("attach to a cluster: %w", err)
+	}
+	return c, nil
+}
+
+// checkReachable requests the server's version, which all users may read.
+func checkReachable(ctx context.Context, config *rest.Config) error {
+	probe := rest.CopyConfig(config)
+	probe.Timeout = attachTimeout
+	client, err := kubernetes.NewForConfig(probe)
+	if err != nil {
+		return err
+	}
+	return client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+}
+
+// initAttached creates the parts of an attached cluster that run on this machine.
+func (c *Cluster) initAttached() error {
+	keys, err := c.folder.makeDir("pki")
+	if err != nil {
+		return err
+	}
+	if c.ca, err = pki.OpenCA(keys, "serving-ca"); err != nil {
+		return err
+	}
+	if c.tokens, err = newTokenRenewer(c); err != nil {
+		return err
+	}
+	c.group, err = process.NewGroup(c.folder.path)
+	return err
 }

@@ -30,22 +30,22 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// The whole life of a cluster in one test: each start costs seconds.
+// TestCluster tests the life of a cluster in one test, because each start takes seconds.
 func TestCluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	c := startCluster(t, dir, true)
-	t.Run("is the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
-	t.Run("lets nobody in without a name", func(t *testing.T) { testAnonymous(t, c) })
-	t.Run("makes and binds pods", func(t *testing.T) { testPods(t, c) })
-	t.Run("knows a user by certificate", func(t *testing.T) { testUser(t, c) })
-	t.Run("knows a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
-	t.Run("knows a service account on a node by token", func(t *testing.T) { testNodeBound(t, c) })
+	t.Run("runs the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
+	t.Run("rejects anonymous users", func(t *testing.T) { testAnonymous(t, c) })
+	t.Run("creates and binds pods", func(t *testing.T) { testPods(t, c) })
+	t.Run("authenticates a user by certificate", func(t *testing.T) { testUser(t, c) })
+	t.Run("authenticates a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
+	t.Run("authenticates a service account on a node by token", func(t *testing.T) { testNodeBound(t, c) })
 	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
-	t.Run("can be attached to", func(t *testing.T) { testAttach(t, c) })
-	t.Run("is alone in its folder", func(t *testing.T) { testOwnCluster(t, dir) })
-	t.Run("survives the end of each process", func(t *testing.T) { testComponentRestarts(t, c) })
-	t.Run("its folder is for its owner", func(t *testing.T) { testFileModes(t, dir) })
-	t.Run("knows what it makes in its folder", func(t *testing.T) { testClusterEntries(t, dir) })
+	t.Run("accepts Attach", func(t *testing.T) { testAttach(t, c) })
+	t.Run("locks its folder", func(t *testing.T) { testOwnCluster(t, dir) })
+	t.Run("restarts each killed process", func(t *testing.T) { testComponentRestarts(t, c) })
+	t.Run("gives only the owner access to its folder", func(t *testing.T) { testFileModes(t, dir) })
+	t.Run("recognizes all entries of its folder", func(t *testing.T) { testClusterEntries(t, dir) })
 
 	before := usageOf(t, c)
 	user, err := c.UserKubeconfig("anna")
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 	stop(t, c)
 	t.Run("leaves no process and no port", func(t *testing.T) { before.assertReleased(t) })
 	if _, err := os.Stat(dir); err != nil {
-		t.Fatalf("the folder that was to be kept: %v", err)
+		t.Fatalf("the kept folder: %v", err)
 	}
 
 	c = startCluster(t, dir, false)
@@ -76,7 +76,7 @@ func TestCluster(t *testing.T) {
 	t.Run("leaves no process, port or file", func(t *testing.T) {
 		before.assertReleased(t)
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", dir, err)
+			t.Errorf("%s remains: %v", dir, err)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func testAnonymous(t *testing.T, c *Cluster) {
 	}
 }
 
-// testPods sees the controllers make a Deployment's pods and the scheduler bind
+// testPods checks that the controllers create a Deployment's pods and the scheduler binds
 // them to a node.
 func testPods(t *testing.T, c *Cluster) {
 	api := client(t, c.Kubeconfig())
@@ -120,7 +120,8 @@ func testPods(t *testing.T, c *Cluster) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
 				Spec: corev1.PodSpec{
-					// Nobody plays this node's kubelet: after a minute it is tainted unreachable.
+					// No kubelet serves this node: after a minute it is tainted
+					// unreachable.
 					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					Containers:  []corev1.Container{{Name: "web", Image: "web"}},
 				},
@@ -176,22 +177,24 @@ func testUser(t *testing.T, c *Cluster) {
 	me := whoami(t, path)
 	slices.Sort(me.Groups)
 	if me.Username != "anna.mueller@example.org" || !slices.Equal(me.Groups, []string{"h2-all", "h2-students", "system:authenticated"}) {
-		t.Errorf("known as %s in %v", me.Username, me.Groups)
+		t.Errorf("authenticated as %s in %v", me.Username, me.Groups)
 	}
 	if _, err := client(t, path).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without rights lists pods: %v", err)
 	}
 	if _, err := c.UserKubeconfig(""); err == nil {
-		t.Error("a user without a name has a kubeconfig")
+		t.Error("an empty user name got a kubeconfig")
 	}
 }
 
 func testServiceAccount(t *testing.T, c *Cluster) {
 	admin := client(t, c.Kubeconfig())
-	if _, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook"); err == nil || !strings.Contains(err.Error(), `"webhook" not found`) {
-		t.Errorf("of an account that does not exist: %v", err)
+	if _, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook"); err == nil ||
+		!strings.Contains(err.Error(), `"webhook" not found`) {
+		t.Errorf("token of a missing account: %v", err)
 	}
-	_, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}, metav1.CreateOptions{})
+	_, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +211,7 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
-		t.Errorf("known as %s", got)
+		t.Errorf("authenticated as %s", got)
 	}
 	if _, err := client(t, path).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
@@ -218,24 +221,26 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 	first := readFiles(t, file)
 	c.tokens.renewDue(t.Context(), time.Now().Add(11*time.Hour))
 	if readFiles(t, file) != first {
-		t.Error("the token was renewed before half of its life")
+		t.Error("the token was renewed before half of its lifetime")
 	}
 	c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
 	if readFiles(t, file) == first {
-		t.Error("the token was not renewed after half of its life")
+		t.Error("the token was not renewed after half of its lifetime")
 	}
 	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
-		t.Errorf("with the next token known as %s", got)
+		t.Errorf("authenticated with the next token as %s", got)
 	}
 }
 
 func testNodeBound(t *testing.T, c *Cluster) {
 	admin := client(t, c.Kubeconfig())
-	if _, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", "dgx-1"); err == nil || !strings.Contains(err.Error(), `"dgx-1" not found`) {
-		t.Errorf("on a node that does not exist: %v", err)
+	if _, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", "dgx-1"); err == nil ||
+		!strings.Contains(err.Error(), `"dgx-1" not found`) {
+		t.Errorf("token for a missing node: %v", err)
 	}
 	for _, name := range []string{"dgx-1", "dgx-2"} {
-		if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		path, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", name)
@@ -244,8 +249,9 @@ func testNodeBound(t *testing.T, c *Cluster) {
 		}
 		c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
 		me := whoami(t, path)
-		if got := me.Extra["authentication.kubernetes.io/node-name"]; me.Username != "system:serviceaccount:default:default" || !slices.Equal(got, []string{name}) {
-			t.Errorf("known as %s on %v, want default/default on %s", me.Username, got, name)
+		if got := me.Extra["authentication.kubernetes.io/node-name"]; me.Username != "system:serviceaccount:default:default" ||
+			!slices.Equal(got, []string{name}) {
+			t.Errorf("authenticated as %s on %v, want default/default on %s", me.Username, got, name)
 		}
 	}
 }
@@ -282,14 +288,14 @@ func testAttach(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if me := whoami(t, path); me.Username != "ben" || !slices.Contains(me.Groups, "h2-students") {
-		t.Errorf("known as %s in %v", me.Username, me.Groups)
+		t.Errorf("authenticated as %s in %v", me.Username, me.Groups)
 	}
 	path, err = guest.ServiceAccountKubeconfig(t.Context(), "default", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := whoami(t, path).Username; got != "system:serviceaccount:default:default" {
-		t.Errorf("known as %s", got)
+		t.Errorf("authenticated as %s", got)
 	}
 	if err := guest.IssueServing("webhook.default.svc", filepath.Join(guest.Dir(), "cert")); err != nil {
 		t.Error(err)
@@ -299,27 +305,28 @@ func testAttach(t *testing.T, c *Cluster) {
 	}
 	stop(t, guest)
 	if _, err := os.Stat(guest.Dir()); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", guest.Dir(), err)
+		t.Errorf("%s remains: %v", guest.Dir(), err)
 	}
 	if _, err := client(t, c.Kubeconfig()).Discovery().ServerVersion(); err != nil {
-		t.Errorf("the person's cluster is gone: %v", err)
+		t.Errorf("the attached cluster stopped: %v", err)
 	}
 }
 
 func testOwnCluster(t *testing.T, dir string) {
 	_, err := Start(t.Context(), Options{Dir: dir})
-	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
 	if pid, err := Holder(dir); err != nil || pid != os.Getpid() {
 		t.Errorf("its holder is %d, %v", pid, err)
 	}
 	if err := Remove(dir); err == nil || !strings.Contains(err.Error(), "locked by process") {
-		t.Errorf("removed while it runs: %v", err)
+		t.Errorf("removed a running cluster: %v", err)
 	}
 }
 
-// testComponentRestarts kills each process, and sees it started again and doing its work.
+// testComponentRestarts kills each process, and checks that it restarts and works again.
 func testComponentRestarts(t *testing.T, c *Cluster) {
 	api := client(t, c.Kubeconfig())
 	for n, name := range []string{Scheduler, ControllerManager, APIServer, Etcd} {
@@ -334,7 +341,8 @@ func testComponentRestarts(t *testing.T, c *Cluster) {
 			}
 			begin := time.Now()
 			eventually(t, func() error {
-				if s := componentStatus(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 || s.LastExit != "signal: killed" {
+				if s := componentStatus(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 ||
+					s.LastExit != "signal: killed" {
 					return fmt.Errorf("status %+v", s)
 				}
 				return nil
@@ -343,12 +351,12 @@ func testComponentRestarts(t *testing.T, c *Cluster) {
 			eventually(t, func() error {
 				err := createReplicaSet(t.Context(), api, job)
 				if apierrors.IsAlreadyExists(err) {
-					return nil // an earlier try whose answer was lost
+					return nil // an earlier attempt whose response was lost
 				}
 				return err
 			})
 			awaitBound(t, api, "app="+job, 1)
-			t.Logf("of use again after %s", time.Since(begin).Round(10*time.Millisecond))
+			t.Logf("works again after %s", time.Since(begin).Round(10*time.Millisecond))
 		})
 	}
 }
@@ -362,7 +370,8 @@ func createReplicaSet(ctx context.Context, api kubernetes.Interface, name string
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					// Nobody plays this node's kubelet: after a minute it is tainted unreachable.
+					// No kubelet serves this node: after a minute it is tainted
+					// unreachable.
 					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					Containers:  []corev1.Container{{Name: "web", Image: "web"}},
 				},
@@ -375,14 +384,14 @@ func createReplicaSet(ctx context.Context, api kubernetes.Interface, name string
 func testFileModes(t *testing.T, dir string) {
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
-			if errors.Is(err, os.ErrNotExist) { // etcd renames as it goes
+			if errors.Is(err, os.ErrNotExist) { // etcd renames files meanwhile
 				return nil
 			}
 			return err
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return nil //nolint:nilerr // gone meanwhile, as above
+			return nil //nolint:nilerr // removed meanwhile, as above
 		}
 		if info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())
@@ -394,7 +403,7 @@ func testFileModes(t *testing.T, dir string) {
 	}
 }
 
-// testClusterEntries: what Stop does not know as the cluster's it would leave behind.
+// testClusterEntries checks that Stop recognizes, and so removes, all files of a cluster.
 func testClusterEntries(t *testing.T, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -402,14 +411,15 @@ func testClusterEntries(t *testing.T, dir string) {
 	}
 	for _, entry := range entries {
 		if !clusterEntryPattern.MatchString(entry.Name()) {
-			t.Errorf("%s is not among ownEntry", entry.Name())
+			t.Errorf("%s does not match clusterEntryPattern", entry.Name())
 		}
 	}
 }
 
 func whoami(t *testing.T, kubeconfig string) authenticationv1.UserInfo {
 	t.Helper()
-	review, err := client(t, kubeconfig).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client(t, kubeconfig).AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// etcdSpec is the store. It does without fsync: a cluster for a test or a trial loses
-// nothing that matters with the machine, and writes several times faster.
+// etcdSpec describes etcd. It runs without fsync, which makes writes several times faster:
+// clusters for tests and trials may lose their data with the machine.
 func (p *controlPlaneSetup) etcdSpec() (process.Spec, error) {
 	ready, err := newHealthProbe(httpsURL(p.ports.Etcd)+"/readyz", p.etcdCA, p.etcdPair)
 	if err != nil {
@@ -38,8 +38,8 @@ func (p *controlPlaneSetup) etcdSpec() (process.Spec, error) {
 			"--peer-client-cert-auth",
 			"--peer-trusted-ca-file=" + p.etcdCA.CertFile(),
 			"--unsafe-no-fsync",
-			// A member without peers elects itself, but only once its time-out is
-			// over: a short one starts the cluster half a second sooner.
+			// A single member elects itself when its election timeout is over: a short one
+			// starts the cluster half a second sooner.
 			"--heartbeat-interval=50",
 			"--election-timeout=250",
 			// Room for a hundred thousand pods and their history.
@@ -51,8 +51,9 @@ func (p *controlPlaneSetup) etcdSpec() (process.Spec, error) {
 	}, nil
 }
 
-// apiServerSpec is guarded like a real cluster's: RBAC and the Node authorizer, the
-// default admission plugins and NodeRestriction, nobody without a name.
+// apiServerSpec describes an API server with the access control of a real cluster: RBAC,
+// the Node authorizer, the default admission plugins, NodeRestriction, and no anonymous
+// users.
 func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 	ready, err := newHealthProbe(httpsURL(p.ports.APIServer)+"/readyz", p.ca, p.adminPair)
 	if err != nil {
@@ -87,7 +88,7 @@ func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 			"--service-account-key-file=" + p.pkiFile("sa.pub"),
 			"--service-account-signing-key-file=" + p.pkiFile("sa.key"),
 			"--service-cluster-ip-range=" + serviceRange,
-			// An address on loopback is no endpoint that pods could use.
+			// Pods cannot use an endpoint on loopback.
 			"--endpoint-reconciler-type=none",
 			"--profiling=false",
 			"--v=0",
@@ -95,14 +96,14 @@ func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 	}, nil
 }
 
-// controllerManagerSpec runs all controllers that are on by default, each under its
-// own service account: admission then sees who really makes a Job's pods.
+// controllerManagerSpec runs all controllers that are on by default, each with its own
+// service account. Admission then sees which controller creates a Job's pods.
 func (p *controlPlaneSetup) controllerManagerSpec() (process.Spec, error) {
 	ready, err := newHealthProbe(httpsURL(p.ports.ControllerManager)+"/healthz", p.ca, p.adminPair)
 	if err != nil {
 		return process.Spec{}, err
 	}
-	// The default lies outside of our folder, and would be made there.
+	// The controller manager would create its default folder outside of the cluster's.
 	flexvolumes, err := p.folder.makeDir("flexvolumes")
 	if err != nil {
 		return process.Spec{}, err
@@ -126,7 +127,7 @@ func (p *controlPlaneSetup) controllerManagerSpec() (process.Spec, error) {
 			"--cluster-signing-key-file=" + p.ca.KeyFile(),
 			"--use-service-account-credentials",
 			"--flex-volume-plugin-dir=" + flexvolumes,
-			// There is one of each: an election would only make a restart slower.
+			// Each component runs once: leader election would only slow down restarts.
 			"--leader-elect=false",
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
@@ -149,7 +150,7 @@ leaderElection:
 enableProfiling: false
 `
 
-// schedulerSpec is the default scheduler with its default profile.
+// schedulerSpec describes the default scheduler with its default profile.
 func (p *controlPlaneSetup) schedulerSpec() (process.Spec, error) {
 	ready, err := newHealthProbe(httpsURL(p.ports.Scheduler)+"/readyz", p.ca, p.adminPair)
 	if err != nil {

@@ -23,10 +23,10 @@ const (
 	frontProxyUser    = "front-proxy-client"
 	serviceAccountIss = "https://kubernetes.default.svc.cluster.local"
 	serviceRange      = "10.96.0.0/16"
-	kubernetesService = "10.96.0.1" // the range's first address
+	kubernetesService = "10.96.0.1" // first address of the range
 )
 
-// controlPlaneSetup is the control plane that is being started.
+// controlPlaneSetup starts the control plane.
 type controlPlaneSetup struct {
 	options  Options
 	folder   *folder
@@ -34,23 +34,25 @@ type controlPlaneSetup struct {
 	ports    ports
 	reserved *portReservations
 
-	// Three authorities: whoever holds a certificate of a user of Kubernetes must
-	// neither be able to walk past it to etcd, nor to speak for other users as
-	// the API server does towards aggregated ones.
+	// The authorities are separate: a user's certificate must not give access to etcd, and
+	// must not let its holder act for other users, as the API server does towards
+	// aggregated API servers.
 	ca, etcdCA, frontCA *pki.CA
 
 	adminPair pki.Pair
-	etcdPair  pki.Pair // the API server's towards etcd
+	etcdPair  pki.Pair // the API server's identity towards etcd
 }
 
-func newControlPlaneSetup(options Options, folder *folder, reserved *portReservations, programs map[string]string) (*controlPlaneSetup, error) {
+func newControlPlaneSetup(
+	options Options, folder *folder, reserved *portReservations, programs map[string]string,
+) (*controlPlaneSetup, error) {
 	p := &controlPlaneSetup{options: options, folder: folder, reserved: reserved, programs: programs, ports: folder.state.Ports}
 	if options.Port != 0 {
 		p.ports.APIServer = options.Port
 	}
 	keys, err := folder.makeDir("pki")
 	if err != nil {
-		return nil, fmt.Errorf("make folder for keys: %w", err)
+		return nil, fmt.Errorf("create folder for keys: %w", err)
 	}
 	for name, authority := range map[string]**pki.CA{"ca": &p.ca, "etcd-ca": &p.etcdCA, "front-proxy-ca": &p.frontCA} {
 		if *authority, err = pki.OpenCA(keys, name); err != nil {
@@ -63,8 +65,8 @@ func newControlPlaneSetup(options Options, folder *folder, reserved *portReserva
 	return p, p.issueCertificates()
 }
 
-// issueCertificates makes the certificates of the components anew at each start: only the
-// authorities have to last.
+// issueCertificates creates new certificates for the components at each start. Only the
+// authorities are kept.
 func (p *controlPlaneSetup) issueCertificates() error {
 	var err error
 	if p.adminPair, err = p.ca.Client(adminUser, adminGroup); err != nil {
@@ -90,7 +92,8 @@ func (p *controlPlaneSetup) issueCertificates() error {
 	if err := member.Write(p.pkiFile("etcd.crt"), p.pkiFile("etcd.key")); err != nil {
 		return err
 	}
-	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", kubernetesService}
+	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		kubernetesService}
 	for name, hosts := range map[string][]string{APIServer: names, ControllerManager: nil, Scheduler: nil} {
 		pair, err := p.ca.Server(hosts...)
 		if err != nil {
@@ -106,7 +109,7 @@ func (p *controlPlaneSetup) issueCertificates() error {
 // pkiFile returns the path of a file in the folder for keys.
 func (p *controlPlaneSetup) pkiFile(file string) string { return p.folder.pathOf("pki", file) }
 
-// start brings the components up in the order of their needs.
+// start starts the components in the order of their dependencies.
 func (p *controlPlaneSetup) start(ctx context.Context, group *process.Group) error {
 	if err := p.startWithPorts(ctx, group, p.etcdSpec, &p.ports.Etcd, &p.ports.EtcdPeer); err != nil {
 		return err
@@ -133,17 +136,20 @@ func (p *controlPlaneSetup) startAPIServer(ctx context.Context, group *process.G
 	before := p.ports.APIServer
 	err := p.startWithPorts(ctx, group, p.apiServerSpec, &p.ports.APIServer)
 	if err == nil && before != 0 && p.ports.APIServer != before {
-		p.options.progressf("port %d, which the cluster had before, is taken: kubeconfigs from then have to be renewed for port %d", before, p.ports.APIServer)
+		p.options.progressf("port %d, which the cluster had before, is taken: kubeconfigs from then have to be renewed for port %d",
+			before, p.ports.APIServer)
 	}
 	return err
 }
 
-// startWithPorts starts a component on ports that are free, and on others if somebody
-// was quicker. The port that a person has asked for is not replaced.
-func (p *controlPlaneSetup) startWithPorts(ctx context.Context, group *process.Group, component func() (process.Spec, error), slots ...*int) error {
+// startWithPorts starts a component on free ports, and tries others if another program
+// takes one first. It never replaces the port that the user requested.
+func (p *controlPlaneSetup) startWithPorts(
+	ctx context.Context, group *process.Group, component func() (process.Spec, error), slots ...*int,
+) error {
 	for attempt := 1; ; attempt++ {
-		asked := p.options.Port != 0 && slots[0] == &p.ports.APIServer
-		if asked {
+		requested := p.options.Port != 0 && slots[0] == &p.ports.APIServer
+		if requested {
 			if err := checkPort(p.options.Port); err != nil {
 				return err
 			}
@@ -159,7 +165,7 @@ func (p *controlPlaneSetup) startWithPorts(ctx context.Context, group *process.G
 		spec.Args = append(spec.Args, p.options.ExtraArgs[spec.Name]...)
 		spec.ReadyTimeout = p.options.ReadyTimeout
 		err = group.Start(ctx, spec)
-		if err == nil || asked || !portTaken(err) || attempt == startAttempts {
+		if err == nil || requested || !portTaken(err) || attempt == startAttempts {
 			return err
 		}
 	}
@@ -174,14 +180,14 @@ func (p *controlPlaneSetup) adminConfig() (*rest.Config, string, error) {
 	return config, path, err
 }
 
-// clusterEntry says to clients where the API server is and by whom it is certified.
+// clusterEntry returns the API server's address and certificate authority, for kubeconfigs.
 func (p *controlPlaneSetup) clusterEntry() *clientcmdapi.Cluster {
 	cluster := clientcmdapi.NewCluster()
 	cluster.Server, cluster.CertificateAuthorityData = httpsURL(p.ports.APIServer), p.ca.CertPEM()
 	return cluster
 }
 
-// writeComponentKubeconfigs writes those of the components that are clients.
+// writeComponentKubeconfigs writes the kubeconfigs of the components that are clients.
 func (p *controlPlaneSetup) writeComponentKubeconfigs() error {
 	for name, user := range map[string]string{ControllerManager: controllersUser, Scheduler: schedulerUser} {
 		pair, err := p.ca.Client(user)

@@ -24,17 +24,17 @@ const (
 	lockTimeout = time.Second
 )
 
-// folder is a cluster's Dir, locked.
+// folder is the locked folder of a cluster.
 type folder struct {
 	path  string
 	lock  *filelock.Lock
 	state state
-	// guard removes a temporary folder where this process does not.
+	// guard removes a temporary folder if this process does not.
 	guard *guard
 }
 
-// openFolder makes dir, or opens it, for this process alone, and ends what a
-// killed process has left running there.
+// openFolder creates or opens the cluster's folder, locks it, and ends the remaining
+// processes of a killed cluster.
 func openFolder(o Options) (*folder, error) {
 	if o.Dir == "" {
 		return temporaryFolder()
@@ -54,7 +54,7 @@ func openFolder(o Options) (*folder, error) {
 		return nil, folderError(o.Dir, err)
 	}
 	if err := f.prepare(o); err != nil {
-		_ = f.lock.Unlock() // the reason for giving up counts
+		_ = f.lock.Unlock() // the first error counts
 		return nil, folderError(o.Dir, err)
 	}
 	return f, nil
@@ -64,8 +64,8 @@ func folderError(dir string, err error) error {
 	return fmt.Errorf("the cluster's folder %s: %w", dir, err)
 }
 
-// lockFolderWithRetry waits a moment for the lock: a holder that was killed may still
-// be about to end.
+// lockFolderWithRetry waits a moment for the lock: the kernel may still be ending a killed
+// holder.
 func lockFolderWithRetry(dir string) (*folder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (f *folder) prepare(o Options) error {
 	if err := f.readState(); err != nil {
 		return err
 	}
-	// The mark comes first: a start that is killed now can be taken up again.
+	// Write the mark first: the next start can then resume this one if it is killed.
 	if err := f.writeState(); err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (f *folder) prepare(o Options) error {
 	return err
 }
 
-// readState leaves the state empty where there is none yet.
+// readState leaves the state empty if there is no mark yet.
 func (f *folder) readState() error {
-	read, err := readMark(f.path)
+	mark, err := readMark(f.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f.state = read
-	f.state.Temporary = false // it has been named
+	f.state = mark
+	f.state.Temporary = false // the user has named it
 	return nil
 }
 
@@ -120,56 +120,56 @@ func (f *folder) pathOf(elements ...string) string {
 	return filepath.Join(append([]string{f.path}, elements...)...)
 }
 
-// makeDir makes a folder in the folder.
+// makeDir creates a subfolder.
 func (f *folder) makeDir(elements ...string) (string, error) {
 	dir := f.pathOf(elements...)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// close gives the folder back, and removes it unless it is kept. The error is a
-// *LeftError where files that are no cluster's keep it.
+// close unlocks the folder, and removes it unless keep is set. The error is a *LeftError if
+// other files keep the folder.
 func (f *folder) close(keep bool) error {
 	var removed error
 	if !keep {
-		// With the lock in it, held to the last: nobody finds half a folder.
+		// The lock is held until the end, so that no other process finds half a folder.
 		removed = removeFolder(f.path, f.state.Temporary)
 	}
-	// The lock's file may be gone with the folder; what counts is that it is dropped.
+	// Unlock may fail because the lock file is gone; it releases the lock anyway.
 	_ = f.lock.Unlock()
 	f.guard.dismiss()
 	return removed
 }
 
-// writeFile writes a file of 0600 whole or not at all.
+// writeFile writes a file of mode 0600 atomically.
 func writeFile(path string, content []byte) error {
-	aside := path + ".new"
-	if err := os.WriteFile(aside, content, 0o600); err != nil {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(aside, path)
+	return os.Rename(temporary, path)
 }
 
 const (
-	stateFile = "cluster.json" // also the mark by which a cluster's folder is known
+	stateFile = "cluster.json" // also the mark that identifies a cluster's folder
 
 	markVersion = "sim.sluice.dev/v1alpha1"
 	markKind    = "EmbeddedCluster"
-	// maxMarkSize is far above what a mark needs, in bytes.
+	// maxMarkSize is far above the size of a mark, in bytes.
 	maxMarkSize = 64 << 10
 )
 
-// state is what a cluster remembers from one start to the next. Its version and
-// kind make the file a mark: others have a cluster.json too.
+// state is the data that a cluster keeps from one start to the next. Its version and kind
+// distinguish the file from another program's cluster.json.
 type state struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Temporary is a folder that we have made and named, and so may sweep up.
+	// Temporary marks a folder that this package named and may remove.
 	Temporary bool  `json:"temporary,omitempty"`
 	Ports     ports `json:"ports"`
 }
 
-// readMark returns the state in dir. The error wraps fs.ErrNotExist where there
-// is none; any other one means that the folder must not be taken for a cluster's.
+// readMark returns the state in dir. The error wraps fs.ErrNotExist if dir has no mark.
+// After any other error dir must not be treated as a cluster's folder.
 func readMark(dir string) (state, error) {
 	path := filepath.Join(dir, stateFile)
 	info, err := os.Lstat(path)
@@ -177,7 +177,7 @@ func readMark(dir string) (state, error) {
 		return state{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxMarkSize {
-		return state{}, notAClusterError(errors.New("it is no file of a few lines"))
+		return state{}, notAClusterError(errors.New("it is not a small regular file"))
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -194,10 +194,11 @@ func parseMark(content []byte) (state, error) {
 		return state{}, notAClusterError(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return state{}, notAClusterError(errors.New("something follows the object"))
+		return state{}, notAClusterError(errors.New("trailing data after the object"))
 	}
 	if s.APIVersion != markVersion || s.Kind != markKind {
-		return state{}, notAClusterError(fmt.Errorf("it is apiVersion %q, kind %q, not %s, %s", s.APIVersion, s.Kind, markVersion, markKind))
+		return state{}, notAClusterError(fmt.Errorf("it is apiVersion %q, kind %q, not %s, %s", s.APIVersion, s.Kind,
+			markVersion, markKind))
 	}
 	return s, nil
 }

@@ -5,10 +5,10 @@
 
 package cluster
 
-// guard does nothing here: a folder that a killed process leaves is swept up by
-// the next cluster's start.
+// guard does nothing on this system: the next start of a cluster removes the folder of a
+// killed process.
 type guard struct{}
 
-func watchOver(string) (*guard, error) { return nil, nil }
+func startGuard(string) (*guard, error) { return nil, nil }
 
 func (*guard) dismiss() {}

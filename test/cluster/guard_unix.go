@@ -11,25 +11,24 @@ import (
 	"syscall"
 )
 
-// removeOnExitScript waits for the end of its input, which is the end of the process
-// that holds the other end, and removes the folder. The programs die at the same
-// moment, and may write a last file while it does.
+// removeOnExitScript removes the folder when its input ends, that is, when the process on
+// the other end of the pipe ends. The killed programs may still write a last file
+// meanwhile, so it tries again.
 const removeOnExitScript = `read -r _
 n=0
 while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf -- "$1" 2>/dev/null || sleep 0.1; n=$((n+1)); done`
 
-// guard is a shell that removes a temporary folder when this process ends without
-// having done so.
+// guard is a shell that removes a temporary folder if this process ends without doing so.
 type guard struct {
 	shell *exec.Cmd
 	input io.Closer
 }
 
 func startGuard(dir string) (*guard, error) {
-	shell := exec.Command("/bin/sh", "-c", removeOnExitScript, "sluice-cleanup", dir) //nolint:noctx // it is there to outlive this process
+	shell := exec.Command("/bin/sh", "-c", removeOnExitScript, "sluice-cleanup", dir) //nolint:noctx // it outlives this process
 	shell.Dir = "/"
-	// A session of its own: what a terminal sends to this process, and what
-	// ends this process's group, must not reach it.
+	// The new session keeps signals of the terminal and of this process group away from the
+	// shell.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	input, err := shell.StdinPipe()
 	if err != nil {

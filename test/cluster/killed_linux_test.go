@@ -20,7 +20,7 @@ import (
 )
 
 // ownerProcessVariable makes the test binary start a cluster in the folder that it names
-// ("-" for a temporary one), say what it is, and wait to be killed.
+// ("-" for a temporary one), print a report, and wait to be killed.
 const ownerProcessVariable = "SLUICE_TEST_OWN_CLUSTER"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ownerReport is what the owner says of its cluster.
+// ownerReport describes the owner's cluster.
 type ownerReport struct {
 	Dir   string
 	PIDs  map[string]int
@@ -52,7 +52,7 @@ func runOwnerProcess(dir string) {
 	select {}
 }
 
-// killOwnerProcess runs a cluster in another process, and kills that.
+// killOwnerProcess runs a cluster in another process and kills that process.
 func killOwnerProcess(t *testing.T, dir string) ownerReport {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
@@ -82,14 +82,14 @@ func killOwnerProcess(t *testing.T, dir string) ownerReport {
 	return r
 }
 
-// awaitGone waits until the kernel has done away with the cluster's processes.
+// awaitGone waits until the kernel has ended the cluster's processes.
 func (r ownerReport) awaitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
 		var errs []error
 		for name, pid := range r.PIDs {
 			if !processEnded(pid) {
-				errs = append(errs, fmt.Errorf("%s, process %d, is left", name, pid))
+				errs = append(errs, fmt.Errorf("%s, process %d, remains", name, pid))
 			}
 		}
 		return errors.Join(errs...)
@@ -101,8 +101,7 @@ func (r ownerReport) awaitGone(t *testing.T) {
 	}
 }
 
-// processEnded reports whether a process is gone with all its threads, or waits for its
-// new parent only.
+// processEnded reports whether a process has ended with all its threads, or is a zombie.
 func processEnded(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -118,7 +117,7 @@ func TestTemporaryClusterRemovedAfterOwnerKilled(t *testing.T) {
 	r.awaitGone(t)
 	eventually(t, func() error {
 		if _, err := os.Stat(r.Dir); !os.IsNotExist(err) {
-			return fmt.Errorf("%s is left", r.Dir)
+			return fmt.Errorf("%s remains", r.Dir)
 		}
 		return nil
 	})
@@ -127,27 +126,27 @@ func TestTemporaryClusterRemovedAfterOwnerKilled(t *testing.T) {
 func TestClusterResumedOrRemovedAfterKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	r := killOwnerProcess(t, dir)
-	// Its processes may still be ending: the next start waits for them, and so
-	// finds its ports free.
+	// Its processes may still be ending. The next start waits for them, and so finds its
+	// ports free.
 	if pid, err := Holder(dir); err != nil || pid != 0 || !Exists(dir) {
 		t.Errorf("holder %d, %v", pid, err)
 	}
 	c := startCluster(t, dir, true)
 	if got := c.folder.state.Ports; got != r.Ports {
-		t.Errorf("resumed on ports %+v, before %+v", got, r.Ports)
+		t.Errorf("resumed on ports %+v, want %+v", got, r.Ports)
 	}
 	stop(t, c)
 	if err := Remove(dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", dir, err)
+		t.Errorf("%s remains: %v", dir, err)
 	}
 	if err := Remove(dir); err != nil {
-		t.Errorf("removed once more: %v", err)
+		t.Errorf("second Remove: %v", err)
 	}
 	if err := Remove(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is no cluster's") {
-		t.Errorf("a folder that is no cluster's: %v", err)
+		t.Errorf("Remove of a folder without a cluster: %v", err)
 	}
 }
 
@@ -161,18 +160,18 @@ func TestInterruptedStartCleansUp(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			if left := children(t); len(left) != 0 {
-				t.Errorf("processes left: %v", left)
+				t.Errorf("remaining processes: %v", left)
 			}
 			left, err := os.ReadDir(base)
 			if err != nil || len(left) != 0 {
-				t.Errorf("files left: %v, %v", left, err)
+				t.Errorf("remaining files: %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// shortTemporary makes a folder of the test's own the one for temporary folders.
-// Those of the testing package have names that are too long for it.
+// shortTemporary makes a folder of the test the one for temporary folders. The names of
+// t.TempDir are too long.
 func shortTemporary(t *testing.T) string {
 	t.Helper()
 	base, err := os.MkdirTemp("/tmp", "s")

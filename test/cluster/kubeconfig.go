@@ -19,11 +19,11 @@ import (
 	"sluice.dev/test/cluster/pki"
 )
 
-// contextName is the name of cluster and context in every kubeconfig.
+// contextName is the name of cluster and context in all kubeconfigs.
 const contextName = "sluice"
 
-// writeKubeconfig writes a kubeconfig for one user of one cluster. An empty
-// namespace means default.
+// writeKubeconfig writes a kubeconfig for one user of one cluster. An empty namespace means
+// default.
 func writeKubeconfig(path string, cluster *clientcmdapi.Cluster, name string, user *clientcmdapi.AuthInfo, namespace string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[contextName] = cluster
@@ -52,14 +52,14 @@ func tokenFileAuthInfo(path string) *clientcmdapi.AuthInfo {
 	return user
 }
 
-// adminKubeconfig returns where the cluster is and who its administrator is, from
-// the administrator's kubeconfig: that may be a person's own.
+// adminKubeconfig returns the cluster and the user of the current context of the
+// administrator's kubeconfig, which may be the user's own file.
 func (c *Cluster) adminKubeconfig() (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	config, err := clientcmd.LoadFromFile(c.kubeconfig)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// Paths in it are relative to where it lies.
+	// Its relative paths refer to the folder of the kubeconfig.
 	if err := clientcmd.ResolveLocalPaths(config); err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig %s: %w", c.kubeconfig, err)
 	}
@@ -69,13 +69,14 @@ func (c *Cluster) adminKubeconfig() (*clientcmdapi.Cluster, *clientcmdapi.AuthIn
 	}
 	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	if cluster == nil || user == nil {
-		return nil, nil, fmt.Errorf("kubeconfig %s: its context %s names a cluster or a user that it has not", c.kubeconfig, config.CurrentContext)
+		return nil, nil, fmt.Errorf("kubeconfig %s: its context %s names a cluster or a user that it does not define",
+			c.kubeconfig, config.CurrentContext)
 	}
 	return cluster, user, nil
 }
 
-// loadConfig reads a kubeconfig for use without client-side throttling: what is
-// to be measured here is the server.
+// loadConfig reads a kubeconfig and turns off client-side throttling: tests measure the
+// server.
 func loadConfig(path string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
@@ -85,10 +86,10 @@ func loadConfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// UserKubeconfig writes a kubeconfig for a user in groups and returns its path;
-// the same user and groups have the same path. Of a started cluster it holds a
-// client certificate that is valid for a year; on an attached one, whose
-// authority is not ours, it impersonates with the administrator's rights.
+// UserKubeconfig writes a kubeconfig for a user in groups and returns its path. The path is
+// the same for the same user and groups. For a started cluster the kubeconfig holds a
+// client certificate that is valid for a year. For an attached cluster it impersonates the
+// user with the administrator's rights.
 func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
 	path, err := c.writeUserKubeconfig(user, groups)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) 
 
 func (c *Cluster) writeUserKubeconfig(user string, groups []string) (string, error) {
 	if user == "" {
-		return "", errors.New("the name is empty")
+		return "", errors.New("the user name is empty")
 	}
 	dir, err := c.folder.makeDir("kubeconfigs")
 	if err != nil {
@@ -125,8 +126,8 @@ func (c *Cluster) writeUserKubeconfig(user string, groups []string) (string, err
 
 var invalidFileChars = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
 
-// fileName makes a name that a person recognizes and that no other user shares,
-// whatever characters stand in theirs.
+// fileName returns a readable file name that is unique for the user and groups, for any
+// characters in them.
 func fileName(user string, groups []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
 	name := strings.TrimLeft(invalidFileChars.ReplaceAllString(user, "-"), ".-")

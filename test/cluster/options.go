@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// Names of the components of a cluster, as they stand in Processes and in
-// Options.ExtraArgs.
+// Names of the components of a cluster, in Processes and in Options.ExtraArgs.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -24,40 +23,40 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// controlPlaneComponents in the order of its start.
+// controlPlaneComponents lists the components in the order in which they start.
 var controlPlaneComponents = []string{Etcd, APIServer, ControllerManager, Scheduler}
 
 const defaultReadyTimeout = 2 * time.Minute
 
-// Options of a cluster. The zero value is a cluster in a temporary folder, on a
-// free port, that leaves nothing behind.
+// Options configures a cluster. The zero value runs a cluster in a temporary folder, on a
+// free port, and leaves no files.
 type Options struct {
-	// Dir is the folder of everything that the cluster writes: etcd's data,
-	// keys, kubeconfigs, logs. It must not exist, be empty, or be an earlier
-	// cluster's, which is then resumed: same objects, same certificate
-	// authority, if possible same port. It is made 0700. The default is a new
+	// Dir is the folder of all files that the cluster writes: etcd's data, keys,
+	// kubeconfigs, logs. Dir may be missing, empty, or the folder of an earlier cluster.
+	// Start resumes an earlier cluster with the same objects, the same certificate
+	// authority and, if possible, the same port. Dir gets mode 0700. The default is a new
 	// temporary folder, which is removed even if this process is killed.
 	Dir string
-	// Port of the API server on 127.0.0.1. 0 means the one that Dir's cluster
-	// had before, or else a free one.
+	// Port is the API server's port on 127.0.0.1. 0 means the port of the earlier cluster
+	// in Dir, or else a free one.
 	Port int
-	// KeepData leaves Dir in place at Stop, for a later Start. Without it Stop
-	// removes all that a cluster makes there, and Dir if nothing else is in it.
+	// KeepData keeps Dir at Stop, for a later Start. Without it Stop removes all files of
+	// the cluster, and Dir if it is empty then.
 	KeepData bool
-	// Progress is told what goes on, line by line; nil for silence. On a
-	// terminal (an *os.File) the first build's time is shown as it passes.
+	// Progress receives a line for each step; nil discards them. On a terminal (an
+	// *os.File) it shows the elapsed time of the first build.
 	Progress io.Writer
-	// ExtraArgs are added behind the arguments of a component, by its name;
-	// of a flag given twice the last one counts.
+	// ExtraArgs holds further arguments by component. They follow the component's own; the
+	// last value of a repeated flag counts.
 	ExtraArgs map[string][]string
-	// ReadyTimeout is how long each component may take until it is ready; the
-	// default is two minutes.
+	// ReadyTimeout bounds the time until each component is ready; the default is two
+	// minutes.
 	ReadyTimeout time.Duration
 }
 
-// validate returns the options with defaults and Dir as the absolute path of the
-// folder itself, or says which is wrong and what to do. Folder and port are a
-// person's choice, who knows nothing of fields.
+// validate returns the options with defaults and with Dir as an absolute path without
+// links. The errors on folder and port speak to a user of the command line, who does not
+// know the fields.
 func (o Options) validate() (Options, error) {
 	if o.Port < 0 || o.Port > 65535 {
 		return o, fmt.Errorf("port %d: must be from 1 to 65535, or 0 for a free one", o.Port)
@@ -94,8 +93,8 @@ func (o Options) progressf(format string, args ...any) {
 	fmt.Fprintf(o.Progress, format+"\n", args...)
 }
 
-// checkDir says why a cluster cannot be in dir. Stop removes dir, so nothing that
-// was there before may be.
+// checkDir returns an error if dir cannot hold a cluster. Stop removes dir, so dir must not
+// hold other files.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,7 +117,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("%w; name a folder that you may read and write", folderError(dir, err))
 	}
 	for _, entry := range entries {
-		// A start that was killed early leaves its lock, and half a mark.
+		// A start that was killed early leaves its lock and an unfinished mark.
 		if name := entry.Name(); name != lockFile && name != stateFile+".new" {
 			return folderError(dir, fmt.Errorf("has files that are no cluster's (%s); name an empty or a new folder", name))
 		}
@@ -126,9 +125,8 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// resolveDir returns the absolute path of the folder itself where dir is a link or
-// lies behind one, also of a folder that does not exist yet. Who removes a
-// cluster means what the link points to; the link is a person's, and stays.
+// resolveDir returns the absolute path of dir without links. dir need not exist. Removing a
+// cluster removes the folder behind the link and keeps the link, which belongs to the user.
 func resolveDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -137,11 +135,12 @@ func resolveDir(dir string) (string, error) {
 	return resolveExisting(dir)
 }
 
-// resolveExisting ends: a circle of links is an error of EvalSymlinks.
+// resolveExisting resolves the longest part of dir that exists. It terminates: EvalSymlinks
+// returns an error for a cycle of links.
 func resolveExisting(dir string) (string, error) {
-	behind, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return behind, err
+		return resolved, err
 	}
 	parent := filepath.Dir(dir)
 	if parent == dir {
@@ -153,7 +152,7 @@ func resolveExisting(dir string) (string, error) {
 	dir = filepath.Join(parent, filepath.Base(dir))
 	target, err := os.Readlink(dir)
 	if err != nil {
-		return dir, nil //nolint:nilerr // no link, and not there yet
+		return dir, nil //nolint:nilerr // dir is no link and does not exist yet
 	}
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(parent, target)

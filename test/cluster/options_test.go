@@ -7,20 +7,21 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// Each refusal names what was asked for and what to do, and leaves nothing behind.
+// Each error names the invalid value and the remedy, and a failed start leaves no files.
 func TestOptionsRejectHostileInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	homely := t.TempDir()
-	if err := os.WriteFile(filepath.Join(homely, "thesis.tex"), nil, 0o600); err != nil {
+	occupied := t.TempDir()
+	if err := os.WriteFile(filepath.Join(occupied, "thesis.tex"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	broken := t.TempDir()
@@ -40,21 +41,27 @@ func TestOptionsRejectHostileInput(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		{"port above all", Options{Port: 70000}, []string{"port 70000: ", "1 to 65535", "0 for a free one"}},
+		{"port above the maximum", Options{Port: 70000}, []string{"port 70000: ", "1 to 65535", "0 for a free one"}},
 		{"negative port", Options{Port: -1}, []string{"port -1: "}},
-		{"port taken", Options{Port: taken}, []string{"port " + strconv.Itoa(taken) + ": ", "address already in use", "name another, or 0"}},
+		{"port taken", Options{Port: taken}, []string{"port " + strconv.Itoa(taken) + ": ", "address already in use",
+			"name another, or 0"}},
 		{"dir is a file", Options{Dir: file}, []string{"the cluster's folder " + file, "is a file; name a folder"}},
 		{"dir below a file", Options{Dir: filepath.Join(file, "sub")}, []string{"the cluster's folder", "not a directory"}},
-		{"dir that cannot be made", Options{Dir: "/proc/sluice"}, []string{"the cluster's folder /proc/sluice: ", "name a folder that you may write"}},
-		{"dir with a person's files", Options{Dir: homely}, []string{"the cluster's folder " + homely, "thesis.tex", "empty or a new folder"}},
-		{"dir with a broken state", Options{Dir: broken}, []string{"the cluster's folder " + broken, stateFile, "remove this one by hand"}},
-		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}}, []string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
-		{"kept without a name", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
-		{"negative time-out", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
+		{"dir that cannot be created", Options{Dir: "/proc/sluice"},
+			[]string{"the cluster's folder /proc/sluice: ", "name a folder that you may write"}},
+		{"dir with the user's files", Options{Dir: occupied},
+			[]string{"the cluster's folder " + occupied, "thesis.tex", "empty or a new folder"}},
+		{"dir with an invalid mark", Options{Dir: broken},
+			[]string{"the cluster's folder " + broken, stateFile, "remove this one by hand"}},
+		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}},
+			[]string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
+		{"KeepData without Dir", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
+		{"negative timeout", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
 		{
-			"argument that the API server does not know",
+			"argument unknown to the API server",
 			Options{Dir: fresh, ExtraArgs: map[string][]string{APIServer: {"--nonsense"}}},
-			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense", filepath.Join(fresh, "logs", APIServer+".log")},
+			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense",
+				filepath.Join(fresh, "logs", APIServer+".log")},
 		},
 	}
 	for _, tt := range tests {
@@ -62,7 +69,7 @@ func TestOptionsRejectHostileInput(t *testing.T) {
 			c, err := Start(t.Context(), tt.options)
 			if err == nil {
 				c.Stop()
-				t.Fatal("it started")
+				t.Fatal("Start succeeded")
 			}
 			for _, want := range append(tt.want, "start cluster: ") {
 				if !strings.Contains(err.Error(), want) {
@@ -71,8 +78,8 @@ func TestOptionsRejectHostileInput(t *testing.T) {
 			}
 		})
 	}
-	if _, err := os.Stat(filepath.Join(homely, "thesis.tex")); err != nil {
-		t.Errorf("the person's file: %v", err)
+	if _, err := os.Stat(filepath.Join(occupied, "thesis.tex")); err != nil {
+		t.Errorf("the user's file: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(fresh, "logs", APIServer+".log")); err != nil {
 		t.Errorf("the log that the error names: %v", err)
@@ -84,7 +91,8 @@ func TestCheckDirAcceptsClusterDirs(t *testing.T) {
 	if err := writeMark(started, state{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile), filepath.Join(killedEarly, stateFile+".new")} {
+	for _, path := range []string{filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile),
+		filepath.Join(killedEarly, stateFile+".new")} {
 		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +139,14 @@ func TestResolveDir(t *testing.T) {
 	}
 }
 
-// What is behind a link is removed, and the link stays: it was a person who made
-// it. A start through it makes what it points to.
+// Stop removes the folder behind a link and keeps the link, which belongs to the user. A
+// start through a link creates the missing folder behind it.
 func TestClusterBehindSymlink(t *testing.T) {
 	dir := fakeCluster(t)
 	path := filepath.Join(t.TempDir(), "link")
 	createSymlink(t, dir, path)
 	if !Exists(path) {
-		t.Error("it does not exist")
+		t.Error("Exists is false")
 	}
 	lock, err := lockFolder(dir)
 	if err != nil {
@@ -148,18 +156,18 @@ func TestClusterBehindSymlink(t *testing.T) {
 		t.Errorf("its holder is %d, %v", pid, err)
 	}
 	if err := Reap(path); err == nil {
-		t.Error("Reap while it is held")
+		t.Error("Reap succeeded on a locked folder")
 	}
 	if err := lock.close(true); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time there is nothing behind it any more
+	for range 2 { // the second time the folder is already gone
 		if err := Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if left := entryNames(t, dir); left != nil {
-		t.Errorf("left behind the link: %v", left)
+		t.Errorf("files remain behind the link: %v", left)
 	}
 	if _, err := os.Readlink(path); err != nil {
 		t.Errorf("the link: %v", err)
@@ -173,9 +181,68 @@ func TestClusterBehindSymlink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !Exists(dir) || !Exists(path) {
-		t.Error("nothing was made behind the link")
+		t.Error("the folder behind the link was not created")
 	}
 	if err := f.close(false); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAttachErrors(t *testing.T) {
+	t.Setenv(AttachVariable, "")
+	dead := filepath.Join(t.TempDir(), "dead")
+	port := freePort(t)
+	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+		"clusters: [{name: x, cluster: {server: 'https://" + address(port) + "'}}]\n" +
+		"contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n"
+	if err := os.WriteFile(dead, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, path, want string }{
+		{"no kubeconfig", "", "name a kubeconfig, or set SLUICE_KUBECONFIG"},
+		{"no such file", "/nowhere/config", "/nowhere/config: no such file"},
+		{"not a kubeconfig", "/etc/hostname", "attach to a cluster: read kubeconfig"},
+		{"no response", dead, "attach to the cluster of " + dead},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Attach(t.Context(), tt.path)
+			if err == nil {
+				c.Stop()
+				t.Fatal("Attach succeeded")
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFileName(t *testing.T) {
+	tests := []struct {
+		user   string
+		groups []string
+		want   string // without the hash
+	}{
+		{"anna.mueller@example.org", nil, "anna.mueller-example.org"},
+		{"system:serviceaccount:default:webhook", nil, "system-serviceaccount-default-webhook"},
+		{"../../etc/passwd", nil, "etc-passwd"},
+		{"Müller", []string{"h2"}, "M-ller"},
+		{"...", nil, ""},
+		{strings.Repeat("x", 300), nil, strings.Repeat("x", 60)},
+	}
+	for _, tt := range tests {
+		got := fileName(tt.user, tt.groups)
+		if want := regexp.MustCompile("^" + regexp.QuoteMeta(tt.want) + "-[0-9a-f]{8}$"); !want.MatchString(got) {
+			t.Errorf("%s: got %s", tt.user, got)
+		}
+	}
+	distinct := map[string]bool{}
+	for _, groups := range [][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"ab"}} {
+		distinct[fileName("a", groups)] = true
+	}
+	distinct[fileName("a@", nil)] = true
+	if len(distinct) != 6 {
+		t.Errorf("names are not unique: %v", distinct)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// ports of a cluster on 127.0.0.1.
+// ports holds the cluster's ports on 127.0.0.1.
 type ports struct {
 	APIServer         int `json:"apiServer"`
 	Etcd              int `json:"etcd"`
@@ -29,27 +29,26 @@ type ports struct {
 
 const (
 	loopback = "127.0.0.1"
-	// lowestPort and highestPort bound the ports that are chosen: above the well
-	// known ones, below those that the kernel gives to outgoing connections.
-	// One of the latter could be taken from a component while it is started
-	// again, even by a client that tries to reach it.
+	// lowestPort and highestPort bound the chosen ports: above the well-known ports and
+	// below the range that the kernel gives to outgoing connections. A connection could
+	// take a port of that range while its component restarts.
 	lowestPort, highestPort = 20000, 32000
 	portAttempts            = 200
-	// startAttempts is how often a component whose port was taken between the
-	// choice and the start, by what is no cluster, is given another.
+	// startAttempts limits how often a component gets new ports because another program
+	// took its port before it started.
 	startAttempts = 5
 )
 
 func address(port int) string  { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 func httpsURL(port int) string { return "https://" + address(port) }
 
-// listen needs no context: on loopback it answers at once.
+// listen needs no context: it never blocks on loopback.
 func listen(port int) (net.Listener, error) {
 	var config net.ListenConfig
 	return config.Listen(context.Background(), "tcp", address(port))
 }
 
-// portFree reports whether a server could listen on the port now.
+// portFree returns an error if a server cannot listen on the port now.
 func portFree(port int) error {
 	listener, err := listen(port)
 	if err != nil {
@@ -58,13 +57,13 @@ func portFree(port int) error {
 	return listener.Close()
 }
 
-// portTaken reports whether a component did not start because its port was taken.
+// portTaken reports whether a component failed to start because its port was taken.
 func portTaken(err error) bool {
 	var failed *process.StartError
 	return errors.As(err, &failed) && strings.Contains(failed.Tail, "address already in use")
 }
 
-// checkPort says who would have to give way for the API server's port.
+// checkPort returns an error with a remedy if the API server cannot listen on the port.
 func checkPort(port int) error {
 	if port == 0 {
 		return nil
@@ -76,28 +75,29 @@ func checkPort(port int) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("port %d: %w; name one above 1023, or 0 for a free one", port, err)
 	default:
-		return fmt.Errorf("port %d: %w; stop what listens there (`ss -ltnp 'sport = :%d'`), or name another, or 0 for a free one", port, err, port)
+		return fmt.Errorf("port %d: %w; stop what listens there (`ss -ltnp 'sport = :%d'`), or name another, or 0 for a free one",
+			port, err, port)
 	}
 }
 
-// portReservations are TCP ports on 127.0.0.1 that were chosen for components, until
-// release. Between the choice and a component's start, and while one that crashed
-// is away, nobody listens on its port: another cluster would take it for free.
+// portReservations holds TCP ports on 127.0.0.1 that were chosen for components, until
+// release. No component listens on its port before it starts and while it restarts after a
+// crash; another cluster would take such a port for a free one.
 //
-// What reserves a port is the UDP port of the same number, which is held open:
-// components do not use those. It is seen by every process and user of the machine
-// at once, and gone with this process however that ends. The zero value is ready.
+// The open UDP socket of the same number reserves a port: components do not use UDP. All
+// processes and users of the machine see it, and it closes with this process. The zero
+// value is ready to use.
 type portReservations struct {
 	mu   sync.Mutex
 	held map[int]io.Closer
 }
 
-// reserveAll sets each slot to a port that is free and that nobody else has reserved,
-// and keeps those that are set already where they are such.
+// reserveAll sets each slot to a free port that no other cluster has reserved. It keeps the
+// values of slots that fulfill this already.
 func (r *portReservations) reserveAll(slots ...*int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// What a slot had before counts no more than any other port.
+	// Earlier values of the slots are like any other port.
 	for _, slot := range slots {
 		r.releasePort(*slot)
 	}
@@ -111,7 +111,7 @@ func (r *portReservations) reserveAll(slots ...*int) error {
 	return nil
 }
 
-// reserveOne reserves a port, the preferred one if possible; 0 prefers none.
+// reserveOne reserves a port, the preferred one if possible; 0 means no preference.
 func (r *portReservations) reserveOne(preferred int) (int, error) {
 	if preferred != 0 && r.tryReserve(preferred) {
 		return preferred, nil
@@ -122,7 +122,7 @@ func (r *portReservations) reserveOne(preferred int) (int, error) {
 			return port, nil
 		}
 	}
-	// Let the kernel choose: better one from its own range than none.
+	// Let the kernel choose: a port of its own range is better than none.
 	var last error
 	for range startAttempts {
 		listener, err := listen(0)
@@ -139,8 +139,8 @@ func (r *portReservations) reserveOne(preferred int) (int, error) {
 	return 0, fmt.Errorf("find a free port on %s: %w", loopback, last)
 }
 
-// reserveRequested reserves a port that a person has asked for, as far as possible: they
-// have it even where somebody else has reserved it, if it is free.
+// reserveRequested reserves the port that the user requested, if possible. The user gets a
+// free port even if another cluster has reserved it.
 func (r *portReservations) reserveRequested(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +148,7 @@ func (r *portReservations) reserveRequested(port int) {
 	r.tryReserve(port)
 }
 
-// tryReserve reserves the port, and reports whether it could.
+// tryReserve reserves the port and reports whether it succeeded.
 func (r *portReservations) tryReserve(port int) bool {
 	var config net.ListenConfig
 	mark, err := config.ListenPacket(context.Background(), "udp", address(port))
@@ -173,7 +173,7 @@ func (r *portReservations) releasePort(port int) {
 	}
 }
 
-// release gives all ports back. It may be called more than once.
+// release frees all ports. It may be called more than once.
 func (r *portReservations) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,9 +182,8 @@ func (r *portReservations) release() {
 	}
 }
 
-// FreePorts returns n ports on 127.0.0.1 that nobody listens on, for components
-// that are started in Processes. No cluster is given them until release is called
-// or this process ends; on an error there is nothing to release.
+// FreePorts returns n free ports on 127.0.0.1, for components in Processes. No cluster uses
+// them until release is called or this process ends. After an error release is nil.
 func FreePorts(n int) (ports []int, release func(), err error) {
 	ports = make([]int, n)
 	slots := make([]*int, n)

@@ -19,7 +19,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// listenLater is a component that finds its port taken until its nth start.
+// listenLater returns a component whose port is taken until its given start.
 func listenLater(t *testing.T, works int) (component func() (process.Spec, error), starts *int) {
 	marker := filepath.Join(t.TempDir(), "serving")
 	starts = new(int)
@@ -37,15 +37,15 @@ func listenLater(t *testing.T, works int) (component func() (process.Spec, error
 func TestStartReplacesTakenPort(t *testing.T) {
 	tests := []struct {
 		name       string
-		works      int // at which start
-		asked      int // Options.Port
+		works      int // the successful start
+		requested  int // Options.Port
 		wantStarts int
 		wantErr    string
 	}{
-		{"free at once", 1, 0, 1, ""},
+		{"free at the first start", 1, 0, 1, ""},
 		{"free at the third", 3, 0, 3, ""},
 		{"never free", 100, 0, startAttempts, "address already in use"},
-		{"the port that was asked for", 2, 1, 1, "address already in use"},
+		{"the requested port", 2, 1, 1, "address already in use"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestStartReplacesTakenPort(t *testing.T) {
 			}
 			t.Cleanup(p.reserved.release)
 			slot := &p.ports.Etcd
-			if tt.asked != 0 {
+			if tt.requested != 0 {
 				p.ports.APIServer = freePort(t)
 				slot, p.options.Port = &p.ports.APIServer, p.ports.APIServer
 			}
@@ -83,7 +83,7 @@ func TestStartRetriesOnlyOnTakenPort(t *testing.T) {
 		}
 	}
 	if portTaken(errors.New("address already in use")) {
-		t.Error("an error that is no component's")
+		t.Error("portTaken accepts an error without a component")
 	}
 }
 
@@ -114,7 +114,7 @@ func newTestGroup(t *testing.T) *process.Group {
 	return group
 }
 
-// freePort is a port that nobody listens on, for the length of the test.
+// freePort returns a port that no process uses during the test.
 func freePort(t *testing.T) int {
 	t.Helper()
 	free, release, err := FreePorts(1)
@@ -149,12 +149,12 @@ func TestReserveAllPorts(t *testing.T) {
 	if err := r.reserveAll(first.slots()...); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[int]bool{}
+	used := map[int]bool{}
 	for _, port := range first.slots() {
-		if *port < lowestPort || *port >= highestPort || seen[*port] {
-			t.Errorf("port %d of %+v", *port, first)
+		if *port < lowestPort || *port >= highestPort || used[*port] {
+			t.Errorf("invalid or repeated port %d of %+v", *port, first)
 		}
-		seen[*port] = true
+		used[*port] = true
 	}
 	second := first
 	second.Etcd = taken
@@ -165,11 +165,11 @@ func TestReserveAllPorts(t *testing.T) {
 		t.Errorf("port %d, which is taken, became %d", taken, second.Etcd)
 	}
 	if second.Etcd = first.Etcd; second != first {
-		t.Errorf("free ports were not kept: %+v, then %+v", first, second)
+		t.Errorf("free ports were replaced: %+v, then %+v", first, second)
 	}
 }
 
-// A folder's mark that names one port twice must not give two components one port.
+// A mark that names one port twice must not give two components the same port.
 func TestReservedPortsAreDistinct(t *testing.T) {
 	port := freePort(t)
 	slots := [2]int{port, port}
@@ -181,8 +181,8 @@ func TestReservedPortsAreDistinct(t *testing.T) {
 	}
 }
 
-// Clusters that start at the same moment are several choosers, each of which
-// finds all ports free of listeners. That many draw the same number many times.
+// Clusters that start at the same moment choose ports concurrently, and all find them free.
+// Many choosers draw the same number often.
 func TestConcurrentReservationsAreDistinct(t *testing.T) {
 	const choosers, each = 20, 50
 	chosen := make([][each]int, choosers)
@@ -206,7 +206,7 @@ func TestConcurrentReservationsAreDistinct(t *testing.T) {
 	for i, ports := range chosen {
 		for _, port := range ports {
 			if other, twice := owner[port]; twice {
-				t.Errorf("choosers %d and %d both have port %d", other, i, port)
+				t.Errorf("clusters %d and %d both have port %d", other, i, port)
 			}
 			owner[port] = i
 		}
@@ -219,45 +219,45 @@ func TestReservedPortIsHeldUntilRelease(t *testing.T) {
 	if err := first.reserveAll(&port); err != nil {
 		t.Fatal(err)
 	}
-	wanted := port
-	if err := second.reserveAll(&wanted); err != nil {
+	chosen := port
+	if err := second.reserveAll(&chosen); err != nil {
 		t.Fatal(err)
 	}
-	if wanted == port {
+	if chosen == port {
 		t.Fatalf("port %d is reserved twice", port)
 	}
 	if err := portFree(port); err != nil {
-		t.Errorf("the component that it is for cannot listen: %v", err)
+		t.Errorf("its own component cannot listen: %v", err)
 	}
 	first.release()
-	wanted = port
-	if err := second.reserveAll(&wanted); err != nil {
+	chosen = port
+	if err := second.reserveAll(&chosen); err != nil {
 		t.Fatal(err)
 	}
-	if wanted != port {
-		t.Errorf("port %d was released, and yet %d is chosen", port, wanted)
+	if chosen != port {
+		t.Errorf("port %d was released, got %d", port, chosen)
 	}
 }
 
 func TestRequestedPortIsReserved(t *testing.T) {
-	port := freePort(t) // reserved by somebody else, and free
+	port := freePort(t) // reserved by another cluster, and free
 	r := newReservations(t)
 	r.reserveRequested(port)
 	if err := portFree(port); err != nil {
 		t.Error(err)
 	}
-	asked, release, err := FreePorts(1)
+	requested, release, err := FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release()
-	r.reserveRequested(asked[0])
-	wanted := asked[0]
-	if err := newReservations(t).reserveAll(&wanted); err != nil {
+	r.reserveRequested(requested[0])
+	chosen := requested[0]
+	if err := newReservations(t).reserveAll(&chosen); err != nil {
 		t.Fatal(err)
 	}
-	if wanted == asked[0] {
-		t.Errorf("port %d went to another", wanted)
+	if chosen == requested[0] {
+		t.Errorf("port %d was reserved twice", chosen)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestFreePorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	release() // a second time is harmless
+	release() // a second call has no effect
 	slices.Sort(free)
 	if len(slices.Compact(free)) != 7 {
 		t.Errorf("%v", free)

@@ -17,15 +17,15 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// Exists reports whether dir is a cluster's folder, running or not. A link counts
-// as what it points to, here and in the functions below.
+// Exists reports whether dir is the folder of a cluster, running or not. It follows links,
+// as do the functions below.
 func Exists(dir string) bool {
 	_, marked, err := findCluster(dir)
 	return marked && err == nil
 }
 
-// Holder returns the process that runs the cluster in dir; 0 where none does. A
-// dir whose cluster.json is something else's is an error.
+// Holder returns the process that runs the cluster in dir, or 0 if none does. A
+// cluster.json of another program is an error.
 func Holder(dir string) (int, error) {
 	dir, marked, err := findCluster(dir)
 	if err != nil || !marked {
@@ -37,16 +37,15 @@ func Holder(dir string) (int, error) {
 		return held.PID, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look who runs the cluster in %s: %w", dir, err)
+		return 0, fmt.Errorf("find the process that runs the cluster in %s: %w", dir, err)
 	}
 	return 0, lock.Unlock()
 }
 
-// Remove ends what a killed cluster has left running and removes dir. It fails,
-// and touches nothing, where a process runs a cluster there, or where dir is no
-// cluster's; a dir that does not exist is no error. What a person has put into
-// dir stays: then the error is a *LeftError. A Remove that was cut short can be
-// done again.
+// Remove ends the remaining processes of a killed cluster and removes dir. It fails without
+// a change if a process runs a cluster in dir, or if dir does not belong to a cluster. A
+// missing dir is no error. Remove keeps the user's files in dir and then returns a
+// *LeftError. An interrupted Remove can be repeated.
 func Remove(dir string) error {
 	dir, marked, err := findCluster(dir)
 	if err != nil {
@@ -68,26 +67,27 @@ func Remove(dir string) error {
 	return folder.close(false)
 }
 
-// Reap ends what a killed cluster has left running in dir, and leaves dir for a
-// later Start. It fails where a process runs a cluster there, and where dir's
-// cluster.json is something else's.
+// Reap ends the remaining processes of a killed cluster and keeps dir for a later Start. It
+// fails if a process runs a cluster in dir, and if its cluster.json belongs to another
+// program.
 func Reap(dir string) error {
 	dir, marked, err := findCluster(dir)
 	if err != nil {
-		return fmt.Errorf("end what is left of the cluster: %w", err)
+		return fmt.Errorf("end the processes of a killed cluster: %w", err)
 	}
 	if !marked {
 		return nil
 	}
 	folder, err := lockExisting(dir)
 	if err != nil {
-		return fmt.Errorf("end what is left of the cluster in %s: %w", dir, err)
+		return fmt.Errorf("end the processes of a killed cluster in %s: %w", dir, err)
 	}
 	_, err = process.ReapLeftovers(dir)
 	return errors.Join(err, folder.close(true))
 }
 
-// findCluster returns the folder itself that dir names, and whether it has a cluster's mark.
+// findCluster resolves the links in dir and reports whether the folder has a cluster's
+// mark.
 func findCluster(dir string) (path string, marked bool, err error) {
 	path, err = resolveDir(dir)
 	if err != nil {
@@ -103,36 +103,36 @@ func findCluster(dir string) (path string, marked bool, err error) {
 	return path, true, nil
 }
 
-// lockExisting locks a cluster's folder as it is. Only under the lock is what the
-// mark says certain.
+// lockExisting locks the folder of a cluster without changing it. The mark can change until
+// the lock is held.
 func lockExisting(dir string) (*folder, error) {
 	f, err := lockFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	if f.state, err = readMark(dir); err != nil && !hasOnlyLock(dir) {
-		_ = f.lock.Unlock() // the reason for giving up counts
+		_ = f.lock.Unlock() // the first error counts
 		return nil, err
 	}
 	return f, nil
 }
 
-// clusterEntryPattern is the name of what a cluster, and Sluice's components with it, make in
-// the cluster's folder. The suffixes are of files that are being replaced.
+// clusterEntryPattern matches the names of all files that a cluster and Sluice's components
+// create in the cluster's folder. The suffixes belong to files that are being replaced.
 var clusterEntryPattern = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|mail|kubeconfigs|flexvolumes` +
 	`|(cluster\.json|scheduler|kubeconfig|kube-scheduler\.yaml|report\.json)(\.new)?` +
 	`|clock\.json(\.lock|\.[0-9]+)?|lock)$`)
 
-// LeftError says that a cluster was removed but its folder was not, since there
-// are files in it that are no cluster's.
+// LeftError reports that a cluster was removed and its folder was kept, since the folder
+// holds other files.
 type LeftError struct {
 	// Dir is the folder.
 	Dir string
-	// Names are those of the files and folders that were left in it.
+	// Names lists the files and folders that remain in it.
 	Names []string
 }
 
-// Error names what was left, at most the first few.
+// Error names the first few of the remaining files.
 func (e *LeftError) Error() string {
 	const most = 5
 	names, more := e.Names, ""
@@ -140,11 +140,12 @@ func (e *LeftError) Error() string {
 		more = fmt.Sprintf(" and %d more", len(names)-most)
 		names = names[:most]
 	}
-	return fmt.Sprintf("the cluster in %s is removed; the folder stays, since other files are in it (%s%s): remove them by hand if nobody needs them",
+	return fmt.Sprintf("the cluster in %s is removed; the folder stays, since other files are in it (%s%s): "+
+		"remove them by hand if nobody needs them",
 		e.Dir, strings.Join(names, ", "), more)
 }
 
-// removeFolder removes what is a cluster's in dir, or with whole all, and then dir.
+// removeFolder removes the cluster's files in dir, or with whole all files, and then dir.
 func removeFolder(dir string, whole bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -155,15 +156,14 @@ func removeFolder(dir string, whole bool) error {
 			return err
 		}
 	}
-	if whole { // also what was written meanwhile
+	if whole { // includes files that were written meanwhile
 		return os.RemoveAll(dir)
 	}
 	return removeEmpty(dir)
 }
 
-// removalOrder returns what is to be removed, the mark and the lock last: where the
-// removal is cut short it can be done again, and until then nobody else begins
-// there.
+// removalOrder returns the entries to remove, the mark and the lock last. Until then no
+// other process uses the folder, and an interrupted removal can be repeated.
 func removalOrder(entries []os.DirEntry, whole bool) []string {
 	var order []string
 	for _, entry := range entries {
@@ -186,7 +186,7 @@ func removeEmpty(dir string) error {
 	}
 	left := &LeftError{Dir: dir}
 	for _, entry := range entries {
-		// A new lock is that of a cluster that begins here at this moment.
+		// A new lock belongs to a cluster that starts here at this moment.
 		if entry.Name() != lockFile {
 			left.Names = append(left.Names, entry.Name())
 		}
@@ -199,8 +199,9 @@ func removeEmpty(dir string) error {
 
 var lockHolderPattern = regexp.MustCompile(`^[0-9]*\n?$`)
 
-// hasOnlyLock reports whether a lock of ours is all there is in dir: a start was
-// killed before it wrote the mark, or a removal after it had removed it.
+// hasOnlyLock reports whether dir holds only the lock of a cluster. This is the case after
+// a start that was killed before it wrote the mark, or a removal that was killed after it
+// had removed the mark.
 func hasOnlyLock(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != lockFile || !entries[0].Type().IsRegular() {

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeCluster makes a folder as a cluster leaves it, with further files in it.
-func fakeCluster(t *testing.T, further ...string) string {
+// fakeCluster creates a folder like that of a stopped cluster, with additional files.
+func fakeCluster(t *testing.T, extra ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -25,11 +26,13 @@ func fakeCluster(t *testing.T, further ...string) string {
 		t.Fatal(err)
 	}
 	own := []string{
-		"lock", "scheduler", "scheduler.new", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new", "clock.json", "clock.json.lock", "clock.json.12345",
-		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml", "mail/1.eml",
+		"lock", "scheduler", "scheduler.new", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new",
+		"clock.json", "clock.json.lock", "clock.json.12345",
+		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint",
+		"components/kwok/config.yaml", "mail/1.eml",
 		"kubeconfigs/anna.token", "flexvolumes/x",
 	}
-	writeTestFile(t, dir, append(own, further...)...)
+	writeTestFile(t, dir, append(own, extra...)...)
 	return dir
 }
 
@@ -46,7 +49,7 @@ func writeTestFile(t *testing.T, dir string, files ...string) {
 	}
 }
 
-// entryNames returns what lies in dir; nil where dir is gone.
+// entryNames returns the entries of dir; nil if dir does not exist.
 func entryNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -62,37 +65,37 @@ func entryNames(t *testing.T, dir string) []string {
 
 func TestRemoveKeepsOtherFiles(t *testing.T) {
 	tests := []struct {
-		name    string
-		further []string
-		left    []string
+		name  string
+		extra []string
+		left  []string
 	}{
-		{"nothing else there", nil, nil},
+		{"no other files", nil, nil},
 		{
-			"a person's files",
+			"the user's files",
 			[]string{"thesis.tex", "data/run-1.csv", "kubeconfig.bak", "clock.json.bak", "my-etcd/x"},
 			[]string{"clock.json.bak", "data", "kubeconfig.bak", "my-etcd", "thesis.tex"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := fakeCluster(t, tt.further...)
+			dir := fakeCluster(t, tt.extra...)
 			err := Remove(dir)
 			var left *LeftError
 			if errors.As(err, &left) {
 				if diff := cmp.Diff(tt.left, left.Names); diff != "" {
-					t.Errorf("the error's names (-want +got):\n%s", diff)
+					t.Errorf("names in the error (-want +got):\n%s", diff)
 				}
 				if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "data") {
-					t.Errorf("the error does not name them: %v", err)
+					t.Errorf("the error does not list them: %v", err)
 				}
 			} else if err != nil || tt.left != nil {
 				t.Errorf("got %v", err)
 			}
 			if diff := cmp.Diff(tt.left, entryNames(t, dir)); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
+				t.Errorf("remaining files (-want +got):\n%s", diff)
 			}
 			if Exists(dir) {
-				t.Error("the rest still counts as a cluster's")
+				t.Error("the remaining folder still counts as a cluster's")
 			}
 		})
 	}
@@ -105,21 +108,21 @@ func TestLeftErrorListsFirstNames(t *testing.T) {
 	}
 }
 
-// A folder with somebody else's cluster.json is theirs, whatever is done.
+// A folder with another program's cluster.json is never changed.
 func TestRemoveRejectsForeignDir(t *testing.T) {
 	ours := `"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster"`
 	for name, mark := range map[string]string{
-		"another program's":    `{"mine":"precious"}`,
-		"an empty object":      `{}`,
-		"an earlier format":    `{"ports":{"apiServer":23456,"etcd":1,"etcdPeer":2,"controllerManager":3,"scheduler":4}}`,
-		"a later version":      `{"apiVersion":"sim.sluice.dev/v1","kind":"EmbeddedCluster"}`,
-		"another kind":         `{"apiVersion":"sim.sluice.dev/v1alpha1","kind":"Cluster"}`,
-		"a field we know not":  `{` + ours + `, "mine": "precious"}`,
-		"something behind":     `{` + ours + `} {}`,
-		"no JSON":              `mine = precious`,
-		"empty":                ``,
-		"far too long a file":  `{` + ours + `}` + strings.Repeat(" ", maxMarkSize),
-		"a list and no object": `[{` + ours + `}]`,
+		"another program's": `{"mine":"precious"}`,
+		"an empty object":   `{}`,
+		"an earlier format": `{"ports":{"apiServer":23456,"etcd":1,"etcdPeer":2,"controllerManager":3,"scheduler":4}}`,
+		"a later version":   `{"apiVersion":"sim.sluice.dev/v1","kind":"EmbeddedCluster"}`,
+		"another kind":      `{"apiVersion":"sim.sluice.dev/v1alpha1","kind":"Cluster"}`,
+		"an unknown field":  `{` + ours + `, "mine": "precious"}`,
+		"trailing data":     `{` + ours + `} {}`,
+		"no JSON":           `mine = precious`,
+		"empty":             ``,
+		"an oversized file": `{` + ours + `}` + strings.Repeat(" ", maxMarkSize),
+		"a list":            `[{` + ours + `}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -128,21 +131,22 @@ func TestRemoveRejectsForeignDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			if Exists(dir) {
-				t.Error("it counts as a cluster's")
+				t.Error("the folder counts as a cluster's")
 			}
 			_, holder := Holder(dir)
 			_, start := Start(t.Context(), Options{Dir: dir})
 			for what, err := range map[string]error{"Holder": holder, "Start": start, "Reap": Reap(dir), "Remove": Remove(dir)} {
-				if err == nil || !strings.Contains(err.Error(), stateFile+" is no cluster's, or one's of another version") || !strings.Contains(err.Error(), dir) {
+				if err == nil || !strings.Contains(err.Error(), stateFile+" is no cluster's, or one's of another version") ||
+					!strings.Contains(err.Error(), dir) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
 			if diff := cmp.Diff([]string{stateFile, "etcd", "logs", "thesis.tex"}, entryNames(t, dir)); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
+				t.Errorf("remaining files (-want +got):\n%s", diff)
 			}
 		})
 	}
-	t.Run("a folder of the mark's name", func(t *testing.T) {
+	t.Run("a folder with the mark's name", func(t *testing.T) {
 		dir := t.TempDir()
 		writeTestFile(t, dir, filepath.Join(stateFile, "x"))
 		if err := Remove(dir); err == nil || Exists(dir) {
@@ -168,8 +172,7 @@ func TestRemovalOrder(t *testing.T) {
 	}
 }
 
-// A removal that is killed has removed the first of the entries; it can be done
-// again from wherever it came to.
+// A killed removal has removed some entries; it can be repeated from any state.
 func TestRemoveCanBeRepeated(t *testing.T) {
 	entries, err := os.ReadDir(fakeCluster(t))
 	if err != nil {
@@ -184,10 +187,10 @@ func TestRemoveCanBeRepeated(t *testing.T) {
 			}
 		}
 		if err := Remove(dir); err != nil {
-			t.Errorf("with %v gone: %v", order[:n], err)
+			t.Errorf("after the removal of %v: %v", order[:n], err)
 		}
 		if left := entryNames(t, dir); left != nil {
-			t.Errorf("with %v gone: %v left", order[:n], left)
+			t.Errorf("after the removal of %v: %v remains", order[:n], left)
 		}
 	}
 }
@@ -202,5 +205,83 @@ func TestRemoveKeepsForeignLock(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{lockFile}, entryNames(t, dir)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTemporaryFolderIsRemoved(t *testing.T) {
+	f, err := temporaryFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	// A socket in <dir>/nodes/<node>/ must fit into 108 bytes.
+	if len(f.path) > 50 {
+		t.Errorf("%s is too long for sockets below it", f.path)
+	}
+	if err := f.close(false); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.path); !os.IsNotExist(err) {
+		t.Errorf("%s remains: %v", f.path, err)
+	}
+}
+
+func TestRemoveAbandoned(t *testing.T) {
+	base := t.TempDir()
+	old := time.Now().Add(-2 * minSweepAge)
+	folder := func(name, mark string, age time.Time) string {
+		dir := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Join(dir, "etcd"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, mark)
+		err := os.WriteFile(path, []byte(`{"mine":"precious"}`), 0o600)
+		if mark == stateFile && name != "sluice-foreign" {
+			err = writeMark(dir, state{Temporary: name != "sluice-named"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, age, age); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	left := folder("sluice-left", stateFile, old)
+	kept := map[string]string{
+		"in use":                 folder("sluice-inuse", stateFile, old),
+		"just created":           folder("sluice-new", stateFile, time.Now()),
+		"without a mark":         folder("sluice-notes", "notes.txt", old),
+		"another program's mark": folder("sluice-foreign", stateFile, old),
+		"named by the user":      folder("sluice-named", stateFile, old),
+		"another name":           folder("other", stateFile, old),
+	}
+	inUse, err := lockFolder(kept["in use"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inUse.lock.Unlock()
+
+	removeAbandoned(base)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("the abandoned folder remains: %v", err)
+	}
+	for name, dir := range kept {
+		if _, err := os.Stat(filepath.Join(dir, "etcd")); err != nil {
+			t.Errorf("folder %q: %v", name, err)
+		}
+	}
+}
+
+func TestTemporaryBaseIsShort(t *testing.T) {
+	t.Setenv("TMPDIR", "/var/folders/zz/"+strings.Repeat("x", 40)+"/T")
+	if got := temporaryBase(); got != "/tmp" {
+		t.Errorf("got %s", got)
+	}
+	t.Setenv("TMPDIR", "/scratch")
+	if got := temporaryBase(); got != "/scratch" {
+		t.Errorf("got %s", got)
 	}
 }

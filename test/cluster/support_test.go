@@ -35,7 +35,7 @@ func stop(t *testing.T, c *Cluster) {
 	}
 	t.Logf("stopped in %s", time.Since(begin).Round(10*time.Millisecond))
 	if err := c.Stop(); err != nil {
-		t.Errorf("a second stop: %v", err)
+		t.Errorf("second Stop: %v", err)
 	}
 }
 
@@ -87,7 +87,7 @@ func readFiles(t *testing.T, path string) string {
 	return string(content)
 }
 
-// resourceUsage is what a running cluster has of processes and ports.
+// resourceUsage lists the processes and ports of a running cluster.
 type resourceUsage struct {
 	pids  map[string]int
 	ports ports
@@ -105,7 +105,7 @@ func usageOf(t *testing.T, c *Cluster) resourceUsage {
 	return f
 }
 
-// assertReleased fails the test where something of it is left.
+// assertReleased fails the test if a process or port remains.
 func (f resourceUsage) assertReleased(t *testing.T) {
 	t.Helper()
 	for name, pid := range f.pids {
@@ -114,7 +114,7 @@ func (f resourceUsage) assertReleased(t *testing.T) {
 			err = left.Signal(syscall.Signal(0))
 		}
 		if !errors.Is(err, os.ErrProcessDone) {
-			t.Errorf("%s, process %d, is left (%v)", name, pid, err)
+			t.Errorf("%s, process %d, remains (%v)", name, pid, err)
 		}
 	}
 	for _, port := range []int{f.ports.APIServer, f.ports.Etcd, f.ports.EtcdPeer, f.ports.ControllerManager, f.ports.Scheduler} {

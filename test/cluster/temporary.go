@@ -15,22 +15,22 @@ import (
 
 const (
 	temporaryPrefix = "sluice-"
-	// minSweepAge is the age from which a folder whose lock nobody holds is a
-	// leftover, and not one that is just being made.
+	// minSweepAge is the age from which an unlocked folder is abandoned. A younger one may
+	// just be in creation.
 	minSweepAge = time.Minute
-	// maxTemporaryBase keeps the paths in a temporary folder short: a unix socket's
-	// may have about a hundred characters.
+	// maxTemporaryBase keeps the paths in a temporary folder short: the path of a Unix
+	// socket is limited to about a hundred characters.
 	maxTemporaryBase = 32
 )
 
-// temporaryFolder makes a locked folder that goes away with this process, and
-// sweeps up those of earlier processes.
+// temporaryFolder creates a locked folder that is removed when this process ends, and
+// removes abandoned ones.
 func temporaryFolder() (*folder, error) {
 	base := temporaryBase()
 	removeAbandoned(base)
 	dir, err := os.MkdirTemp(base, temporaryPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("make the cluster's temporary folder: %w (set TMPDIR to a folder that you may write)", err)
+		return nil, fmt.Errorf("create the cluster's temporary folder: %w (set TMPDIR to a folder that you may write)", err)
 	}
 	f, err := lockFolder(dir)
 	if err == nil {
@@ -42,7 +42,7 @@ func temporaryFolder() (*folder, error) {
 	}
 	if err != nil {
 		os.RemoveAll(dir)
-		return nil, fmt.Errorf("make the cluster's temporary folder: %w", err)
+		return nil, fmt.Errorf("create the cluster's temporary folder: %w", err)
 	}
 	return f, nil
 }
@@ -55,9 +55,9 @@ func temporaryBase() string {
 	return base
 }
 
-// removeAbandoned removes the folders of clusters that ended without a word and whose
-// guard was killed as well. What it cannot remove is another user's, or another
-// sweep's business.
+// removeAbandoned removes the folders of clusters that were killed together with their
+// guard. It ignores folders that it cannot remove: they belong to another user, or another
+// process removes them.
 func removeAbandoned(base string) {
 	marks, _ := filepath.Glob(filepath.Join(base, temporaryPrefix+"*", stateFile))
 	for _, mark := range marks {
@@ -66,7 +66,7 @@ func removeAbandoned(base string) {
 		if err != nil || time.Since(info.ModTime()) < minSweepAge {
 			continue
 		}
-		// A folder that a person has named is theirs, whatever its name.
+		// A folder that the user named belongs to the user, whatever its name.
 		if s, err := readMark(dir); err != nil || !s.Temporary {
 			continue
 		}

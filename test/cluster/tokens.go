@@ -18,13 +18,13 @@ import (
 
 const (
 	tokenLifetime = 24 * time.Hour
-	// renewalCheckInterval is how often the tokens' ages are looked at. A timer for the
-	// day would stand still while a laptop sleeps; the wall clock does not.
+	// renewalCheckInterval is the period of the check for expiring tokens. A timer for a
+	// day would stop while a laptop sleeps; the wall clock does not.
 	renewalCheckInterval = time.Minute
 	tokenRequestTimeout  = 10 * time.Second
 )
 
-// tokenRenewer keeps the token files of service accounts fresh.
+// tokenRenewer keeps the token files of service accounts valid.
 type tokenRenewer struct {
 	client kubernetes.Interface
 
@@ -37,7 +37,7 @@ type tokenRenewer struct {
 
 type boundAccount struct {
 	namespace, name string
-	node            string    // to which its tokens are bound; empty for none
+	node            string    // the node that the tokens are bound to; may be empty
 	renewAt         time.Time // wall clock
 }
 
@@ -52,7 +52,7 @@ func newTokenRenewer(c *Cluster) (*tokenRenewer, error) {
 	return t, nil
 }
 
-// stop does nothing on nil tokens: a cluster whose start failed has none.
+// stop does nothing on a nil renewer: a cluster whose start failed has none.
 func (t *tokenRenewer) stop() {
 	if t != nil {
 		t.cancel()
@@ -60,10 +60,10 @@ func (t *tokenRenewer) stop() {
 	}
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig for an existing service account
-// and returns its path; it refers to a token file beside it. A token is valid for
-// 24 hours and renewed after twelve, until Stop; clients that read the file anew,
-// as client-go does, never notice.
+// ServiceAccountKubeconfig writes a kubeconfig for an existing service account and returns
+// its path. The kubeconfig refers to a token file beside it. A token is valid for 24 hours,
+// and the cluster renews it after 12 until Stop. Clients that read the file again, as
+// client-go does, need no restart.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	path, err := c.writeServiceAccount(ctx, boundAccount{namespace: namespace, name: name})
 	if err != nil {
@@ -72,9 +72,9 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 	return path, nil
 }
 
-// NodeBoundKubeconfig is ServiceAccountKubeconfig for a pod on an existing node: the
-// token names the node, as authentication.kubernetes.io/node-name, and is refused
-// once that Node is gone.
+// NodeBoundKubeconfig works like ServiceAccountKubeconfig, for a pod on an existing node.
+// The token names the node as authentication.kubernetes.io/node-name, and the API server
+// refuses it when the Node is gone.
 func (c *Cluster) NodeBoundKubeconfig(ctx context.Context, namespace, name, node string) (string, error) {
 	path, err := c.writeServiceAccount(ctx, boundAccount{namespace: namespace, name: name, node: node})
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Cluster) writeServiceAccount(ctx context.Context, a boundAccount) (stri
 	return path, writeKubeconfig(path, cluster, user, tokenFileAuthInfo(base+".token"), a.namespace)
 }
 
-// addToken asks for a first token, writes it, and sees to it that it stays fresh.
+// addToken requests and writes the first token, and registers the account for renewal.
 func (t *tokenRenewer) addToken(ctx context.Context, file string, next *boundAccount) error {
 	if err := t.renewToken(ctx, file, next); err != nil {
 		return err
@@ -122,20 +122,20 @@ func (t *tokenRenewer) renewToken(ctx context.Context, file string, a *boundAcco
 		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
 	}}
 	if a.node != "" {
-		// Without a UID it is the Node that has the name now.
+		// Without a UID the reference means the current Node of that name.
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: a.node}
 	}
-	answer, err := t.client.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.name, request, metav1.CreateOptions{})
+	response, err := t.client.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.name, request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("request token: %w", err)
 	}
-	if err := writeFile(file, []byte(answer.Status.Token)); err != nil {
+	if err := writeFile(file, []byte(response.Status.Token)); err != nil {
 		return err
 	}
-	// A server may grant less than was asked for. Round drops the monotonic
-	// reading, so that the comparison is one of wall clocks.
+	// The server may grant a shorter lifetime than requested. Round drops the monotonic
+	// reading, so that wall clocks are compared.
 	now := time.Now().Round(0)
-	a.renewAt = now.Add(answer.Status.ExpirationTimestamp.Sub(now) / 2)
+	a.renewAt = now.Add(response.Status.ExpirationTimestamp.Sub(now) / 2)
 	return nil
 }
 
@@ -153,8 +153,8 @@ func (t *tokenRenewer) renewAll(ctx context.Context) {
 	}
 }
 
-// renewDue renews the tokens that are past half of their life. One that cannot be
-// renewed now is tried again the next time: there are hours left.
+// renewDue renews the tokens past half of their lifetime. After a failure the next check
+// tries again; the token is valid for hours.
 func (t *tokenRenewer) renewDue(ctx context.Context, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -189,6 +189,6 @@ func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	t.Run("allowed: deleted", func(t *testing.T) { expectError(t, eve.Delete(t.Context(), former, client.DryRunAll), "") })
 	t.Run("the status written", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[]}}`))
-		expectError(t, eve.Status().Patch(t.Context(), object("Workload", "w"), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), "says itself how far they are")
+		expectError(t, eve.Status().Patch(t.Context(), object("Workload", "w"), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), "writes their status")
 	})
 }

@@ -204,7 +204,7 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	third := a.createExtension(t, a.newExtension("third", "training", "24h"))
 	a.waitForDecision(t, third, "")
 	if c := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionApplied); c == nil || c.Reason != v1alpha1.ReasonAwaitingDecision ||
-		!strings.Contains(c.Message, "2 were: department-administrator or editor decides") {
+		!strings.Contains(c.Message, "2 were granted: department-administrator or editor decides") {
 		t.Errorf("the third extension: %+v", c)
 	}
 	a.waitForLimit(t, "training", "96h")

@@ -359,7 +359,7 @@ func testWorkloadRoles(t *testing.T) {
 	}
 	old := newPod(lab, "by-the-cluster")
 	create(t, old)
-	if err := checkRejected(deleteAs(l2User, old), "the own"); err != nil {
+	if err := checkRejected(deleteAs(l2User, old), "only own workloads"); err != nil {
 		t.Error(err)
 	}
 	// A user can delete a workload of their own, and Kubernetes' controllers delete its

@@ -350,7 +350,7 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, second) })
-	expectRejection(t, patchAs(t, w.dean, second, withGuaranteed[*v1alpha1.Project]("501m")), apierrors.IsInvalid, "it asks for 501m, and 500m is left")
+	expectRejection(t, patchAs(t, w.dean, second, withGuaranteed[*v1alpha1.Project]("501m")), apierrors.IsInvalid, "it requests 501m, and 500m is left")
 
 	// The department in turn must keep enough quota for what it promised.
 	eventuallyRejected(t, func() error {
@@ -408,7 +408,7 @@ func (w *tenancyTest) testResources(t *testing.T) {
 		return w.root.Create(t.Context(), projectWith("tenants-cpu-second", "3", "40Gi"), client.DryRunAll)
 	},
 		"spec.resources.cpu", "has 8 cores and has promised 6 to other projects (tenants-cpu-first 6): it requests 3, and 2 is left",
-		"spec.resources.memory", "has 64Gi of memory and has promised 32Gi to other projects (tenants-cpu-first 32Gi): it asks for 40Gi, and 32Gi is left")
+		"spec.resources.memory", "has 64Gi of memory and has promised 32Gi to other projects (tenants-cpu-first 32Gi): it requests 40Gi, and 32Gi is left")
 	without := projectWith("tenants-cpu-second", "1", "1Gi")
 	without.Spec.Resources.Memory = nil
 	expectRejection(t, w.root.Create(t.Context(), without), apierrors.IsInvalid, "spec.resources.memory: Required value", "each of its projects needs one; 32Gi is left")

@@ -16,35 +16,75 @@ import (
 	"sluice.dev/test/cluster/build"
 )
 
-var update = flag.Bool("update", false, "write the output of the tour into README.md")
+var update = flag.Bool("update", false, "write the output of the tour into its documents, and the golden files")
 
-// The tour in README.md runs as written in a copy of the tree, as after a clone, and prints
-// the output in the README.
-func TestREADMETour(t *testing.T) {
+// TestTour runs docs/tour.md as it is written, in a copy of the tree as git clones it. It expects the
+// output that the page shows. README.md shows some of these commands, in the same order.
+func TestTour(t *testing.T) {
 	root, err := build.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme := filepath.Join(root, "README.md")
-	raw, err := os.ReadFile(readme)
+	page := readTour(t, filepath.Join(root, "docs", "tour.md"), 20)
+	readme := readTour(t, filepath.Join(root, "README.md"), 10)
+	printed := runTour(t, copyTree(t, root), page.steps)
+	page.compare(t, printed)
+	readme.compare(t, selectOutput(t, page.steps, printed, readme.steps))
+}
+
+// tourDocument is a document with commands and their output.
+type tourDocument struct {
+	path, text string
+	steps      []step
+}
+
+func readTour(t *testing.T, path string, atLeast int) tourDocument {
+	t.Helper()
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := parseTour(string(raw))
-	if len(steps) < 10 {
-		t.Fatalf("only %d commands in %s", len(steps), readme)
+	document := tourDocument{path: path, text: string(raw), steps: parseTour(string(raw))}
+	if len(document.steps) < atLeast {
+		t.Fatalf("found only %d commands in %s", len(document.steps), path)
 	}
-	printed := runTour(t, copyTree(t, root), steps)
+	return document
+}
+
+// selectOutput returns the output of some of the steps, which must be in the same order.
+func selectOutput(t *testing.T, steps []step, printed [][]string, some []step) [][]string {
+	t.Helper()
+	selected := make([][]string, len(some))
+	next := 0
+	for i, s := range some {
+		at := slices.IndexFunc(steps[next:], func(other step) bool { return other.command == s.command })
+		if at < 0 {
+			t.Fatalf("the tour has no command %q after %q", s.command, steps[max(next-1, 0)].command)
+		}
+		selected[i] = printed[next+at]
+		next += at + 1
+	}
+	return selected
+}
+
+// compare compares the document with what its commands printed, or updates the document.
+func (d tourDocument) compare(t *testing.T, printed [][]string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(readme, []byte(rewriteTour(string(raw), printed)), 0o644); err != nil {
+		for i, step := range d.steps {
+			if matches(step.output, printed[i]) {
+				printed[i] = step.output // with what it leaves out
+			}
+		}
+		if err := os.WriteFile(d.path, []byte(rewriteTour(d.text, printed)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	for i, step := range steps {
+	for i, step := range d.steps {
 		if !matches(step.output, printed[i]) {
-			t.Errorf("$ %s\nprints\n%s\nbut the README shows\n%s\n(go test ./test/e2e -run Tour -update rewrites it)",
-				step.command, strings.Join(printed[i], "\n"), strings.Join(step.output, "\n"))
+			t.Errorf("$ %s\nprints\n%s\nand %s shows\n%s\n(go test ./test/e2e -run TestTour -update writes it)",
+				step.command, strings.Join(printed[i], "\n"), d.path, strings.Join(step.output, "\n"))
 		}
 	}
 }
@@ -111,7 +151,7 @@ func runTour(t *testing.T, dir string, steps []step) [][]string {
 	return printed
 }
 
-// step is a command of the tour and its output in the README.
+// step is one command of a tour and the output that the document shows.
 type step struct {
 	command string
 	output  []string

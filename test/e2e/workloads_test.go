@@ -377,7 +377,7 @@ func TestJobsAdmittedDuringWebhookOutage(t *testing.T) {
 	forged := suspended(newGPUJob(ns, "forged", withGPU))
 	forged.Annotations[creatorKey] = "other@example.org"
 	_, err = jobs.Create(t.Context(), forged, metav1.CreateOptions{})
-	expectError(t, err, "must name the user who creates the object, ")
+	expectError(t, err, "names the creator, and that is ")
 }
 
 // workloadsWebhook is the name of the webhook for workloads.

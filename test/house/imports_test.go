@@ -30,7 +30,10 @@ type pureFolder struct {
 
 var (
 	pureFolders = []pureFolder{
-		{"api/workload", true}, {"api/workloadkind", true}, {"api/period", true}, {"gpuagent/mig", true},
+		{"api/workload", true},
+		{"api/workloadkind", true},
+		{"api/period", true},
+		{"gpuagent/mig", true},
 		{"lifecycle/timelimit", false},
 	}
 	ioPackages = []string{

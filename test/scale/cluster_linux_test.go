@@ -97,6 +97,7 @@ type writes map[stubapi.Write]int
 // requestedWrites counts the write requests without leader election. changed counts those
 // that changed an object.
 func (w *benchmarkCluster) requestedWrites() writes { return withoutLeaderElection(w.server.Writes()) }
+
 func (w *benchmarkCluster) effectiveWrites() writes { return withoutLeaderElection(w.server.Changes()) }
 
 // withoutLeaderElection removes the Lease and the event of its holder.

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// Mutator handles pods that can still change.
+// Mutator handles pods in the mutating phase of admission.
 type Mutator struct {
 	evaluation.Base
 	responses responseCache
@@ -28,7 +28,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	return handle(ctx, &m.Base, &req, &m.responses, m.mutate)
 }
 
-// Validator handles pods after all webhooks that change them.
+// Validator handles pods in the validating phase of admission, after all mutating webhooks.
 type Validator struct {
 	evaluation.Base
 	responses responseCache
@@ -44,7 +44,8 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
 type evaluateFunc func(context.Context, evaluation.Request) (response admission.Response, cacheable bool, err error)
 
-// handle decodes a request, evaluates the pod unless the cache has the response to its view, and responds.
+// handle decodes a request, evaluates the pod unless the cache has a response for the same view, and
+// responds.
 func handle(
 	ctx context.Context, base *evaluation.Base, req *admission.Request, responses *responseCache, evaluate evaluateFunc,
 ) admission.Response {
@@ -58,7 +59,7 @@ func handle(
 	}
 	if tenant == nil {
 		return admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
-			"it may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators", req.Namespace))
+			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators", req.Namespace))
 	}
 	p, err := decode(base, req, tenant, responses)
 	if err != nil {
@@ -84,7 +85,7 @@ func handle(
 
 // podRequest is a decoded request.
 type podRequest struct {
-	// request has no Review yet: a cached response needs none. review is its JSON.
+	// request has no Review yet, because a cached response needs none. review is the JSON of the Review.
 	request evaluation.Request
 	review  []byte
 	view    podView
@@ -95,7 +96,7 @@ type podRequest struct {
 
 func decode(base *evaluation.Base, req *admission.Request, tenant *evaluation.Tenant, responses *responseCache) (p podRequest, err error) {
 	p.request = evaluation.Request{Tenant: tenant, Operation: v1alpha1.PolicyOperation(req.Operation)}
-	// The set stays the same for the whole request: other policies might read the fields that the view omits.
+	// The whole request uses one set of policies: another set might read the fields that the view omits.
 	if p.request.Policies, err = base.Evaluator.Engine.Current(); err != nil {
 		return p, err
 	}
@@ -129,6 +130,6 @@ func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (admis
 
 func (v *Validator) validate(ctx context.Context, request evaluation.Request) (admission.Response, bool, error) {
 	result, err := v.Evaluator.Validate(ctx, request)
-	result.Warnings = nil // the Mutator's response had them
+	result.Warnings = nil // the Mutator already returned them
 	return evaluation.NewResponse(result), !result.PolicyFailed, err
 }

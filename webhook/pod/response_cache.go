@@ -21,9 +21,9 @@ const (
 )
 
 // responseCache caches the latest responses, so that the pods of a controller, which have the same view, are
-// evaluated once. The same view, review, tenant and policies have the same response, unless a policy reads the time
-// or the current use. Responses are not modified later, except for the UID of the caller's copy.
-// The zero value is ready to use.
+// evaluated once. A response depends only on the view, the review, the tenant and the policies, unless a policy
+// reads the time or the current use. Cached responses are never modified: the API server's UID is set on the
+// caller's copy. The zero value is ready to use.
 type responseCache struct {
 	fieldUsages fieldUsageCache
 	once        sync.Once
@@ -65,7 +65,8 @@ func responseSize(response *admission.Response) int {
 	return size
 }
 
-// fieldUsage reports which of the values that differ between the pods of a controller the policies read.
+// fieldUsage records which fields the policies read, for the fields that differ between the pods of one
+// controller.
 type fieldUsage struct {
 	// timeOrUse reports whether a policy reads the time or the project's current use.
 	timeOrUse bool
@@ -86,7 +87,8 @@ func newFieldUsage(set *engine.Set, subject engine.Subject) fieldUsage {
 	}
 }
 
-// maxFieldUsages limits one generation of the cache. Each project has an entry for each set of policies.
+// maxFieldUsages is the largest number of entries in one generation of the cache. Each project has one entry
+// for each set of policies.
 const maxFieldUsages = 4096
 
 // fieldUsageCache caches the field usages of sets of policies. The zero value is ready to use.

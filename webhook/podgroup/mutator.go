@@ -8,7 +8,7 @@
 // preemptibility.
 //
 // It returns an error for a new group without a project, so that the scheduler retries, and never denies an update.
-// An admission policy of the API server denies the groups and changes of users.
+// An admission policy of the API server denies groups that users create or change.
 package podgroup
 
 import (
@@ -78,8 +78,9 @@ func (m *Mutator) mutate(ctx context.Context, req *admission.Request) (admission
 
 // mutateGroup returns the group with a queue of the project and a class of Sluice. before is nil for a new group.
 //
-// It keeps a queue of the project: lifecycle, or another authorized writer, chose it. Only lifecycle, which observes
-// the group's pods, changes the class later: the scheduler would overwrite it with the labels of the pods' owner.
+// It keeps the group's queue if the queue belongs to the project: the lifecycle controller or another authorized
+// user chose it. It keeps the group's class, except in a request of the lifecycle controller, which observes the
+// group's pods. Otherwise the scheduler would overwrite the class with the labels of the pods' owner.
 func mutateGroup(group, before kaigroup.Group, placements []kaigroup.Placement, isLifecycle bool) kaigroup.Group {
 	placement, ok := kaigroup.FindPlacement(placements, group.Queue())
 	if !ok && before != nil {

@@ -16,7 +16,7 @@ import (
 
 // The names of Kubernetes' own users and groups.
 const (
-	systemPrefix              = "system:" // of all of them
+	systemPrefix              = "system:" // all users and groups of Kubernetes
 	serviceAccountUserPrefix  = "system:serviceaccount:"
 	serviceAccountGroupPrefix = "system:serviceaccounts:"
 	allServiceAccountsGroup   = "system:serviceaccounts"
@@ -24,8 +24,8 @@ const (
 	unauthenticatedGroup      = "system:unauthenticated"
 )
 
-// ValidateMembers validates new, changed and removed members against the writer's authority. It also warns of roles
-// for unexpectedly many users. projectOf returns the project that owns a namespace, or "".
+// ValidateMembers validates new, changed and removed members against the writer's authority. It also warns if a role
+// applies to unexpectedly many users. projectOf returns the project that owns a namespace, or "".
 func ValidateMembers(
 	path *field.Path, before, after []v1alpha1.Member, authority Authority, projectOf func(namespace string) string,
 ) (field.ErrorList, []string) {
@@ -103,8 +103,8 @@ func validateMemberName(path *field.Path, m *v1alpha1.Member) *field.Error {
 	return nil
 }
 
-// describeImpliedUsers describes the users who can act as the member without being named: all who can log in, or all
-// who can run pods in some namespace. It returns "" for other members.
+// describeImpliedUsers describes the users who can act as the member although the member does not name them: all
+// users who can log in, or all users who can run pods in the member's namespace. It returns "" for other members.
 func describeImpliedUsers(m *v1alpha1.Member, projectOf func(namespace string) string) string {
 	namespace := ""
 	switch m.Kind {
@@ -143,9 +143,9 @@ func ValidateOwners(path *field.Path, before, after []v1alpha1.Owner) field.Erro
 	return errs
 }
 
-// minimumAuthority is the least authority that can grant and revoke each role. The manager of a project grants the
-// roles for working in it, but none that can read Secrets, approve or manage. An administrator of a department can
-// appoint others. A role that is not listed requires AuthorityAll.
+// minimumAuthority is the least authority that can grant and revoke each role. A project manager can grant the roles
+// for work in the project, but no role that can read Secrets, approve or manage. An administrator of a department
+// can appoint others. A role that is not listed requires AuthorityAll.
 var minimumAuthority = map[v1alpha1.Role]Authority{
 	v1alpha1.RoleDepartmentAdministrator: AuthorityDepartment,
 	v1alpha1.RoleDepartmentViewer:        AuthorityDepartment,

@@ -35,20 +35,20 @@ type clockRow struct {
 	Project string                `json:"project,omitempty"`
 	Type    v1alpha1.WorkloadType `json:"type,omitempty"`
 	State   v1alpha1.ClockState   `json:"state,omitempty"`
-	// LimitSeconds is the limit on the running time; nil without one.
+	// LimitSeconds is the limit on the running time; nil if there is no limit.
 	LimitSeconds *int64 `json:"limitSeconds,omitempty"`
 	// RanSeconds is the running time until now.
 	RanSeconds int64 `json:"ranSeconds"`
-	// LeftSeconds is the time until the end; nil without an end.
+	// LeftSeconds is the time until the end; nil if no end is planned.
 	LeftSeconds *int64 `json:"leftSeconds,omitempty"`
 	// IdleSeconds is the time since a GPU was used; nil while one is used, and if
 	// the use is unknown.
 	IdleSeconds *int64 `json:"idleSeconds,omitempty"`
 	IdleUnknown bool   `json:"idleUnknown,omitempty"`
-	// EndsAt is the end of a running workload, and of a stopped one the time at
-	// which it was stopped. It is nil while the workload is paused.
+	// EndsAt is the deadline of a running workload, or the time at which a stopped
+	// workload was stopped. It is nil while the workload is paused.
 	EndsAt *time.Time `json:"ends,omitempty"`
-	// Reason is the reason of the end.
+	// Reason is the reason for the end.
 	Reason v1alpha1.EndReason `json:"because,omitempty"`
 	// DryRun reports whether the department only simulates the stop.
 	DryRun bool `json:"dryRun,omitempty"`
@@ -182,6 +182,6 @@ func formatSeconds(seconds *int64) string {
 	if seconds == nil {
 		return ""
 	}
-	const most = int64(math.MaxInt64) / int64(time.Second) // that a Duration holds
+	const most = int64(math.MaxInt64) / int64(time.Second) // the longest Duration
 	return printer.FormatDuration(time.Duration(min(*seconds, most)) * time.Second)
 }

@@ -44,7 +44,7 @@ administrators of the cluster.`,
 	cmd.Flags().StringVar(&month, "month", "", "Month as YYYY-MM (default: the current month of policy time)")
 	cmd.Flags().StringVar(&department, "department", "", "Report this department only")
 	cmd.Flags().StringVar(&project, "project", "", "Report this project only")
-	addChoiceFlag(cmd, &by, "by", "", "Print one row for each (default: for each project, user and type)",
+	addChoiceFlag(cmd, &by, "by", "", "Group the rows by this field (default: by project, user and type)",
 		[]string{string(groupByProject), string(groupByUser), string(groupByType), string(groupByPool)})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if month != "" {
@@ -159,8 +159,8 @@ func (by usageGrouping) rowKey(record *v1alpha1.UsageRecord, entry v1alpha1.Usag
 	}
 }
 
-// listUsageRecords returns the records of a month, and only those of a department
-// or a project if it is not empty.
+// listUsageRecords returns the records of a month. A department or project that is
+// not empty limits the result.
 func listUsageRecords(ctx context.Context, c client.Reader, month, department, project string) ([]v1alpha1.UsageRecord, error) {
 	var records []v1alpha1.UsageRecord
 	add := func(record *v1alpha1.UsageRecord) {
@@ -192,7 +192,7 @@ func listUsageRecords(ctx context.Context, c client.Reader, month, department, p
 	return records, nil
 }
 
-// monthLayout is the form of a month in a UsageRecord.
+// monthLayout is the format of a month in a UsageRecord.
 const monthLayout = "2006-01"
 
 func parseMonth(text string) (string, error) {

@@ -58,8 +58,8 @@ func lifecycleCommand(s componentContext) (process.Spec, error) {
 	return productSpec(s, "lifecycle", lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
 		Common:   s.commonConfig(),
-		// The folder's lock admits one process. A Lease would only delay the start after
-		// a crash.
+		// The lock of the folder allows only one process. A Lease would only delay the
+		// start after a crash.
 		LeaderElection: lifecycleconfig.LeaderElection{Disabled: true},
 		GPUPodsOutside: lifecycleconfig.Deny,
 		Identities:     identities,
@@ -80,7 +80,8 @@ func webhookCommand(s componentContext) (process.Spec, error) {
 	})
 }
 
-// agentCommand runs a node's agent. The node's folder replaces the host.
+// agentCommand returns the command of a node's agent. The node's folder replaces the
+// host's file system.
 func agentCommand(s componentContext) (process.Spec, error) {
 	self, err := os.Executable()
 	if err != nil {

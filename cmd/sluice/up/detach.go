@@ -20,7 +20,8 @@ const (
 	// readyDescriptor is the pipe on which the background process reports that the
 	// cluster is ready.
 	readyDescriptor = 3
-	// logFile receives the output of the background process after that.
+	// logFile receives the output of the background process once the cluster is
+	// ready.
 	logFile = "logs/sluice-up.log"
 )
 
@@ -28,8 +29,8 @@ const (
 func inBackground() bool { return os.Getenv(backgroundVariable) != "" }
 
 // Detach runs [Run] in a background process with its own session, and returns when
-// the cluster is ready. Until then the process shares this one's output. If ctx
-// ends first, Detach stops the process and fails.
+// the cluster is ready. Until then the background process writes to the output of
+// this process. If ctx ends first, Detach stops the process and fails.
 func Detach(ctx context.Context, options Options) error {
 	options, err := options.validate()
 	if err != nil {
@@ -38,7 +39,7 @@ func Detach(ctx context.Context, options Options) error {
 	if err := checkPrograms(); err != nil {
 		return err
 	}
-	// This process may have a terminal for the progress.
+	// Build in this process, because it may have a terminal that shows the progress.
 	if _, err := Build(ctx, options.Output, options.Scheduler); err != nil {
 		return err
 	}
@@ -59,8 +60,8 @@ func Detach(ctx context.Context, options Options) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	// A byte reports that the cluster is ready; the end of the pipe, that the process
-	// has ended.
+	// A byte means that the cluster is ready. The end of the pipe means that the
+	// process has ended.
 	if n, _ := reader.Read(make([]byte, 1)); n > 0 && stop() {
 		return child.Process.Release()
 	}
@@ -68,7 +69,7 @@ func Detach(ctx context.Context, options Options) error {
 }
 
 // backgroundCommand returns the command of the background process, which outlives
-// the context of this one.
+// the caller's context.
 func (o Options) backgroundCommand(ready *os.File) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -79,7 +80,7 @@ func (o Options) backgroundCommand(ready *os.File) (*exec.Cmd, error) {
 	if o.TimeScale != 0 {
 		child.Args = append(child.Args, "--time-scale", formatScale(o.TimeScale))
 	}
-	child.Args[0] = os.Args[0] // the screen shows how to call the program
+	child.Args[0] = os.Args[0] // messages name the program as the user called it
 	child.Env = append(os.Environ(), backgroundVariable+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{ready}

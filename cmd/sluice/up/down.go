@@ -17,8 +17,8 @@ import (
 	"sluice.dev/test/cluster/filelock"
 )
 
-// Down stops the cluster in dir and, unless keep, removes the folder. It also ends
-// what a killed run left running. A missing cluster is no error.
+// Down stops the cluster in dir and, unless keep, removes the folder. It also stops
+// the processes that a killed run left behind. A missing cluster is not an error.
 func Down(ctx context.Context, dir string, keep bool, output io.Writer) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -44,8 +44,8 @@ func Down(ctx context.Context, dir string, keep bool, output io.Writer) error {
 	return nil
 }
 
-// stopProcess ends the process that holds dir, and waits until it releases the
-// folder's lock. Only that process can hold the lock, so the pid is right.
+// stopProcess stops the process that holds the lock of dir, and waits until it
+// releases the lock. Only the running process holds the lock, so its pid is valid.
 func stopProcess(ctx context.Context, dir string, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop process %d: %w", pid, os.NewSyscallError("kill", err))
@@ -56,8 +56,8 @@ func stopProcess(ctx context.Context, dir string, pid int) error {
 	})
 }
 
-// cleanUp ends the leftover processes of a cluster, and removes its folder unless
-// keep.
+// cleanUp stops the leftover processes of a cluster, and removes its folder unless
+// keep is set.
 func cleanUp(dir string, keep bool) error {
 	end := cluster.Remove
 	if keep {
@@ -67,7 +67,7 @@ func cleanUp(dir string, keep bool) error {
 	var held *filelock.HeldError
 	switch {
 	case errors.As(err, &held):
-		return fmt.Errorf("process %d, another up or down, holds the cluster in %s; try again in a moment",
+		return fmt.Errorf("process %d (another `sluice up` or `sluice down`) uses the cluster in %s; try again in a moment",
 			held.PID, currentCaller().shellPath(dir))
 	case errors.Is(err, fs.ErrNotExist): // another down was faster
 		return nil
@@ -76,8 +76,8 @@ func cleanUp(dir string, keep bool) error {
 	}
 }
 
-// removeEmptyDirs removes dir if it only has empty folders. Programs that were still
-// running may have created some while a user removed it.
+// removeEmptyDirs removes dir if it contains only empty folders. Programs that were
+// still running may have created these while a user removed dir.
 func removeEmptyDirs(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

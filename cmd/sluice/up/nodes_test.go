@@ -80,6 +80,7 @@ func TestMaxDirLength(t *testing.T) {
 		}
 	}
 }
+
 func TestGPUModelsKnown(t *testing.T) {
 	model := func(gpus int32, profiles ...v1alpha1.MIGProfile) v1alpha1.GPUModel {
 		return v1alpha1.GPUModel{GPUs: gpus, MIGProfiles: profiles}
@@ -94,11 +95,13 @@ func TestGPUModelsKnown(t *testing.T) {
 		"no agent has reported": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8)}}, false},
 		"one of two": {
 			v1alpha1.SharingMIG,
-			v1alpha1.NodePoolStatus{GPUs: 16, Products: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}}, false,
+			v1alpha1.NodePoolStatus{GPUs: 16, Products: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}},
+			false,
 		},
 		"all": {
 			v1alpha1.SharingMIG,
-			v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8, "1g.5gb")}}, true,
+			v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8, "1g.5gb")}},
+			true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

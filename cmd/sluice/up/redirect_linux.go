@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// redirectFile redirects writes to file to target. Not every architecture of Linux
-// has dup2.
+// redirectFile redirects writes to file to target. It uses dup3, because not every
+// architecture of Linux has dup2.
 func redirectFile(file, target *os.File) error {
 	return unix.Dup3(int(target.Fd()), int(file.Fd()), 0)
 }

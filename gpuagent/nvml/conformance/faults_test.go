@@ -23,21 +23,33 @@ type libraryFault struct {
 }
 
 var libraryFaults = []libraryFault{
-	{"destroys under processes", "a process blocks the destruction of its instance",
-		func(l nvml.Library) nvml.Library { return destroyForcing{l} }},
+	{
+		"destroys under processes", "a process blocks the destruction of its instance",
+		func(l nvml.Library) nvml.Library { return destroyForcing{l} },
+	},
 	{"hides a process", "a process is listed on its instance", func(l nvml.Library) nvml.Library { return processHiding{l} }},
 	{"returns texts for errors", "a destroyed instance is not found", func(l nvml.Library) nvml.Library { return wrongErrorLibrary{l} }},
-	{"creates instances at other places", "an instance can be created at every place",
-		func(l nvml.Library) nvml.Library { return placementShifting{l} }},
-	{"swaps the results of SetMIGMode", "a mode is in force, or pending until a reset",
-		func(l nvml.Library) nvml.Library { return resultSwapping{l} }},
+	{
+		"creates instances at other places", "an instance can be created at every place",
+		func(l nvml.Library) nvml.Library { return placementShifting{l} },
+	},
+	{
+		"swaps the results of SetMIGMode", "a mode is in force, or pending until a reset",
+		func(l nvml.Library) nvml.Library { return resultSwapping{l} },
+	},
 	{"repeats UUIDs", "devices have UUIDs of their own", func(l nvml.Library) nvml.Library { return uuidRepeating{l} }},
-	{"creates too small compute instances", "every profile has a compute instance that fills it",
-		func(l nvml.Library) nvml.Library { return partialCompute{l} }},
-	{"lists no instances without an error", "no instances exist while MIG mode is off",
-		func(l nvml.Library) nvml.Library { return emptyInstances{l} }},
-	{"lists instances in reverse", "instances are listed by their first slice",
-		func(l nvml.Library) nvml.Library { return reversedInstances{l} }},
+	{
+		"creates too small compute instances", "every profile has a compute instance that fills it",
+		func(l nvml.Library) nvml.Library { return partialCompute{l} },
+	},
+	{
+		"lists no instances without an error", "no instances exist while MIG mode is off",
+		func(l nvml.Library) nvml.Library { return emptyInstances{l} },
+	},
+	{
+		"lists instances in reverse", "instances are listed by their first slice",
+		func(l nvml.Library) nvml.Library { return reversedInstances{l} },
+	},
 	{"finds any GPU", "an unknown GPU is not found", func(l nvml.Library) nvml.Library { return processInventing{l} }},
 }
 

@@ -121,7 +121,8 @@ func (l *library) computeProfiles(handle gonvml.GpuInstance) ([]gonvml.ComputeIn
 
 // fullComputeProfile returns the compute instance profile with all slices of the GPU instance.
 func (l *library) fullComputeProfile(dev *device, handle gonvml.GpuInstance,
-	profiles []gonvml.ComputeInstanceProfileInfo) (gonvml.ComputeInstanceProfileInfo, error) {
+	profiles []gonvml.ComputeInstanceProfileInfo,
+) (gonvml.ComputeInstanceProfileInfo, error) {
 	it, err := l.readInstance(handle)
 	if err != nil {
 		return gonvml.ComputeInstanceProfileInfo{}, err
@@ -141,7 +142,8 @@ func (l *library) fullComputeProfile(dev *device, handle gonvml.GpuInstance,
 
 // readComputeInstance reads a compute instance of one of the profiles.
 func (l *library) readComputeInstance(dev *device, instance uint32, handle gonvml.ComputeInstance,
-	profiles []gonvml.ComputeInstanceProfileInfo) (nvml.ComputeInstance, error) {
+	profiles []gonvml.ComputeInstanceProfileInfo,
+) (nvml.ComputeInstance, error) {
 	info, err := callValue(l, "nvmlComputeInstanceGetInfo", handle.GetInfo)
 	if err != nil {
 		return nvml.ComputeInstance{}, err

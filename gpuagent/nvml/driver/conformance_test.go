@@ -36,7 +36,8 @@ func newDGX() *dgxa100.Server {
 		d := it.(*dgxa100.Device)
 		create := d.CreateGpuInstanceWithPlacementFunc
 		d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
-			gonvml.Return) {
+			gonvml.Return,
+		) {
 			made, ret := create(info, at)
 			mockComputeInstances(made.(*dgxa100.GpuInstance))
 			return made, ret
@@ -355,7 +356,8 @@ func (b *fakeBinding) mockInstances(d *mock.Device, uuid string) {
 		return append(handles, nil)[0], toReturn(err)
 	}
 	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
-		gonvml.Return) {
+		gonvml.Return,
+	) {
 		made, err := b.nvml.CreateInstance(uuid, nvml.ProfileID(info.Id), nvml.Placement{Start: int(at.Start), Size: int(at.Size)})
 		return b.newInstance(uuid, made), toReturn(err)
 	}

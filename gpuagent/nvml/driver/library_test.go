@@ -132,7 +132,8 @@ func TestProfilesAreAddressedByIdentifier(t *testing.T) {
 	})
 	var asked uint32
 	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
-		gonvml.Return) {
+		gonvml.Return,
+	) {
 		asked = info.Id
 		return nil, gonvml.ERROR_INSUFFICIENT_RESOURCES
 	}
@@ -157,14 +158,27 @@ func TestProfileMaxInstances(t *testing.T) {
 		because string
 	}{
 		{"A30 2g", 0x20b710de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 1}, places(2, 0, 2)}, 2, "the table"},
-		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1,
-			"the table"},
-		{"unknown GPU model, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
-			places(1, 0, 1, 2, 3)}, 4, "the room"},
-		{"unknown GPU model, 2g over itself", 0xbeef10de,
-			driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
-		{"unknown GPU model, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
-			places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
+		{
+			"A30 2g+me", 0x20b710de,
+			driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)},
+			1,
+			"the table",
+		},
+		{"unknown GPU model, 1g", 0xbeef10de, driverProfile{
+			0,
+			gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3),
+		}, 4, "the room"},
+		{
+			"unknown GPU model, 2g over itself", 0xbeef10de,
+			driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)},
+			2, "the room",
+		},
+		{"unknown GPU model, 1g+me", 0xbeef10de, driverProfile{
+			7,
+			gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3),
+		}, 1, "the driver's count"},
 	} {
 		l, _, d := newInitializedLibrary(t)
 		d.GetPciInfoFunc = func() (gonvml.PciInfo, gonvml.Return) {
@@ -441,7 +455,8 @@ func TestComputeInstanceSlices(t *testing.T) {
 	} {
 		tc.info.Device = &mock.Device{GetUUIDFunc: func() (string, gonvml.Return) { return "MIG-1", gonvml.SUCCESS }}
 		got, err := l.readComputeInstance(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo,
-			gonvml.Return) {
+			gonvml.Return,
+		) {
 			return tc.info, gonvml.SUCCESS
 		}}, profiles)
 		if tc.want == 0 {

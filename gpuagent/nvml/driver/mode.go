@@ -52,9 +52,9 @@ func (l *library) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error)
 	return activation, err
 }
 
-// Reset implements nvml.Library with nvidia-smi, since the library has no function for it. It
-// disconnects the library meanwhile, which keeps the GPU open, so that other calls wait. Only root
-// may reset a GPU.
+// Reset implements nvml.Library with nvidia-smi, since NVML has no function for it. It disconnects
+// NVML during the reset, because NVML keeps the GPU open. Other calls wait until NVML is connected
+// again. Only root may reset a GPU.
 func (l *library) Reset(gpu string) error {
 	_, err := withGPU(l, gpu, l.readMode)
 	for _, wrong := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrInvalidArgument, nvml.ErrNotFound} {
@@ -107,8 +107,8 @@ func runReset(config Config, gpu string) error {
 	return fmt.Errorf("GPU %s: %s ended with %d: %q: %w", gpu, config.ResetCommand, status, text, parseResetError(text, status))
 }
 
-// parseResetError converts nvidia-smi's output, or else its exit status. Only some statuses equal
-// the library's codes.
+// parseResetError returns the error that nvidia-smi's output describes, or else the error of its
+// exit status. Only some exit statuses equal NVML's error codes.
 func parseResetError(text string, status int) nvml.Error {
 	text = strings.ToLower(text)
 	for _, known := range []struct {
@@ -125,7 +125,7 @@ func parseResetError(text string, status int) nvml.Error {
 		{"version mismatch", nvml.ErrDriverNotLoaded},
 		{"not supported", nvml.ErrNotSupported},
 		{"primary gpu", nvml.ErrNotSupported},
-		{"nvlink", nvml.ErrNotSupported}, // only with its peers
+		{"nvlink", nvml.ErrNotSupported}, // resettable only with its NVLink peers
 		{"together", nvml.ErrNotSupported},
 	} {
 		if strings.Contains(text, known.words) {

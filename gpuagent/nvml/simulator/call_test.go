@@ -26,8 +26,12 @@ func TestFaultInjection(t *testing.T) {
 	}{
 		{"all", simulator.Fault{Err: nvml.ErrUnknown, Method: "CreateInstance"}, []nvml.Error{999, 999, 999, 999}, 0},
 		{"the third", simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1}, []nvml.Error{0, 0, 10, 0}, 3},
-		{"the third, late", simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1, AfterEffect: true},
-			[]nvml.Error{0, 0, 10, 0}, 4},
+		{
+			"the third, late",
+			simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1, AfterEffect: true},
+			[]nvml.Error{0, 0, 10, 0},
+			4,
+		},
 		{"of another GPU", simulator.Fault{Err: nvml.ErrTimeout, GPU: second}, []nvml.Error{0, 0, 0, 0}, 4},
 		{"at a place", simulator.Fault{
 			Err: nvml.ErrNotReady, Method: "CreateInstance", Match: func(c simulator.Call) bool { return c.At.Start == 1 },

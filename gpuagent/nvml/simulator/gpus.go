@@ -22,8 +22,10 @@ func (p *session) GPUs() ([]nvml.GPU, error) {
 			case g.lost:
 				list = append(list, nvml.GPU{UUID: g.uuid, Index: g.index, Err: errorf(nvml.ErrGPULost, "%s", g.uuid)})
 			default:
-				list = append(list, nvml.GPU{UUID: g.uuid, Index: g.index, Name: g.name, PCIDevice: uint32(g.device)<<16 | 0x10de,
-					MemoryMiB: g.memoryMiB})
+				list = append(list, nvml.GPU{
+					UUID: g.uuid, Index: g.index, Name: g.name, PCIDevice: uint32(g.device)<<16 | 0x10de,
+					MemoryMiB: g.memoryMiB,
+				})
 			}
 		}
 		slices.SortFunc(list, func(a, b nvml.GPU) int { return cmp.Compare(a.Index, b.Index) })

@@ -34,18 +34,34 @@ func TestSetMIGMode(t *testing.T) {
 		afterDetach nvml.Mode
 	}{
 		{"Hopper", wholeGPU("H100-80GB", first), nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Hopper with a process", wholeGPU("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
-			nvml.Enabled},
+		{
+			"Hopper with a process", wholeGPU("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
+			nvml.Enabled,
+		},
 		{"Hopper with a daemon", wholeGPU("H100-80GB", first), daemon, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
 		{"Ampere", wholeGPU("A100-40GB", first), nil, nvml.ErrResetRequired, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere with a process", wholeGPU("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
-			nvml.Enabled},
-		{"Ampere whose driver resets", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0,
-			nvml.Enabled, nvml.Enabled},
-		{"Ampere with a silent driver", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0,
-			nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere that is reset with others", simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil,
-			nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
+		{
+			"Ampere with a process", wholeGPU("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
+			nvml.Enabled,
+		},
+		{
+			"Ampere whose driver resets",
+			simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce},
+			nil, 0, nvml.Enabled, 0,
+			nvml.Enabled, nvml.Enabled,
+		},
+		{
+			"Ampere with a silent driver",
+			simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently},
+			nil, 0,
+			nvml.Disabled, 0, nvml.Enabled, nvml.Enabled,
+		},
+		{
+			"Ampere that is reset with others",
+			simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true},
+			nil,
+			nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newInitializedNode(t, test.gpu)

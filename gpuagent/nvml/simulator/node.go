@@ -106,8 +106,10 @@ func newGPU(seed string, index int, c *GPU) *gpu {
 	if err != nil { // validated before
 		panic(err)
 	}
-	g := &gpu{modelSpec: m, uuid: c.UUID, activation: c.Activation, resetsWithOthers: c.ResetsWithOthers, index: index, mode: c.Mode,
-		pending: c.Mode}
+	g := &gpu{
+		modelSpec: m, uuid: c.UUID, activation: c.Activation, resetsWithOthers: c.ResetsWithOthers, index: index, mode: c.Mode,
+		pending: c.Mode,
+	}
 	if g.uuid == "" {
 		g.uuid = "GPU-" + deriveUUID(seed, "gpu", index)
 	}

@@ -216,8 +216,10 @@ func TestOrder(t *testing.T) {
 		{simulator.PromisedOrder, false, true, true},
 		{simulator.NoOrder, true, true, true},
 	} {
-		n := newNode(t, simulator.Config{Order: test.order,
-			GPUs: []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")}})
+		n := newNode(t, simulator.Config{
+			Order: test.order,
+			GPUs:  []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")},
+		})
 		for start := range 7 {
 			createInstance(t, n, first, oneG, start, 1)
 		}
@@ -245,8 +247,10 @@ func TestOrder(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]simulator.Config{
 		"simulated node: gpus: required; a node has at least one": {},
-		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]": {GPUs: []simulator.GPU{wholeGPU("T4", first),
-			wholeGPU("T4", first)}},
+		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]": {GPUs: []simulator.GPU{
+			wholeGPU("T4", first),
+			wholeGPU("T4", first),
+		}},
 		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
 		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
 		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
@@ -318,7 +322,8 @@ func requireResult[T any](it T, err error) func(testing.TB) T {
 
 // createInstance creates an instance with its compute instance.
 func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance,
-	nvml.ComputeInstance) {
+	nvml.ComputeInstance,
+) {
 	t.Helper()
 	it := requireResult(n.CreateInstance(gpu, profile, nvml.Placement{Start: start, Size: size}))(t)
 	return it, requireResult(n.CreateComputeInstance(gpu, it.ID))(t)

@@ -140,10 +140,14 @@ type modelSpec struct {
 // GH200-144GB and the multiprocessors of Blackwell are estimates. The identifiers of Blackwell's
 // profiles are Sluice's own (see [mig.Model.IDsUnpublished]).
 var migModels = map[string]modelSpec{
-	"A100-40GB": {name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
-		memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192}},
-	"A100-80GB": {name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
-		memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384}},
+	"A100-40GB": {
+		name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192},
+	},
+	"A100-80GB": {
+		name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384},
+	},
 	"A30":           {name: "NVIDIA A30", memoryMiB: 24576, multiprocessorsPerSlice: 14, wholeMultiprocessors: 56},
 	"H100-80GB":     {name: "NVIDIA H100 80GB HBM3", device: 0x2330, memoryMiB: 81559, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
 	"H100-NVL-94GB": {name: "NVIDIA H100 NVL", memoryMiB: 95830, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},

@@ -108,8 +108,10 @@ func (m *guideModel) remainingCapacity(k guideProfile) int {
 func TestRandomCalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"A100-40GB", "A30"}).Draw(t, "board")
-		n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{migGPU(name, first)}, Order: simulator.NoOrder,
-			Clock: simulator.NewSkipClock(startTime)})
+		n, err := simulator.New(simulator.Config{
+			GPUs: []simulator.GPU{migGPU(name, first)}, Order: simulator.NoOrder,
+			Clock: simulator.NewSkipClock(startTime),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -156,8 +156,10 @@ func (n *Node) state() *nodeState {
 		for _, i := range g.instances {
 			shown := instanceState{ID: i.id, Profile: i.profile.ID, Start: i.start}
 			if i.computeInstance != nil {
-				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid,
-					Processes: toProcessStates(i.computeInstance.processes)}
+				shown.Compute = &computeInstanceState{
+					ID: i.computeInstance.id, UUID: i.computeInstance.uuid,
+					Processes: toProcessStates(i.computeInstance.processes),
+				}
 				if i.computeInstance.slices != i.profile.Compute {
 					shown.Compute.Slices = i.computeInstance.slices
 				}
@@ -211,8 +213,10 @@ func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 			return nil, fmt.Errorf("instance %d: %s has no profile %d", it.ID, g.migModel.Name, it.Profile)
 		}
 		if it.Compute != nil {
-			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute),
-				fromProcessStates(it.Compute.Processes)}
+			i.computeInstance = &computeInstance{
+				it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute),
+				fromProcessStates(it.Compute.Processes),
+			}
 		}
 		r.instances = append(r.instances, i)
 	}

@@ -20,8 +20,10 @@ func newUsedNode(t testing.TB) *simulator.Node {
 	n := newInitializedNode(t, migGPU("A100-40GB", first), wholeGPU("H100-80GB", second), wholeGPU("T4", "GPU-third"))
 	_, c := createInstance(t, n, first, threeG, 4, 4)
 	requireResult(n.CreateInstance(first, twoG, nvml.Placement{Start: 0, Size: 2}))(t)
-	for _, err := range []error{n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true),
-		n.Lose("GPU-third")} {
+	for _, err := range []error{
+		n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true),
+		n.Lose("GPU-third"),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +75,10 @@ func TestRestoreRefuses(t *testing.T) {
 		{"no node", `{"version": 1}`, "the snapshot lacks the node"},
 		{"a changed digit", strings.Replace(good, `"start": 4`, `"start": 0`, 1), "the snapshot is damaged"},
 		{"a node with a field of its own", node(`"held"`, `"color"`), `unknown field "color"`},
-		{"another node's", node(first, "GPU-other"),
-			`gpus[0]: the snapshot belongs to another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`},
+		{
+			"another node's", node(first, "GPU-other"),
+			`gpus[0]: the snapshot belongs to another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`,
+		},
 		{"an overlap", node(`"start": 0`, `"start": 4`), "GPU-first: instance 1: 2g.10gb at 4 overlaps instance 0"},
 		{"no place of the profile", node(`"start": 0`, `"start": 1`), "instance 1: 2g.10gb cannot start at 1, only at [0 2 4]"},
 		{"no profile", node(`"profile": 14`, `"profile": 77`), "gpus[0]: instance 1: A100-40GB has no profile 77"},

@@ -33,7 +33,6 @@ import (
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/policies/kaigroup"
 )
 
@@ -168,7 +167,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, enqueueBatched, builder.WithPredicates(nodeChangedPredicate)).
 		Watches(&v1alpha1.GPUNode{}, enqueueBatched, builder.WithPredicates(gpuNodeChangedPredicate)).
 		WatchesRawSource(pods).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 	if err != nil {
 		return fmt.Errorf("set up planner: %w", err)
 	}

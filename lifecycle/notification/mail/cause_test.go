@@ -34,7 +34,8 @@ func TestLocalizedCause(t *testing.T) {
 	}{
 		"no reason": {nil, "", ""},
 		"nothing granted": {
-			map[string]string{InputCause: CauseNoSelfService}, "die Abteilung entscheidet über jeden Antrag einzeln",
+			map[string]string{InputCause: CauseNoSelfService},
+			"die Abteilung entscheidet über jeden Antrag einzeln",
 			"your department decides on each request",
 		},
 		"too long": {
@@ -129,8 +130,10 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 		},
 		"weeklysummary-week.en": {
 			map[string]string{InputMonth: "", InputMonthUntil: "", InputGPUHours: "1234.5", InputGPUHoursBefore: "987.0"},
-			[]string{"Department h2-students used 1234.5 GPU hours from Monday, 9 November 2026 to Sunday, 15 November 2026.",
-				"GPU hours the week before:", "GPU hours: 812.0"},
+			[]string{
+				"Department h2-students used 1234.5 GPU hours from Monday, 9 November 2026 to Sunday, 15 November 2026.",
+				"GPU hours the week before:", "GPU hours: 812.0",
+			},
 		},
 	} {
 		t.Run(called, func(t *testing.T) {

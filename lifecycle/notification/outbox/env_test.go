@@ -28,7 +28,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // errCrash is the error of all calls of a crashed process.
@@ -282,7 +282,7 @@ func (w *testEnv) advance(span time.Duration) {
 		results := make([]time.Duration, len(w.processes))
 		for i, p := range w.processes {
 			group.Go(func() {
-				result, err := conflict.WithRetry(p.Sender).Reconcile(w.t.Context(), ctrl.Request{})
+				result, err := apply.RequeueOnConflict(p.Sender).Reconcile(w.t.Context(), ctrl.Request{})
 				if err != nil && !p.dead.Load() {
 					w.t.Errorf("reconciling: %v", err)
 				}

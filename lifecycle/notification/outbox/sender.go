@@ -23,7 +23,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Sender sends due Notices. Its fields must be set before use and not changed.
@@ -161,7 +161,7 @@ func (s *Sender) SetupWithManager(mgr ctrl.Manager) error {
 		Named("outbox").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Watches(&v1alpha1.Notice{}, all).
-		Complete(conflict.WithRetry(s))
+		Complete(apply.RequeueOnConflict(s))
 }
 
 // sendDue sends Notices, the most urgent first, for sendBatchDuration. It returns the time until

@@ -33,7 +33,6 @@ import (
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 )
 
 // QuotaThresholdReconciler reports projects that have nearly used their quota.
@@ -51,7 +50,7 @@ func (r *QuotaThresholdReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("quota-threshold").
 		For(&v1alpha1.Project{}).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile updates the condition of one project and records the Notice.

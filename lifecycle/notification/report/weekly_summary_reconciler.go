@@ -24,7 +24,7 @@ import (
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // weekCheckInterval bounds the time between two checks, in machine time, since policy time may be
@@ -46,7 +46,7 @@ func (r *WeeklySummaryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("weekly-summary").
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile records the last week of one department, once.

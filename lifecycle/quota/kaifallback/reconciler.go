@@ -38,7 +38,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/kaigroup"
 )
@@ -194,7 +194,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) startController(mgr ctrl.Manager) error {
 	groups := &unstructured.Unstructured{}
 	groups.SetGroupVersionKind(kaigroup.Kind)
-	return ctrl.NewControllerManagedBy(mgr).Named("kaifallback").For(groups).Complete(conflict.WithRetry(r))
+	return ctrl.NewControllerManagedBy(mgr).Named("kaifallback").For(groups).Complete(apply.RequeueOnConflict(r))
 }
 
 func isPodGroupServed(ctx context.Context, server *discovery.DiscoveryClient) (bool, error) {

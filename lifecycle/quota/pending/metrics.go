@@ -55,8 +55,8 @@ type waitRecorder struct {
 	hasRun map[types.UID]bool
 }
 
-// recordStart records the wait of a pod that started and reports whether it did. A pod is
-// recorded once.
+// recordStart records the wait of a pod that started, and reports whether it recorded one. A pod
+// is recorded once.
 func (w *waitRecorder) recordStart(c podcache.Change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

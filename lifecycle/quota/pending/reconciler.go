@@ -25,7 +25,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 )
 
 // maxRejectedPerPass is the largest number of rejected objects of a project that one pass reads,
@@ -83,7 +82,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.ResourceQuota{}, enqueueSettled(requestsForQuota), builder.WithPredicates(quotaStatusChanged)).
 		Watches(&v1alpha1.Project{}, enqueueSettled(requestForObject), builder.WithPredicates(nodePoolsChanged)).
 		WatchesRawSource(&podChangeSource{reconciler: r}).
-		Build(conflict.WithRetry(r))
+		Build(apply.RequeueOnConflict(r))
 	if err != nil {
 		return fmt.Errorf("set up controller of pending workloads: %w", err)
 	}

@@ -127,3 +127,28 @@ func TestProjectWithoutNamespace(t *testing.T) {
 		t.Errorf("wrote %v, again after %v, remembers %v", wrote, result.RequeueAfter, g.pendingSince)
 	}
 }
+
+// An idle project shows zeros, not empty fields; they are written once.
+func TestIdleProjectShowsZeros(t *testing.T) {
+	g := newTestEnv(t, 0)
+	project := newThesisProject()
+	project.Spec.NodePools, project.Status = nil, v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: "idle"}}
+	project.Name, project.UID, project.ResourceVersion = "idle", "idle", ""
+	if err := g.client.Create(t.Context(), project); err != nil {
+		t.Fatal(err)
+	}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "idle"}}
+	if _, err := g.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.client.Get(t.Context(), request.NamespacedName, project); err != nil {
+		t.Fatal(err)
+	}
+	if use := project.Status.GPU; use.Allocated.Format == "" || use.OverQuota.Format == "" || use.Pending.Format == "" {
+		t.Errorf("GPU use = %+v, want zeros", use)
+	}
+	g.writes = nil
+	if _, err := g.Reconcile(t.Context(), request); err != nil || len(g.writes) > 0 {
+		t.Errorf("the second pass wrote %v, %v", g.writes, err)
+	}
+}

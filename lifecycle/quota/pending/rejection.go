@@ -40,7 +40,7 @@ func (r QuotaRejection) NodePool() string {
 //
 //	... exceeded quota: Q, requested: requests.C=500, used: ..., limited: ...
 //
-// It returns false if the message is about no GPU quota resource.
+// It returns false if the message names no GPU quota resource.
 func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 	_, answer, found := strings.Cut(message, "exceeded quota: ")
 	quota, answer, named := strings.Cut(answer, ", requested: ")
@@ -69,8 +69,8 @@ func isGPUQuotaResource(name string) bool {
 // could not create a pod.
 const reasonFailedCreate = "FailedCreate"
 
-// maxRejectionAge is when an object without a new rejection no longer counts as pending. It
-// exceeds the longest retry delay of controllers, 1000 s.
+// maxRejectionAge is the time after the last rejection at which an object no longer counts as
+// pending. It exceeds the longest retry delay of controllers, 1000 s.
 const maxRejectionAge = 20 * time.Minute
 
 // RejectedObject is an object whose pods were rejected.
@@ -78,7 +78,7 @@ type RejectedObject struct {
 	// Kind, Namespace, Name and UID identify the object.
 	Kind, Namespace, Name string
 	UID                   types.UID
-	// Refusal is the latest.
+	// QuotaRejection is the latest rejection.
 	QuotaRejection
 	// First and Last are the times of the first and the last rejection, in whole seconds.
 	First, Last time.Time

@@ -69,17 +69,31 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 // fieldManager owns the fields of this controller.
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-pending"
 
-// statusFields returns this controller's fields of a project's status.
+// statusFields returns this controller's fields of a project's status. A quantity that the status
+// lacks is left out, so that zero is written once and not held for absent.
 func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac.ProjectApplyConfiguration {
-	fields := ac.ProjectStatus().
-		WithGPU(ac.GPUUsage().WithAllocated(status.GPU.Allocated).WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
-		WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
+	gpu := ac.GPUUsage()
+	setQuantity(status.GPU.Allocated, gpu.WithAllocated)
+	setQuantity(status.GPU.OverQuota, gpu.WithOverQuota)
+	setQuantity(status.GPU.Pending, gpu.WithPending)
+	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
 	for i := range status.NodePools {
-		pool := &status.NodePools[i]
-		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).
-			WithAllocated(pool.Allocated).WithOverQuota(pool.OverQuota).WithPending(pool.Pending))
+		use := &status.NodePools[i]
+		pool := ac.PoolUsage().WithName(use.Name)
+		setQuantity(use.Allocated, pool.WithAllocated)
+		setQuantity(use.OverQuota, pool.WithOverQuota)
+		setQuantity(use.Pending, pool.WithPending)
+		fields.WithNodePools(pool)
 	}
 	return ac.Project(project.Name).WithStatus(fields)
+}
+
+// setQuantity sets a field to a quantity that has been decoded or computed: only an absent one has no
+// format.
+func setQuantity[T any](q resource.Quantity, set func(resource.Quantity) T) {
+	if q.Format != "" {
+		set(q)
+	}
 }
 
 // isReleased reports whether the project controller, which decides which node pools the

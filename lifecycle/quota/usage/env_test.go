@@ -24,7 +24,7 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 const testNamespace = "lab"
@@ -169,7 +169,7 @@ func (w *testEnv) advance(span time.Duration) {
 	end := time.Now().Add(span)
 	for {
 		next := time.Minute
-		result, err := conflict.WithRetry(w.r).Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: testNamespace}})
+		result, err := apply.RequeueOnConflict(w.r).Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: testNamespace}})
 		switch {
 		case errors.Is(err, errLost):
 			if w.crash {

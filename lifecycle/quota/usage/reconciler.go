@@ -23,7 +23,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Reconciler writes one UsageRecord for each project and month with GPU usage. A request names a
@@ -134,7 +134,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestsForProject), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // requestsForProject returns the request for the project's namespace.

@@ -54,7 +54,8 @@ func (u Use) splitByMonth(zone *time.Location) map[month]Use {
 	return parts
 }
 
-// saturatingAdd adds two amounts of at least 0 and stops at the largest int64.
+// saturatingAdd adds two amounts of at least 0. It returns the largest int64 if the sum
+// overflows.
 func saturatingAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -85,7 +86,7 @@ func monthOf(at time.Time, zone *time.Location) month {
 	return m
 }
 
-// addMonths returns the month that many months later.
+// addMonths returns the month that is the given number of months later.
 func (m month) addMonths(months int) month {
 	at := time.Date(m.year, m.month+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
 	return month{at.Year(), at.Month()}

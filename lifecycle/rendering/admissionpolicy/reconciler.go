@@ -21,9 +21,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,13 +31,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Reconciler applies the admission policies and their parameters.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
 	// Files are those of package manifests.
 	Files fs.FS
 	// Parameters are added to those of every cluster.
@@ -47,7 +47,30 @@ type Reconciler struct {
 	// DenyGPUPodsOutside refuses pods and claims that request a GPU outside projects. Otherwise
 	// they get a warning.
 	DenyGPUPodsOutside bool
+
+	cache apply.Cache
 }
+
+// The kinds that the reconciler applies. The API server adds defaults to all of them.
+var (
+	parameterKinds = []apply.Kind{{
+		GroupVersionKind: v1alpha1.GroupVersion.WithKind("AdmissionParameters"),
+		New:              func() client.Object { return &v1alpha1.AdmissionParameters{} },
+		NewList:          func() client.ObjectList { return &v1alpha1.AdmissionParametersList{} },
+		Content:          func(o client.Object) any { return o.(*v1alpha1.AdmissionParameters).Spec },
+	}}
+	policyKinds = []apply.Kind{{
+		GroupVersionKind: admissionv1.SchemeGroupVersion.WithKind(policyKind),
+		New:              func() client.Object { return &admissionv1.ValidatingAdmissionPolicy{} },
+		NewList:          func() client.ObjectList { return &admissionv1.ValidatingAdmissionPolicyList{} },
+		Content:          func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicy).Spec },
+	}, {
+		GroupVersionKind: admissionv1.SchemeGroupVersion.WithKind(bindingKind),
+		New:              func() client.Object { return &admissionv1.ValidatingAdmissionPolicyBinding{} },
+		NewList:          func() client.ObjectList { return &admissionv1.ValidatingAdmissionPolicyBindingList{} },
+		Content:          func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec },
+	}}
+)
 
 // parameterKindRequeue is how long to wait for the API server to serve the restored kind.
 const parameterKindRequeue = time.Second
@@ -72,7 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, toAll, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetName() == v1alpha1.SystemNamespace
 		}))).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile applies the parameters, then the policies.
@@ -86,23 +109,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // reconcileParameters applies the parameter object. If the API server does not serve its kind, it
 // restores the CustomResourceDefinition and requeues.
 func (r *Reconciler) reconcileParameters(ctx context.Context) (reconcile.Result, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(NewParameters(r.Parameters))
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("render admission parameters: %w", err)
-	}
-	parameters := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	err = r.apply(ctx, parameters)
-	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, err
-	}
-	log.FromContext(ctx).Info("Restoring the kind of the admission parameters", "error", err)
-	crd, err := loadParameterCRD(r.Files)
+	parameters, err := apply.ToUnstructured(NewParameters(r.Parameters))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.apply(ctx, crd); err != nil {
+	err = r.apply(ctx, "admission parameters", parameterKinds, []*unstructured.Unstructured{parameters})
+	if err == nil {
+		return reconcile.Result{}, nil
+	}
+	crd, loadErr := loadParameterCRD(r.Files)
+	if loadErr != nil {
+		return reconcile.Result{}, loadErr
+	}
+	if live := crd.DeepCopy(); !apierrors.IsNotFound(r.Live.Get(ctx, client.ObjectKeyFromObject(crd), live)) {
 		return reconcile.Result{}, err
+	}
+	log.FromContext(ctx).Info("Restoring the kind of the admission parameters")
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd),
+		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.GetName(), err)
 	}
 	return reconcile.Result{RequeueAfter: parameterKindRequeue}, nil
 }
@@ -112,18 +138,20 @@ func (r *Reconciler) reconcilePolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, policy := range policies {
-		errs = append(errs, r.apply(ctx, policy)) // one that the API server refuses must not hold up the others
-	}
-	return errors.Join(errs...)
+	return r.apply(ctx, "admission policies", policyKinds, policies)
 }
 
-func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
-		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
+// apply applies what differs from the cache. One object that the API server refuses does not hold
+// up the others.
+func (r *Reconciler) apply(ctx context.Context, owner string, kinds []apply.Kind, objects []*unstructured.Unstructured) error {
+	applier := apply.Applier{Client: r.Client, Live: r.Live, Cache: &r.cache}
+	result, err := applier.ApplySet(ctx, apply.Set{Owner: owner, Labels: apply.ManagedLabels(), Kinds: kinds}, objects)
 	if err != nil {
-		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		return err
 	}
-	return nil
+	var errs []error
+	for _, failure := range result.Failures {
+		errs = append(errs, failure.Err)
+	}
+	return errors.Join(errs...)
 }

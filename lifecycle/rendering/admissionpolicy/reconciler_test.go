@@ -50,7 +50,7 @@ func startReconciler(t *testing.T) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconciler := admissionpolicy.Reconciler{Client: mgr.GetClient(), Files: manifests.Files, DenyGPUPodsOutside: true}
+	reconciler := admissionpolicy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Files: manifests.Files, DenyGPUPodsOutside: true}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}

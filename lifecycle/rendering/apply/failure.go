@@ -13,19 +13,20 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ReasonObjectsRefused: an object that a policy renders could not be applied. The
-// message names the object, the reason and what to do.
+// ReasonObjectsRefused means that an object that a policy renders could not be applied.
+// The message names the object, the reason and what to do.
 const ReasonObjectsRefused = "ObjectsRefused"
 
 // Failure is an object that could not be applied, or a policy that could not be evaluated.
 type Failure struct {
 	// Policy is the policy's name; empty if the policy is not the cause.
 	Policy string
-	// AffectsQuota reports that a quota may be missing, AffectsQueue that a queue may be.
+	// AffectsQuota reports that a quota may be missing, and AffectsQueue that a queue may
+	// be missing.
 	AffectsQuota, AffectsQueue bool
-	// Transient reports that it may pass by itself within moments.
+	// Transient reports that the failure may resolve itself within seconds.
 	Transient bool
-	// Err is what is wrong, and what to do.
+	// Err describes the problem and what to do.
 	Err error
 }
 
@@ -72,8 +73,8 @@ func TruncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:most-len(" ...")], "") + " ..."
 }
 
-// UncountedQuotas returns the names of the quotas that the quota controller has not
-// counted in their present form. Until then admission compares with an old status.
+// UncountedQuotas returns the names of the quotas whose current spec the quota controller
+// has not counted yet. Until it does, admission compares requests with an outdated status.
 func UncountedQuotas(quotas []corev1.ResourceQuota) []string {
 	var names []string
 	for i := range quotas {
@@ -84,8 +85,8 @@ func UncountedQuotas(quotas []corev1.ResourceQuota) []string {
 	return names
 }
 
-// EnforcedLimit returns the lowest limit that counted quotas set on a resource for all
-// pods, and how much of it is used; false if no counted quota does.
+// EnforcedLimit returns the lowest limit of a resource in the counted quotas that apply to
+// all pods, and its usage. It returns false if no such quota exists.
 func EnforcedLimit(quotas []corev1.ResourceQuota, name corev1.ResourceName) (hard, used int64, found bool) {
 	name = corev1.DefaultResourceRequestsPrefix + name
 	for i := range quotas {

@@ -19,7 +19,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/policies/input"
 )
 
@@ -40,7 +39,7 @@ func (r *NodePoolReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Project{}, delayedHandler(nodePoolRequests), builder.WithPredicates(projectQuotaChanged)).
 		WatchesRawSource(r.Queues.Source(apply.SubjectNodePool, r.allRequests)).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the node pool of the request's name.

@@ -175,8 +175,10 @@ func (c *Checker) fetch(ctx context.Context, o objectRef) (objectState, error) {
 		if namespaced {
 			return objectState{unreadable: "a " + o.kind.Kind + " has a namespace, and the policy names none", fix: "correct the policy"}, nil
 		}
-		return objectState{unreadable: "a " + o.kind.Kind + " has no namespace, and the policy names " + o.namespace,
-			fix: "correct the policy"}, nil
+		return objectState{
+			unreadable: "a " + o.kind.Kind + " has no namespace, and the policy names " + o.namespace,
+			fix:        "correct the policy",
+		}, nil
 	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(o.kind)

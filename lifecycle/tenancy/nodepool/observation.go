@@ -109,8 +109,10 @@ func (r *Reconciler) observeScheduler(ctx context.Context, pool *v1alpha1.NodePo
 	if err != nil {
 		return SchedulerSupport{}, fmt.Errorf("node pool %s: %w", pool.Name, err)
 	}
-	s := SchedulerSupport{Supported: policies.Provides(schedulerPolicyPrefix + string(pool.Spec.Scheduler)),
-		SupportedSchedulers: supportedSchedulers(policies)}
+	s := SchedulerSupport{
+		Supported:           policies.Provides(schedulerPolicyPrefix + string(pool.Spec.Scheduler)),
+		SupportedSchedulers: supportedSchedulers(policies),
+	}
 	var departments v1alpha1.DepartmentList
 	if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
 		return SchedulerSupport{}, fmt.Errorf("list departments: %w", err)

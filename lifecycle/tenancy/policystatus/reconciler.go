@@ -29,7 +29,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
 )
@@ -73,7 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Policy{}).
 		// Built-in policies are in every report, so that this creates the mirrors, too.
 		WatchesRawSource(source.Func(r.watchReports)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // watchReports enqueues every policy after each update of the engine.

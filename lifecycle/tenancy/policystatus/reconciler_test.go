@@ -293,7 +293,7 @@ func TestStatusFollowsTheSource(t *testing.T) {
 	}{
 		{
 			name: "it compiles, with a warning", status: metav1.ConditionTrue, reason: v1alpha1.ReasonCompiled, enforced: 1,
-			message: "compiled and in force; warnings: 3:1: the rule denies is used nowhere",
+			message: "compiled and in force; warnings: 3:1: the rule denies is unused and has no meaning to Sluice; did you mean deny?",
 		},
 		{
 			name: "it does not", rego: "package team\ndeny contains \"a\" if input.nothing\nwarn := 3\n", enforced: 1,

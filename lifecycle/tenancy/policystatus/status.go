@@ -155,7 +155,8 @@ func describeReplacement(replacement store.Replacement) string {
 
 // sourceProblems returns the problems of a report with the Rego, parameterProblems those
 // with the parameters of a built-in policy.
-func sourceProblems(report engine.Report) []engine.Problem    { return filterProblems(report, false) }
+func sourceProblems(report engine.Report) []engine.Problem { return filterProblems(report, false) }
+
 func parameterProblems(report engine.Report) []engine.Problem { return filterProblems(report, true) }
 
 func filterProblems(report engine.Report, ofParameters bool) []engine.Problem {

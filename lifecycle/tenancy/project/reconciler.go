@@ -38,7 +38,6 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/policies/engine"
 )
 
@@ -94,7 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.
 		WatchesRawSource(r.Queues.Source(apply.SubjectProject, r.allRequests)).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.

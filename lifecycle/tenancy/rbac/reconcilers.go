@@ -9,12 +9,13 @@
 // its department has. Cluster-wide it grants members the right to get their own
 // Project, research managers to manage it, members of a department to get their
 // Department, and its administrators to administer it. Changed or deleted objects are
-// restored. Rights end with the membership, with a move to another department, and
-// before all else with the project; the project's phase does not change them.
+// restored. Rights end with the membership, and when the project moves to another
+// department. If the project is deleted, they end first. The project's phase does not
+// change them.
 //
 // The package does not decide who is a member or what a role may do: admission checks
-// the specs, and the ClusterRoles are installed. It never overwrites another person's
-// object of the same name, and reports it in the condition MembersBound.
+// the specs, and the ClusterRoles are installed. It never overwrites an object of the
+// same name that another user created, and reports it in the condition MembersBound.
 package rbac
 
 import (
@@ -45,17 +46,17 @@ import (
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// failureRequeue is the time after which another person's object is checked again, in
-// machine time: the cache does not have it.
+// failureRequeue is the time after which a conflicting object of another user is
+// checked again, in machine time. The cache does not contain that object, so no event
+// starts the check.
 const failureRequeue = time.Minute
 
 // ProjectReconciler grants the members of a Project their rights.
 type ProjectReconciler struct{ Manager }
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager registers r with the manager.
 func (r *ProjectReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("project-members").
@@ -65,7 +66,7 @@ func (r *ProjectReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, object := range WatchedObjects() {
 		b = b.Watches(object, labelHandler(v1alpha1.LabelProject))
 	}
-	return b.Complete(conflict.WithRetry(r))
+	return b.Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -116,8 +117,8 @@ func (r *ProjectReconciler) getDepartment(ctx context.Context, name string) (*v1
 	return &department, nil
 }
 
-// isGoverned reports whether the project has its namespace and the namespace its
-// quotas: before that, no quota would count what the members run.
+// isGoverned reports whether the project's namespace exists and is governed, which
+// means that it has its quotas. Before that, no quota would count the members' pods.
 func (r *ProjectReconciler) isGoverned(ctx context.Context, project *v1alpha1.Project) (bool, error) {
 	recorded := project.Status.Namespace
 	if recorded == nil {
@@ -142,14 +143,14 @@ func requeueAfterFailures(failures []apply.Failure) reconcile.Result {
 // DepartmentReconciler grants the members of a Department their rights on it.
 type DepartmentReconciler struct{ Manager }
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager registers r with the manager.
 func (r *DepartmentReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("department-members").
 		For(&v1alpha1.Department{}, builder.WithPredicates(specOrDeletionChanged)).
 		Watches(&rbacv1.ClusterRole{}, labelHandler(v1alpha1.LabelDepartment)).
 		Watches(&rbacv1.ClusterRoleBinding{}, labelHandler(v1alpha1.LabelDepartment)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the department of the request's name.
@@ -182,8 +183,8 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 // fieldManager owns the condition MembersBound.
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-members"
 
-// withMembersBound returns the conditions with MembersBound as the failures require.
-// Before the first failure there is none.
+// withMembersBound returns the conditions with MembersBound for these failures. It adds
+// no condition before the first failure.
 func withMembersBound(conditions []metav1.Condition, failures []apply.Failure, generation int64) []metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied,
@@ -247,7 +248,8 @@ var specOrNamespaceChanged = predicate.Or[client.Object](specOrDeletionChanged, 
 	return !ok || !ok2 || !equality.Semantic.DeepEqual(before.Status.Namespace, after.Status.Namespace)
 }})
 
-// namespaceLabelsChanged passes changes that may begin or end the governance.
+// namespaceLabelsChanged passes changes after which the namespace may be governed or no
+// longer be.
 var namespaceLabelsChanged = predicate.Or[client.Object](deletionStarted, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }})

@@ -31,7 +31,7 @@ import (
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/podcache"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/timelimit/owner"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
@@ -197,7 +197,7 @@ func (c *fakeCluster) advance(span time.Duration) {
 		next := c.maxSleep
 		c.beforeReconcile()
 		for _, request := range c.reconcileRequests(ctx) {
-			result, err := conflict.WithRetry(c.reconciler).Reconcile(ctx, request)
+			result, err := apply.RequeueOnConflict(c.reconciler).Reconcile(ctx, request)
 			switch {
 			case errors.Is(err, errCrash):
 				c.restart()

@@ -25,7 +25,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // maxConcurrentReconciles is the number of workers of each of the two controllers. They
@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.mapDepartmentToClocks), changed).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapNodeToClocks)).
 		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.mapExtensionToClock)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 	if err != nil {
 		return fmt.Errorf("build controller clock: %w", err)
 	}
@@ -145,7 +145,8 @@ func (r *Reconciler) timelineSource() source.Source {
 }
 
 func (r *Reconciler) watchTimeline(ctx context.Context, clock timelineClock,
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	ticker := time.NewTicker(timelinePollInterval) //nolint:forbidigo // machine time: a poll interval
 	defer ticker.Stop()
 	segments := len(clock.Timeline().Segments)

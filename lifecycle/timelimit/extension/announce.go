@@ -84,7 +84,8 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 }
 
 func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1.NoticeKind, inputs map[string]string,
-	to []v1alpha1.NoticeRecipient) error {
+	to []v1alpha1.NoticeRecipient,
+) error {
 	_, err := r.Notices.Record(ctx, notification.Announcement{
 		Kind: kind, Inputs: inputs, DueAt: q.now, Threshold: string(q.UID),
 		Subject: v1alpha1.ObjectReference{

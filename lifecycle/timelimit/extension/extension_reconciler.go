@@ -28,7 +28,7 @@ import (
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 	timelimitcontroller "sluice.dev/lifecycle/timelimit/controller"
 )
 
@@ -165,7 +165,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&v1alpha1.Extension{}).
 		Watches(&v1alpha1.WorkloadClock{}, handler.EnqueueRequestsFromMapFunc(r.mapClockToExtensions), builder.WithPredicates(workloadGone)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // workloadGone passes the clocks of workloads that were deleted.

@@ -1,12 +1,13 @@
 # The MIG profiles and replicas of a pool's GPU models. If several models offer the
-# same profile, a pod can get it from any of them: the smallest part is guaranteed, and
-# the largest part is charged.
+# same profile, a pod can get it on any of them. The profile can be a different part of
+# each model: Sluice guarantees the smallest part and charges the largest.
 package sluice.lib.boards
 
 import data.sluice.lib.words
 
-# profile is the MIG profile of a name; undefined if no model has it. milli is the
-# charge of a slice, and sure its smallest part of a GPU, both in thousandths.
+# profile is the MIG profile with this name; undefined if no model has it. milli is the
+# charge of one slice. sure is the smallest part of a GPU that the slice can be. Both
+# are in thousandths of a GPU.
 profile(pool, name) := {
 	"name": name,
 	"resource": same[0].resource,
@@ -20,7 +21,7 @@ profile(pool, name) := {
 	prices := [words.milli(offered.price) | some offered in same]
 }
 
-# profiles are the profiles of a pool, each once, by name.
+# profiles are the profiles of a pool, each once, sorted by name.
 profiles(pool) := [profile(pool, name) | some name in {offered.name | some offered in pool.products[_].profiles}]
 
 # smallest is the smallest plain profile with at least these thousandths of a GPU and

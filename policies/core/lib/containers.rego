@@ -1,7 +1,8 @@
 # The containers and init containers of a pod, and those with GPUs.
 package sluice.lib.containers
 
-# each has all containers with their list and index.
+# each has all containers, with the list (containers or initContainers) and the
+# index in it.
 each := array.concat(listed("containers", regular), listed("initContainers", initial))
 
 default regular := []
@@ -32,7 +33,7 @@ counted(container) := {name |
 	name in object.keys(input.workload.resources)
 }
 
-# of_gpus: a resource counts GPUs or their size.
+# of_gpus: a resource counts GPUs, shares of GPUs or GPU memory.
 of_gpus(name) if name in object.keys(input.workload.resources)
 
 of_gpus(name) if strings.any_prefix_match(name, {"nvidia.com/gpu", "nvidia.com/mig-", "volcano.sh/vgpu-", "koordinator.sh/gpu"})

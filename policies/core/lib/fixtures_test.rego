@@ -1,4 +1,4 @@
-# Pools and pods of which the tests speak.
+# Pools and pods for tests.
 package fixtures
 
 whole := pool("whole", "None", [])
@@ -69,7 +69,7 @@ project := {
 # pod has the container main with these limits.
 pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
-# parameters are those of all policies, as they are shipped.
+# parameters are the default parameters of all policies.
 parameters := {
 	"allowClaims": false,
 	"maximumGraceSeconds": 3600,
@@ -82,7 +82,7 @@ parameters := {
 	"allowedCapabilities": [],
 }
 
-# asked is the input of a policy about a workload, in these pools.
+# asked is the input of a policy for a workload in these pools.
 asked(workload, pools) := {
 	"object": pod(workload.resources), "workload": workload, "project": project, "nodePools": pools, "parameters": parameters,
 	"review": {"userInfo": {"username": "anna"}},

@@ -25,7 +25,7 @@ of(pool) := granted if {
 	granted := {"resource": replica.resource, "milli": replica.milli, "name": "a replica of a GPU", "names": "replicas of a GPU"}
 }
 
-# KAI-Scheduler grants whole GPUs, and shares without a resource.
+# KAI-Scheduler grants whole GPUs by a resource, and shares by an annotation.
 of(pool) := {"resource": whole_resource, "milli": 1000, "name": "a whole GPU", "names": "whole GPUs"} if {
 	pool.sharing == "KAI"
 	input.workload.form == "Whole"
@@ -47,8 +47,9 @@ slice(profile) := {
 	"names": sprintf("slices %s", [profile.name]),
 }
 
-# profile_of is the profile of each device: the named one, the smallest one for the
-# request, or the one of a whole GPU.
+# profile_of is the profile of each device: the profile that the pod names, or else
+# the smallest profile that is large enough for the share, the whole GPU or the
+# memory.
 profile_of(pool) := boards.profile(pool, input.workload.migProfile) if input.workload.form == "MIG"
 
 profile_of(pool) := boards.smallest(pool, words.milli(input.workload.share), 0) if {
@@ -75,14 +76,16 @@ fits_replica(replica) if {
 	input.workload.memoryMiB <= replica.memoryMiB
 }
 
-# The resource of a replica can be that of the GPU: a mutated pod then requests it.
+# The resource of a replica can have the same name as the resource of a GPU. A pod
+# that was already mutated can therefore have the form Whole.
 fits_replica(replica) if {
 	input.workload.form in {"Replica", "Whole"}
 	replica.resource in object.keys(input.workload.resources)
 }
 
-# whole_resource is the resource of a GPU: the one that the pod requests, so that GPUs
-# of other vendors keep theirs, but not the resources of other schedulers.
+# whole_resource is the resource of a whole GPU. It is the resource that the pod
+# requests, so GPUs of other vendors keep their resource. Resources of other
+# schedulers are replaced.
 whole_resource := name if {
 	some name, _ in input.workload.resources
 	not startswith(name, "volcano.sh/")

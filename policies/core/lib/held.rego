@@ -1,4 +1,5 @@
-# The value of the GPU resources of a pod, whatever policy granted them.
+# The value of the GPU resources of a pod. It does not depend on the policy that
+# granted them.
 package sluice.lib.held
 
 import data.sluice.lib.boards

@@ -36,8 +36,8 @@ queue(project, pool) := sprintf("%s.%s", [project, pool.name])
 
 department_queue(department, pool) := sprintf("department.%s.%s", [department, pool.name])
 
-# slices is the number of compute slices of a GPU, which KAI counts for MIG. Without MIG
-# it counts GPUs.
+# slices is the number of units that KAI counts for one GPU: its compute slices with
+# MIG, and 1 without MIG.
 slices(pool) := max(computes) if {
 	pool.sharing == "MIG"
 	computes := {profile.compute | some profile in pool.products[_].profiles}
@@ -59,5 +59,5 @@ share(pool, memory_mib) := max(shares) if {
 
 # writes_devices: KAI's webhook added this variable or source to a container with a
 # share. KAI's binder writes the GPU to the ConfigMap; an admission policy denies
-# ConfigMaps of such names by others.
+# ConfigMaps with such names from other users.
 writes_devices(reference) if regex.match(`^.+-shared-gpu-i?[0-9]+(-evar)?$`, reference.name)

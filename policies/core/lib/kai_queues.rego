@@ -5,8 +5,8 @@ package sluice.lib.kai_queues
 import data.sluice.lib.kai
 
 # of is the queue of an owner (input.project or input.department) in a pool. Pods select
-# their queue by a label with its name. The queue has the same label, so that the API
-# server denies a name that is no valid label.
+# their queue by a label with its name. The queue has the same label, so the API server
+# denies a name that is not a valid label value.
 of(owner, name, pool) := {
 	"apiVersion": "scheduling.run.ai/v2",
 	"kind": "Queue",
@@ -20,7 +20,7 @@ declared(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool), 
 	some resource, numbers in amounts(owner, pool)
 }}
 
-# amounts has all nine numbers: KAI takes an omitted one as 0.
+# amounts sets all nine numbers, because KAI reads an omitted number as 0.
 amounts(owner, pool) := {
 	"gpu": {
 		"quota": pool.guaranteed * kai.slices(pool),

@@ -21,7 +21,7 @@ asks_for_devices(path) if {
 	within(cleaned(path), guarded)
 }
 
-# of_devices: the path is that of a GPU, in the root of any container.
+# of_devices: the path in a container is a device path of GPUs, or requests devices.
 of_devices(path) if asks_for_devices(path)
 
 of_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
@@ -34,11 +34,12 @@ guards := {
 	"/etc/cdi",
 	"/dev/kfd",
 	"/dev/vfio",
-	# It contains the root directory of processes on the node, with its /dev.
+	# /proc contains the root directories of the node's processes, and with them the
+	# node's /dev.
 	"/proc",
 	"/sys/bus/pci",
 	"/sys/class/drm",
-	# Static pods from here bypass all admission.
+	# Static pods from this directory bypass all admission.
 	"/etc/kubernetes",
 	# The files of the driver, and the sockets of MPS.
 	"/run/nvidia",

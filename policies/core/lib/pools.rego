@@ -23,8 +23,8 @@ usable := [pool | some pool in candidates; pool.unsupported == ""]
 # first is the preferred pool of the pod; undefined if no candidate is usable.
 first := usable[0]
 
-# chosen are the pools of the pod: the first one, and those directly after it that
-# equal it.
+# chosen are the pools in which the pod may run: the first one, and the pools directly
+# after it with the same scheduler, sharing and resource.
 chosen := array.slice(usable, 0, min(ends))
 
 ends contains count(usable)
@@ -68,7 +68,7 @@ dropped := [pool.name |
 # request.
 granted := grants.of(first)
 
-# given describes it for all devices: "a slice 1g.5gb", "2 slices 1g.5gb".
+# given describes the granted devices: "a slice 1g.5gb", "2 slices 1g.5gb".
 given := granted.name if input.workload.devices == 1
 
 else := sprintf("%d %s", [input.workload.devices, granted.names])

@@ -1,5 +1,6 @@
-# The denials of a request that no pool, or not the chosen pool, can grant, with an
-# alternative. A GPU pod without such a denial can be charged.
+# The denials of GPU requests that the project's node pools, or the preferred one,
+# cannot grant. Each names an alternative. A GPU pod without such a denial can be
+# charged.
 package sluice.lib.refusals
 
 import data.sluice.lib.ask

@@ -3,10 +3,11 @@
 
 // Package document holds the JSON documents that policies read.
 //
-// It takes JSON text or Go values, and returns each document both as Go values and as the
-// term that OPA evaluates. Its decoder is stricter and faster than encoding/json, since
-// every admission request passes through it. The package knows nothing of Kubernetes but
-// metadata.managedFields, which it omits, and never changes a document.
+// It decodes JSON text or Go values, and returns each document both as Go values and as
+// the term that OPA evaluates. Its decoder is stricter and faster than encoding/json,
+// since every admission request passes through it. The package omits
+// metadata.managedFields, the only field of Kubernetes that it knows, and never changes a
+// document.
 package document
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 // Document is a JSON document that policies read. It never changes and is safe for
-// concurrent use. The zero Document is absent: its field is undefined.
+// concurrent use. The zero Document is absent: policies read it as undefined.
 type Document struct {
 	contents *documentContents
 }
@@ -34,7 +35,7 @@ type documentContents struct {
 }
 
 // New returns the Document of a JSON value, as [Document.Object] describes it. The caller
-// must not change the value any more.
+// must not change the value afterwards.
 func New(value any) Document { return Document{&documentContents{value: value}} }
 
 // FromGo returns the Document of a Go value that encoding/json can encode. It omits
@@ -47,12 +48,13 @@ func FromGo(value any) (Document, error) {
 	return Decode(raw)
 }
 
-// FromObject returns the Document of an object. The caller must not change it any more.
+// FromObject returns the Document of an object. The caller must not change the object
+// afterwards.
 func FromObject(object map[string]any) Document { return New(object) }
 
-// Object returns the document's object; nil if it is none. It consists of maps, []any,
-// strings, booleans and nil. Numbers are int64, or json.Number if they are not written as
-// an int64. It is not a copy: the caller must not change it.
+// Object returns the document's JSON object; nil if the document is not an object. It
+// consists of maps, []any, strings, booleans and nil. Numbers are int64, or json.Number
+// if they are not written as an int64. It is not a copy: the caller must not change it.
 func (d Document) Object() map[string]any {
 	object, _ := d.Value().(map[string]any)
 	return object
@@ -215,7 +217,7 @@ var commonTerms = func() map[string]*ast.Term {
 		"secretName", "items", "defaultMode", "projected", "sources", "serviceAccountToken", "expirationSeconds",
 		"downwardAPI", "persistentVolumeClaim", "claimName", "runtimeClassName", "resourceClaims", "kube-root-ca.crt",
 		"ca.crt", "token", "phase", "Pending", "qosClass",
-		// The fields of input beside the object.
+		// The fields of input other than the object.
 		"review", "workload", "project", "department", "nodePools", "now", "use", "parameters", "",
 	} {
 		terms[text] = ast.NewTerm(ast.String(text))

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/test/cluster/filelock"
 )
 
-// newSourceTree writes files, by path, below a new folder.
+// newSourceTree writes files, by path, into a new folder.
 func newSourceTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func newSourceTree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// write writes files, by path, below a folder.
+// write writes files, by path, into a folder.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -42,8 +42,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// newFakePins is a pins module whose etcd and kwok are tiny programs in it, so that
-// all but the size of the build is real. main is etcd's.
+// newFakePins creates a pins module whose etcd and kwok are tiny programs, so that the test
+// builds real programs quickly. main is the code of etcd.
 func newFakePins(t *testing.T, main string) string {
 	t.Helper()
 	dir := newSourceTree(t, map[string]string{
@@ -77,41 +77,42 @@ const hello = "package main\n\nfunc main() { print(\"hello\") }\n"
 
 func TestProgramsCached(t *testing.T) {
 	newFakePins(t, hello)
-	var said bytes.Buffer
-	first, err := Programs(t.Context(), &said, "etcd", "kwok")
+	var output bytes.Buffer
+	first, err := Programs(t.Context(), &output, "etcd", "kwok")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)", "building kwok v0.8.0 (2 of 2): ", "are built"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("progress lacks %q:\n%s", want, &said)
+	for _, want := range []string{"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)",
+		"building kwok v0.8.0 (2 of 2): ", "are built"} {
+		if !strings.Contains(output.String(), want) {
+			t.Errorf("progress lacks %q:\n%s", want, &output)
 		}
 	}
 	if got := run(t, first["etcd"]); got != "hello" {
-		t.Errorf("etcd says %q", got)
+		t.Errorf("etcd printed %q", got)
 	}
 	if got := run(t, first["kwok"]); got != "0.8.0" {
-		t.Errorf("kwok's version is %q, want it stamped", got)
+		t.Errorf("kwok's version is %q, want the pinned version", got)
 	}
 	if others, _ := filepath.Glob(filepath.Join(filepath.Dir(first["etcd"]), "*"+unfinished)); len(others) != 0 {
 		t.Errorf("left: %v", others)
 	}
 
 	built := modified(t, first["etcd"])
-	said.Reset()
-	second, err := Programs(t.Context(), &said, "etcd", "kwok")
+	output.Reset()
+	second, err := Programs(t.Context(), &output, "etcd", "kwok")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("paths (-first +second):\n%s", diff)
 	}
-	if said.Len() != 0 || modified(t, second["etcd"]) != built {
-		t.Errorf("it was built again: %s", &said)
+	if output.Len() != 0 || modified(t, second["etcd"]) != built {
+		t.Errorf("the program was built again: %s", &output)
 	}
 }
 
-// newFakeKueue pins a tiny Kueue beside what fakePins has pinned.
+// newFakeKueue adds a tiny Kueue to the fake pins.
 func newFakeKueue(t *testing.T, pins string) {
 	t.Helper()
 	write(t, pins, map[string]string{
@@ -121,7 +122,8 @@ func newFakeKueue(t *testing.T, pins string) {
 		"kueue/module/go.mod":                 "module sigs.k8s.io/kueue\n\ngo 1.24\n",
 		"kueue/module/config/crd/queues.yaml": "kind: Queue\n",
 		"kueue/module/pkg/version/version.go": "package version\n\nvar GitVersion, GitCommit, BuildDate = \"none\", \"\", \"\"\n",
-		"kueue/module/cmd/kueue/main.go":      "package main\n\nimport \"sigs.k8s.io/kueue/pkg/version\"\n\nfunc main() { print(version.GitVersion) }\n",
+		"kueue/module/cmd/kueue/main.go": "package main\n\nimport \"sigs.k8s.io/kueue/pkg/version\"\n\n" +
+			"func main() { print(version.GitVersion) }\n",
 	})
 }
 
@@ -131,22 +133,22 @@ func TestKueueBuiltSeparatelyWithManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	newFakeKueue(t, pins)
-	var said bytes.Buffer
-	paths, err := Programs(t.Context(), &said, "etcd", Kueue)
+	var output bytes.Buffer
+	paths, err := Programs(t.Context(), &output, "etcd", Kueue)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := run(t, paths[Kueue]); got != "v0.15.0" {
-		t.Errorf("its version is %q, want it stamped", got)
+		t.Errorf("version is %q, want the pinned one", got)
 	}
-	if filepath.Dir(paths[Kueue]) == filepath.Dir(paths["etcd"]) || strings.Contains(said.String(), "etcd") {
-		t.Errorf("what was pinned before is built again: %s", &said)
+	if filepath.Dir(paths[Kueue]) == filepath.Dir(paths["etcd"]) || strings.Contains(output.String(), "etcd") {
+		t.Errorf("programs of the first module were built again: %s", &output)
 	}
 	manifest := filepath.Join(Manifests(paths[Kueue]), "crd", "queues.yaml")
 	if content, err := os.ReadFile(manifest); err != nil || string(content) != "kind: Queue\n" {
-		t.Errorf("its manifest is %q, %v", content, err)
+		t.Errorf("manifest is %q, %v", content, err)
 	}
-	// A program without them is none: a start would fail on it.
+	// A program without its manifests is incomplete: a start would fail.
 	if err := os.RemoveAll(Manifests(paths[Kueue])); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +162,9 @@ func TestKueueBuiltSeparatelyWithManifests(t *testing.T) {
 
 func TestKueueBuiltOnlyWhenRequested(t *testing.T) {
 	if slices.Contains(Names(), Kueue) {
-		t.Errorf("%v: %s is none of the programs of every cluster", Names(), Kueue)
+		t.Errorf("%v contains %s", Names(), Kueue)
 	}
-	pins := newFakePins(t, hello) // has none
+	pins := newFakePins(t, hello) // without Kueue
 	_, err := Programs(t.Context(), nil, Kueue)
 	if want := "must be the folder of module " + pinsModule; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
@@ -178,7 +180,7 @@ func TestKueueBuiltOnlyWhenRequested(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filepath.Dir(paths[Kueue]) == assets {
-		t.Error("a Kueue without manifests is taken from the assets")
+		t.Error("a Kueue without manifests was used from the assets")
 	}
 	if err := os.Mkdir(filepath.Join(assets, "kueue.manifests"), 0o755); err != nil {
 		t.Fatal(err)
@@ -220,20 +222,20 @@ func TestWaitingForAnotherBuildIsReported(t *testing.T) {
 	defer lock.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	var said bytes.Buffer
-	_, err = Programs(ctx, &said, "etcd")
+	var output bytes.Buffer
+	_, err = Programs(ctx, &output, "etcd")
 	if err == nil || !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("got %v", err)
 	}
-	if !strings.Contains(said.String(), "waiting for process") {
-		t.Errorf("it said %q", &said)
+	if !strings.Contains(output.String(), "waiting for process") {
+		t.Errorf("progress is %q", &output)
 	}
 }
 
 func TestFailedBuild(t *testing.T) {
 	pins := newFakePins(t, "package main\n\nfunc main() { undefinedName() }\n")
-	var said bytes.Buffer
-	_, err := Programs(t.Context(), &said, "kwok", "etcd")
+	var output bytes.Buffer
+	_, err := Programs(t.Context(), &output, "kwok", "etcd")
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -242,8 +244,8 @@ func TestFailedBuild(t *testing.T) {
 			t.Errorf("error lacks %q:\n%v", want, err)
 		}
 	}
-	if !strings.Contains(said.String(), "failed") {
-		t.Errorf("progress:\n%s", &said)
+	if !strings.Contains(output.String(), "failed") {
+		t.Errorf("progress:\n%s", &output)
 	}
 	cache := cacheDirOf(t, pins)
 	entries, err := os.ReadDir(cache)
@@ -262,7 +264,7 @@ func TestFailedBuild(t *testing.T) {
 func TestInterruptedBuildCleansUp(t *testing.T) {
 	pins := newFakePins(t, hello)
 	cache := cacheDirOf(t, pins)
-	left := filepath.Join(cache, "etcd"+unfinished) // by a build that was killed
+	left := filepath.Join(cache, "etcd"+unfinished) // of a killed build
 	if err := os.WriteFile(left, []byte("half"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -272,13 +274,13 @@ func TestInterruptedBuildCleansUp(t *testing.T) {
 		t.Error("no error")
 	}
 	if isProgram(filepath.Join(cache, "etcd")) {
-		t.Error("there is a program")
+		t.Error("the program exists")
 	}
 	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("half a program is left: %v", err)
+		t.Errorf("half a program remains: %v", err)
 	}
 }
 
@@ -320,13 +322,14 @@ func TestCacheKey(t *testing.T) {
 
 func TestAssetsTakePrecedence(t *testing.T) {
 	newFakePins(t, hello)
-	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n", "kube-scheduler" + executableSuffix(): "not executable"})
+	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n",
+		"kube-scheduler" + executableSuffix(): "not executable"})
 	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(assetsVariable, assets)
-	var said bytes.Buffer
-	paths, err := Programs(t.Context(), &said, "etcd", "kwok")
+	var output bytes.Buffer
+	paths, err := Programs(t.Context(), &output, "etcd", "kwok")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,11 +339,11 @@ func TestAssetsTakePrecedence(t *testing.T) {
 	if paths["kwok"] == "" || filepath.Dir(paths["kwok"]) == assets {
 		t.Errorf("kwok is %q, want it built", paths["kwok"])
 	}
-	if !strings.Contains(said.String(), "using etcd from "+assets) {
-		t.Errorf("it said:\n%s", &said)
+	if !strings.Contains(output.String(), "using etcd from "+assets) {
+		t.Errorf("progress:\n%s", &output)
 	}
 	if runtime.GOOS != "windows" && isProgram(filepath.Join(assets, "kube-scheduler")) {
-		t.Error("a file that cannot be run counts as a program")
+		t.Error("a file that is not executable counts as a program")
 	}
 }
 
@@ -362,7 +365,7 @@ func TestAssetsNeedNoPins(t *testing.T) {
 
 func TestUnknownProgram(t *testing.T) {
 	_, err := Programs(t.Context(), nil, "kubelet")
-	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; there are etcd, kube-apiserver`) {
+	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; the programs are etcd, kube-apiserver`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -376,7 +379,7 @@ func TestFindPins(t *testing.T) {
 	if got := moduleOf(found); got != pinsModule {
 		t.Errorf("found %s, of module %q", found, got)
 	}
-	// Below another module of ours the product's is still found.
+	// The search passes other modules on its way to the product's.
 	root := newSourceTree(t, map[string]string{
 		"go.mod":                   "module sluice.dev\n",
 		"test/cluster/pins/go.mod": "// pins\nmodule sluice.dev/test/cluster/pins\n",
@@ -396,7 +399,8 @@ func TestFindPins(t *testing.T) {
 func TestVersionFlags(t *testing.T) {
 	when := time.Date(2026, 7, 22, 20, 7, 38, 0, time.FixedZone("CEST", 7200))
 	got := kubernetesVersionFlags(moduleInfo{Version: "v1.36.3", Time: &when})
-	want := map[string]string{"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "", "gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z"}
+	want := map[string]string{"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "",
+		"gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z"}
 	for name, value := range want {
 		for _, pkg := range []string{"k8s.io/component-base/version.", "k8s.io/client-go/pkg/version."} {
 			if got[pkg+name] != value {
@@ -407,7 +411,7 @@ func TestVersionFlags(t *testing.T) {
 }
 
 func TestSuggestFix(t *testing.T) {
-	tests := []struct{ said, want string }{
+	tests := []struct{ output, want string }{
 		{"link: writing out: no space left on device", "make room on the disk"},
 		{`Get "https://proxy.golang.org/...": dial tcp: lookup proxy.golang.org: no such host`, "Go module proxy"},
 		{"go: module lookup disabled by GOPROXY=off", "set GOPROXY"},
@@ -415,8 +419,8 @@ func TestSuggestFix(t *testing.T) {
 		{"undefined: x", "run again"},
 	}
 	for _, tt := range tests {
-		if got := suggestFix(tt.said); !strings.Contains(got, tt.want) {
-			t.Errorf("%q: %q", tt.said, got)
+		if got := suggestFix(tt.output); !strings.Contains(got, tt.want) {
+			t.Errorf("%q: %q", tt.output, got)
 		}
 	}
 }
@@ -438,20 +442,20 @@ func TestProduct(t *testing.T) {
 		}
 	}
 	if _, err := Product(t.Context(), root, out, "agent"); err == nil || !strings.Contains(err.Error(), "build agent") {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("a missing program: %v", err)
 	}
 }
 
 func TestProgressRemindersWithoutTerminal(t *testing.T) {
-	var said syncBuffer
-	s := newProgressWriter(&said)
+	var output syncBuffer
+	s := newProgressWriter(&output)
 	s.every = 10 * time.Millisecond
 	done := s.startStep("building %s", "etcd")
-	for strings.Count(said.String(), "building etcd: 0s, so far\n") < 2 {
+	for strings.Count(output.String(), "building etcd: 0s, so far\n") < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	done(nil)
-	if lines := strings.Split(said.String(), "\n"); lines[0] != "building etcd" || lines[len(lines)-2] != "building etcd: 0s, done" {
-		t.Errorf("it said:\n%s", said.String())
+	if lines := strings.Split(output.String(), "\n"); lines[0] != "building etcd" || lines[len(lines)-2] != "building etcd: 0s, done" {
+		t.Errorf("progress:\n%s", output.String())
 	}
 }

@@ -16,19 +16,20 @@ import (
 	"strings"
 )
 
-// cacheVariable names the folder of the cache; the default is sluice in the
-// user's cache folder.
+// cacheVariable names the folder of the cache; the default is sluice in the user's cache
+// folder.
 const cacheVariable = "SLUICE_CACHE"
 
-// cacheKey covers all that decides over the outcome of the build of what one
-// module pins: the pins, the compiler, the system, and the flags.
+// cacheKey returns a hash of all inputs that can change the programs of one pins module:
+// the pins, the compiler, the system and the flags.
 func cacheKey(ctx context.Context, pins string, pinned []program) (string, error) {
 	toolchain, err := goOutput(ctx, pins, hostEnv(), "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT")
 	if err != nil {
-		return "", fmt.Errorf("ask the go command for its version: %w", err)
+		return "", fmt.Errorf("get the version of the go command: %w", err)
 	}
 	hash := sha256.New()
-	// The stamps' values follow from go.mod; their names must show in the key.
+	// The values of the version flags follow from go.mod; the key must also cover their
+	// names.
 	placeholder := moduleInfo{Version: "v1.0.0"}
 	for _, p := range pinned {
 		fmt.Fprintln(hash, p.pkg, strings.Join(buildFlags(p, placeholder), " "))
@@ -44,7 +45,7 @@ func cacheKey(ctx context.Context, pins string, pinned []program) (string, error
 	return hex.EncodeToString(hash.Sum(nil)[:12]), nil
 }
 
-// cacheFolder makes the folder of one key.
+// cacheFolder creates the folder of one key.
 func cacheFolder(key string) (string, error) {
 	base := os.Getenv(cacheVariable)
 	if base == "" {
@@ -60,7 +61,7 @@ func cacheFolder(key string) (string, error) {
 	}
 	dir := filepath.Join(base, key)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make the cache for the cluster's programs: %w (set %s to a folder that you may write)", err, cacheVariable)
+		return "", fmt.Errorf("create the cache for the cluster's programs: %w (set %s to a folder that you may write)", err, cacheVariable)
 	}
 	return dir, nil
 }
@@ -68,13 +69,13 @@ func cacheFolder(key string) (string, error) {
 const (
 	productModule = "sluice.dev"
 	pinsModule    = "sluice.dev/test/cluster/pins"
-	// pinsVariable names the pins folder where it cannot be found otherwise.
+	// pinsVariable names the folder of the pins module if it is not in the source tree.
 	pinsVariable = "SLUICE_PINS"
 	pinsFolder   = "test/cluster/pins"
 )
 
-// Root returns the folder of the product's go.mod: the nearest one above the
-// working directory, or else above the running program.
+// Root returns the folder of the product's go.mod: the nearest one above the working
+// directory, or else above the running program.
 func Root() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -100,13 +101,14 @@ func Root() (string, error) {
 		productModule, strings.Join(starts, " or "))
 }
 
-// findPins returns the folder of the pins module, or of one below it.
+// findPins returns the folder of the pins module, or of a module below it.
 func findPins(below string) (string, error) {
 	module := path.Join(pinsModule, below)
 	if dir := os.Getenv(pinsVariable); dir != "" {
 		dir := filepath.Join(dir, below)
 		if got := moduleOf(dir); got != module {
-			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable, os.Getenv(pinsVariable), pinsModule, got, dir)
+			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable,
+				os.Getenv(pinsVariable), pinsModule, got, dir)
 		}
 		return filepath.Abs(dir)
 	}
@@ -122,7 +124,7 @@ func findPins(below string) (string, error) {
 	return dir, nil
 }
 
-// moduleOf returns the module path in dir/go.mod, "" where there is none.
+// moduleOf returns the module path in dir/go.mod, or "" if there is none.
 func moduleOf(dir string) string {
 	file, err := os.Open(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -137,31 +139,31 @@ func moduleOf(dir string) string {
 	return ""
 }
 
-// Manifests returns the folder of the manifests that the module of a program has,
-// from the path at which Programs has it; only Kueue has such a folder.
+// Manifests returns the folder with the manifests of a program's module, for the program's
+// path that Programs returned. Only Kueue has such a folder.
 func Manifests(path string) string {
 	return strings.TrimSuffix(path, executableSuffix()) + ".manifests"
 }
 
-// copyManifests copies the manifests of the program's module to where the program
-// at path has them, which comes last: where it is, they are.
+// copyManifests copies the manifests of the program's module to the folder that belongs to
+// the program at path. The rename comes last, so that the folder is complete if it exists.
 func copyManifests(ctx context.Context, pins, path string, p program) error {
 	dir, err := goOutput(ctx, pins, hostEnv(), "list", "-m", "-f", "{{.Dir}}", p.module)
 	if err != nil {
 		return err
 	}
-	kept := Manifests(path)
-	aside := kept + unfinished
-	if err := errors.Join(os.RemoveAll(aside), os.RemoveAll(kept)); err != nil {
+	target := Manifests(path)
+	temporary := target + unfinished
+	if err := errors.Join(os.RemoveAll(temporary), os.RemoveAll(target)); err != nil {
 		return err
 	}
-	if err := os.CopyFS(aside, os.DirFS(filepath.Join(strings.TrimSpace(dir), p.manifests))); err != nil {
+	if err := os.CopyFS(temporary, os.DirFS(filepath.Join(strings.TrimSpace(dir), p.manifests))); err != nil {
 		return err
 	}
-	return os.Rename(aside, kept)
+	return os.Rename(temporary, target)
 }
 
-// existsAt reports whether the program is there, with its manifests where it has some.
+// existsAt reports whether path holds the program, with its manifests if it has any.
 func (p program) existsAt(path string) bool {
 	if !isProgram(path) {
 		return false

@@ -1,21 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes the programs that the embedded Kubernetes consists of, and
-// the product's own for tests.
-//
-// Enters: names ("etcd", "kube-apiserver"). Leaves: paths of programs that run here.
-// The versions stand in the pins modules (test/cluster/pins, and one below it for
-// Kueue, which is built where somebody asks for it) and nowhere else.
-// What was built once is kept in a cache, keyed by all that could change the
-// outcome, and is not built again; processes that want the same at the same time
-// wait for the one that builds.
-//
-// Three environment variables are read: SLUICE_CACHE (folder of the cache; the
-// default is sluice in the user's cache folder), SLUICE_PINS (folder of the pins
-// module, where it is not above the working directory or the program), and
-// KUBEBUILDER_ASSETS (folder of ready programs, which are taken as they are).
-//
-// The package downloads nothing itself: the go command does, through its module
-// proxy, on the first build. It never changes go.mod or go.sum.
+// Package build builds the programs of the embedded Kubernetes, and Sluice's own programs
+// for tests. The versions are pinned in the modules at test/cluster/pins, and below it for
+// Kueue, which is built only on request. Programs are cached under a key of all inputs that
+// can change them. Processes that need the same programs at the same time wait for one
+// build. SLUICE_CACHE sets the folder of the cache, SLUICE_PINS the folder of the pins
+// module, and KUBEBUILDER_ASSETS a folder of ready programs, which replace built ones. The
+// go command downloads the modules through its module proxy; go.mod and go.sum do not
+// change.
 package build

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// hostEnv makes the go command build for this machine from the pins alone: no
-// C compiler, no workspace around, no flags of a person's own.
+// hostEnv makes the go command build for this machine from the pins alone: without a C
+// compiler, a workspace or the user's flags.
 func hostEnv() []string {
 	return []string{
 		"CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
@@ -29,16 +29,16 @@ func hostEnv() []string {
 	}
 }
 
-// Product builds the product's programs cmd/<name>, from the source tree at
-// root, into outDir, and returns their paths by name. They are built each time:
-// the go command knows what has changed.
+// Product builds the programs cmd/<name> of the source tree at root into outDir, and
+// returns their paths by name. It runs the go command each time, which rebuilds only
+// changed packages.
 func Product(ctx context.Context, root, outDir string, names ...string) (map[string]string, error) {
 	outDir, err := filepath.Abs(outDir)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
 	}
 	paths := make(map[string]string, len(names))
-	// The separator at the end makes the go command take it for a folder.
+	// The trailing separator tells the go command that the target is a folder.
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", outDir + string(filepath.Separator)}
 	for _, name := range names {
 		pkg := filepath.Join(root, "cmd", name)
@@ -62,11 +62,11 @@ func goCommand(ctx context.Context, dir string, env []string, args ...string) er
 	return err
 }
 
-// goOutput runs the go command and returns what it printed. Its error shows what
-// the go command said and what to do about it.
+// goOutput runs the go command and returns its output. The error contains the go command's
+// messages and a remedy.
 func goOutput(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	// An interrupted go command removes its temporary folder, a killed one leaves it.
+	// An interrupted go command removes its temporary folder; a killed one does not.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = dir
@@ -83,21 +83,22 @@ func goOutput(ctx context.Context, dir string, env []string, args ...string) (st
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("%w: install Go (https://go.dev/dl) or set %s to a folder with the programs", err, assetsVariable)
 	}
-	said := lastLines(errs.String(), 40)
-	return "", fmt.Errorf("go %s in %s: %w\n%s\n%s", args[0], dir, err, said, suggestFix(said))
+	output := lastLines(errs.String(), 40)
+	return "", fmt.Errorf("go %s in %s: %w\n%s\n%s", args[0], dir, err, output, suggestFix(output))
 }
 
-// suggestFix says what to do about what the go command said.
-func suggestFix(said string) string {
+// suggestFix returns a remedy for the go command's error messages.
+func suggestFix(output string) string {
 	for _, known := range []struct{ sign, do string }{
-		{"no space left on device", "make room on the disk (about 3 GB for the build cache of the first build, 400 MB for the programs) and run again"},
+		{"no space left on device",
+			"make room on the disk (about 3 GB for the build cache of the first build, 400 MB for the programs) and run again"},
 		{"signal: killed", "the compiler was killed, likely for memory: free some (2 GB are enough) and run again"},
 		{"dial tcp", "the first build needs a Go module proxy: check the network and `go env GOPROXY`, and run again"},
 		{"module lookup disabled", "the first build needs a Go module proxy: set GOPROXY, and run again"},
 		{"missing go.sum entry", "go.sum of the pins is not complete: run `go mod tidy` in that folder"},
 		{"toolchain not available", "install the Go version that go.mod names, or set GOTOOLCHAIN=auto"},
 	} {
-		if strings.Contains(said, known.sign) {
+		if strings.Contains(output, known.sign) {
 			return known.do
 		}
 	}
@@ -109,17 +110,17 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
 }
 
-// moduleInfo is what the go command knows of a pinned module.
+// moduleInfo describes a pinned module, as reported by the go command.
 type moduleInfo struct {
 	Path, Version string
 	Time          *time.Time
 	Origin        *struct{ Hash string }
 }
 
-// moduleInfos asks the pins for the modules of the programs, by path.
-func moduleInfos(ctx context.Context, pins string, of []program) (map[string]moduleInfo, error) {
+// moduleInfos returns the modules of the programs by path, as pinned.
+func moduleInfos(ctx context.Context, pins string, list []program) (map[string]moduleInfo, error) {
 	args := []string{"list", "-m", "-json"}
-	for _, p := range of {
+	for _, p := range list {
 		if !slices.Contains(args, p.module) {
 			args = append(args, p.module)
 		}
@@ -140,21 +141,22 @@ func moduleInfos(ctx context.Context, pins string, of []program) (map[string]mod
 	}
 }
 
-// buildFlags of the build; what the stamps add follows from the pins' go.mod.
+// buildFlags returns the flags of the build. The version flags follow from the pins'
+// go.mod.
 func buildFlags(p program, module moduleInfo) []string {
 	ld := []string{"-s", "-w"}
 	if p.versionFlags != nil {
-		stamps := p.versionFlags(module)
-		for _, name := range slices.Sorted(maps.Keys(stamps)) {
-			ld = append(ld, "-X", name+"="+stamps[name])
+		flags := p.versionFlags(module)
+		for _, name := range slices.Sorted(maps.Keys(flags)) {
+			ld = append(ld, "-X", name+"="+flags[name])
 		}
 	}
 	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " ")}
 }
 
-// kubernetesVersionFlags are what Kubernetes' own release build sets. Without them its
-// programs call themselves v0.0.0-master, and clients that compare versions
-// (Helm charts, skew checks) turn away.
+// kubernetesVersionFlags returns the flags of Kubernetes' own release build. Without them
+// the version is v0.0.0-master, and clients that compare versions fail (Helm charts, skew
+// checks).
 func kubernetesVersionFlags(module moduleInfo) map[string]string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(module.Version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -171,28 +173,28 @@ func kubernetesVersionFlags(module moduleInfo) map[string]string {
 	if module.Time != nil {
 		values["buildDate"] = module.Time.UTC().Format(time.RFC3339)
 	}
-	stamps := map[string]string{}
+	flags := map[string]string{}
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		for name, value := range values {
-			stamps[pkg+"."+name] = value
+			flags[pkg+"."+name] = value
 		}
 	}
-	return stamps
+	return flags
 }
 
 func kwokVersionFlags(module moduleInfo) map[string]string {
 	return map[string]string{"sigs.k8s.io/kwok/pkg/consts.Version": strings.TrimPrefix(module.Version, "v")}
 }
 
-// kueueVersionFlags name Kueue in its log and in the user agent of its requests.
+// kueueVersionFlags sets the version in Kueue's log and in the user agent of its requests.
 func kueueVersionFlags(module moduleInfo) map[string]string {
 	const pkg = "sigs.k8s.io/kueue/pkg/version"
-	stamps := map[string]string{pkg + ".GitVersion": module.Version, pkg + ".GitCommit": ""}
+	flags := map[string]string{pkg + ".GitVersion": module.Version, pkg + ".GitCommit": ""}
 	if module.Origin != nil {
-		stamps[pkg+".GitCommit"] = module.Origin.Hash
+		flags[pkg+".GitCommit"] = module.Origin.Hash
 	}
 	if module.Time != nil {
-		stamps[pkg+".BuildDate"] = module.Time.UTC().Format(time.RFC3339)
+		flags[pkg+".BuildDate"] = module.Time.UTC().Format(time.RFC3339)
 	}
-	return stamps
+	return flags
 }

@@ -17,41 +17,45 @@ import (
 	"sluice.dev/test/cluster/filelock"
 )
 
-// assetsVariable names a folder of ready programs, as other test suites for
-// Kubernetes know it.
+// assetsVariable names a folder of ready programs. Other test suites for Kubernetes use the
+// same variable.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// unfinished ends the name of a program that is being built.
+// unfinished is the suffix of a program that is being built.
 const unfinished = ".new"
 
-// Kueue is a program that a cluster has only where somebody asks for it. Its own
-// manifests are kept beside it: see [Manifests].
+// Kueue is a program that is built only on request. Its manifests are stored beside it: see
+// [Manifests].
 const Kueue = "kueue"
 
-// program is one that a pins module can build.
+// program is a program that a pins module can build.
 type program struct {
 	name, pkg    string
-	module       string // whose version and time are stamped into it
+	module       string // the version and time of the version flags
 	versionFlags func(moduleInfo) map[string]string
-	// pins is the pins module's folder below the first one. What is pinned apart
-	// is built, and built anew, apart.
+	// pins is the folder of the pins module below the first one. Each module has its own
+	// cache key, so that a change of one does not rebuild the programs of the other.
 	pins string
-	// manifests is a folder of the module that is kept beside the program.
+	// manifests is the folder of the module that is stored beside the program.
 	manifests string
 }
 
-// programs in the order of a cluster's start, so that a build that fails on a
-// full disk or a missing module fails early.
+// programs is in the order of a cluster's start, so that a build with a full disk or a
+// missing module fails early.
 var programs = []program{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
-	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
-	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
-	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags},
+	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", versionFlags: kwokVersionFlags},
-	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags, pins: "kueue", manifests: "config"},
+	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags,
+		pins: "kueue", manifests: "config"},
 }
 
-// Names returns the programs that every embedded cluster consists of.
+// Names returns the programs of every embedded cluster.
 func Names() []string { return namesOf(programsPinnedIn("")) }
 
 func namesOf(list []program) []string {
@@ -67,30 +71,30 @@ func programsPinnedIn(pins string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.pins != pins })
 }
 
-// Programs returns the path of each named program, and builds those that are
-// neither in KUBEBUILDER_ASSETS nor in the cache. It says on progress (nil for
-// silence) what it builds, for whom it waits, and whose programs it uses. The
-// first build takes minutes; a failed one keeps what it has.
-func Programs(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
-	say := newProgressWriter(progress)
-	paths, missing, err := findInAssets(say, names)
+// Programs returns the path of each named program, and builds those that are neither in
+// KUBEBUILDER_ASSETS nor in the cache. It writes the builds, waits and ready programs to
+// progress, which may be nil. The first build takes minutes. A failed build keeps the
+// programs that it has built.
+func Programs(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
+	progress := newProgressWriter(out)
+	paths, missing, err := findInAssets(progress, names)
 	if err != nil || len(missing) == 0 {
 		return paths, err
 	}
 	for len(missing) > 0 {
 		pins := missing[0].pins
-		apart := func(p program) bool { return p.pins != pins }
-		if err := addFromCache(ctx, say, pins, slices.DeleteFunc(slices.Clone(missing), apart), paths); err != nil {
+		other := func(p program) bool { return p.pins != pins }
+		if err := addFromCache(ctx, progress, pins, slices.DeleteFunc(slices.Clone(missing), other), paths); err != nil {
 			return nil, err
 		}
-		missing = slices.DeleteFunc(missing, func(p program) bool { return !apart(p) })
+		missing = slices.DeleteFunc(missing, func(p program) bool { return !other(p) })
 	}
 	return paths, nil
 }
 
-// addFromCache adds the paths of programs of one pins module, and builds those that
-// are not in the cache.
-func addFromCache(ctx context.Context, say *progressWriter, below string, wanted []program, paths map[string]string) error {
+// addFromCache adds the paths of programs of one pins module, and builds those that are not
+// in the cache.
+func addFromCache(ctx context.Context, progress *progressWriter, below string, requested []program, paths map[string]string) error {
 	pins, err := findPins(below)
 	if err != nil {
 		return err
@@ -103,32 +107,33 @@ func addFromCache(ctx context.Context, say *progressWriter, below string, wanted
 	if err != nil {
 		return err
 	}
-	for _, p := range wanted {
+	for _, p := range requested {
 		paths[p.name] = filepath.Join(cache, p.name+executableSuffix())
 	}
-	missing := missingFrom(cache, wanted)
+	missing := missingFrom(cache, requested)
 	if len(missing) == 0 {
 		return nil
 	}
 	lock, err := filelock.Wait(ctx, filepath.Join(cache, "lock"), func(held *filelock.HeldError) {
-		say.printf("waiting for process %d, which builds the cluster's programs", held.PID)
+		progress.printf("waiting for process %d, which builds the cluster's programs", held.PID)
 	})
 	if err != nil {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
-	defer func() { _ = lock.Unlock() }() // its file stays; nothing is lost
-	return buildPrograms(ctx, say, pins, cache, missingFrom(cache, missing))
+	defer func() { _ = lock.Unlock() }() // the lock file stays
+	return buildPrograms(ctx, progress, pins, cache, missingFrom(cache, missing))
 }
 
-// findInAssets looks the names up, and takes what KUBEBUILDER_ASSETS has of them.
-func findInAssets(say *progressWriter, names []string) (paths map[string]string, missing []program, err error) {
+// findInAssets returns the paths of the programs in KUBEBUILDER_ASSETS, and the programs
+// that are missing there.
+func findInAssets(progress *progressWriter, names []string) (paths map[string]string, missing []program, err error) {
 	paths = make(map[string]string, len(names))
 	assets := os.Getenv(assetsVariable)
 	var used []string
 	for _, name := range names {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("build: no program %q; there are %s", name, strings.Join(namesOf(programs), ", "))
+			return nil, nil, fmt.Errorf("build: no program %q; the programs are %s", name, strings.Join(namesOf(programs), ", "))
 		}
 		if assets != "" {
 			path := filepath.Join(assets, name+executableSuffix())
@@ -141,41 +146,41 @@ func findInAssets(say *progressWriter, names []string) (paths map[string]string,
 		missing = append(missing, programs[i])
 	}
 	if len(used) > 0 {
-		say.printf("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
+		progress.printf("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
 	}
 	return paths, missing, nil
 }
 
-// buildPrograms builds the programs into the cache folder, whose lock is held.
-func buildPrograms(ctx context.Context, say *progressWriter, pins, cache string, todo []program) error {
+// buildPrograms builds the programs into the cache folder, whose lock the caller holds.
+func buildPrograms(ctx context.Context, progress *progressWriter, pins, cache string, todo []program) error {
 	if len(todo) == 0 {
-		return nil // another process was quicker
+		return nil // another process has built them
 	}
 	removeUnfinished(cache)
 	modules, err := moduleInfos(ctx, pins, todo)
 	if err != nil {
 		return err
 	}
-	say.printf("building the cluster's programs into %s (once; the first build takes minutes)", cache)
+	progress.printf("building the cluster's programs into %s (once; the first build takes minutes)", cache)
 	begin := time.Now()
 	for i, p := range todo {
-		done := say.startStep("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
+		done := progress.startStep("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
 		err := buildProgram(ctx, pins, filepath.Join(cache, p.name+executableSuffix()), p, modules[p.module])
 		done(err)
 		if err != nil {
 			return err
 		}
 	}
-	say.printf("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
+	progress.printf("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
 	return nil
 }
 
-// buildProgram builds one program aside and renames it, so that the cache never
-// holds half a program.
+// buildProgram builds one program under a temporary name and renames it, so that the cache
+// never holds half a program.
 func buildProgram(ctx context.Context, pins, path string, p program, module moduleInfo) error {
-	aside := path + unfinished
-	defer os.Remove(aside)
-	args := append([]string{"build", "-o", aside}, buildFlags(p, module)...)
+	temporary := path + unfinished
+	defer os.Remove(temporary)
+	args := append([]string{"build", "-o", temporary}, buildFlags(p, module)...)
 	if err := goCommand(ctx, pins, hostEnv(), append(args, p.pkg)...); err != nil {
 		return fmt.Errorf("build %s: %w", p.name, err)
 	}
@@ -184,14 +189,14 @@ func buildProgram(ctx context.Context, pins, path string, p program, module modu
 			return fmt.Errorf("build %s: its manifests: %w", p.name, err)
 		}
 	}
-	if err := os.Rename(aside, path); err != nil {
+	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("build %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// removeUnfinished removes what a build that was killed has left; the lock is held, so none
-// is under way.
+// removeUnfinished removes the files of killed builds. The caller holds the lock, so no
+// build is running.
 func removeUnfinished(cache string) {
 	left, _ := filepath.Glob(filepath.Join(cache, "*"+unfinished))
 	for _, path := range left {
@@ -199,8 +204,8 @@ func removeUnfinished(cache string) {
 	}
 }
 
-func missingFrom(cache string, wanted []program) []program {
-	return slices.DeleteFunc(slices.Clone(wanted), func(p program) bool {
+func missingFrom(cache string, requested []program) []program {
+	return slices.DeleteFunc(slices.Clone(requested), func(p program) bool {
 		return p.existsAt(filepath.Join(cache, p.name+executableSuffix()))
 	})
 }

@@ -14,13 +14,12 @@ import (
 
 const (
 	redrawInterval = time.Second
-	// reminderInterval is how often a log, where nothing can be redrawn, is told
-	// that a step goes on.
+	// reminderInterval is the period of "so far" lines in a log, which cannot be redrawn.
 	reminderInterval = 30 * time.Second
 )
 
-// progressWriter says what goes on: on a terminal in a line that is redrawn with the
-// time gone by, elsewhere in lines.
+// progressWriter reports progress: on a terminal as one line that is redrawn with the
+// elapsed time, elsewhere as separate lines.
 type progressWriter struct {
 	out      io.Writer
 	terminal bool
@@ -42,15 +41,15 @@ func (s *progressWriter) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// startStep says that a step begins, and now and then that it goes on, until the
-// function it returns is called with the step's outcome.
+// startStep reports the start of a step, and periodically that it continues, until the
+// caller calls done with the step's outcome.
 func (s *progressWriter) startStep(format string, args ...any) (done func(error)) {
-	what, begin := fmt.Sprintf(format, args...), time.Now()
+	step, started := fmt.Sprintf(format, args...), time.Now()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	if s.terminal {
-		fmt.Fprint(s.out, what)
+		fmt.Fprint(s.out, step)
 	} else {
-		s.printf("%s", what)
+		s.printf("%s", step)
 	}
 	go func() {
 		defer close(stopped)
@@ -61,7 +60,7 @@ func (s *progressWriter) startStep(format string, args ...any) (done func(error)
 			case <-stop:
 				return
 			case <-tick.C:
-				s.printState(what, begin, "so far")
+				s.printState(step, started, "so far")
 			}
 		}
 	}()
@@ -72,18 +71,18 @@ func (s *progressWriter) startStep(format string, args ...any) (done func(error)
 		if err != nil {
 			outcome = "failed"
 		}
-		s.printState(what, begin, outcome)
+		s.printState(step, started, outcome)
 		if s.terminal {
 			fmt.Fprintln(s.out)
 		}
 	}
 }
 
-func (s *progressWriter) printState(what string, begin time.Time, state string) {
-	elapsed := time.Since(begin).Round(time.Second)
+func (s *progressWriter) printState(step string, started time.Time, state string) {
+	elapsed := time.Since(started).Round(time.Second)
 	if s.terminal {
-		fmt.Fprintf(s.out, "\r\x1b[K%s: %s, %s", what, elapsed, state)
+		fmt.Fprintf(s.out, "\r\x1b[K%s: %s, %s", step, elapsed, state)
 		return
 	}
-	s.printf("%s: %s, %s", what, elapsed, state)
+	s.printf("%s: %s, %s", step, elapsed, state)
 }

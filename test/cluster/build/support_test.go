@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// run returns what a program prints.
+// run returns a program's output.
 func run(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command(path).CombinedOutput()
@@ -44,7 +44,7 @@ func sameFile(t *testing.T, a, b string) bool {
 	return os.SameFile(first, second)
 }
 
-// cacheDirOf returns, and makes, the cache folder of a pins module.
+// cacheDirOf creates the cache folder of a pins module and returns it.
 func cacheDirOf(t *testing.T, pins string) string {
 	t.Helper()
 	key, err := cacheKey(t.Context(), pins, programsPinnedIn(""))
@@ -58,7 +58,7 @@ func cacheDirOf(t *testing.T, pins string) string {
 	return dir
 }
 
-// syncBuffer is a buffer that is written and read at the same time.
+// syncBuffer is a buffer for concurrent writes and reads.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

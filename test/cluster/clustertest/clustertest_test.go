@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func TestStartReturnsSharedCluster(t *testing.T) {
 	first, second := Start(t), Start(t)
 	if first != second {
-		t.Error("there are two")
+		t.Error("Start returned two clusters")
 	}
 	if setups != 1 {
 		t.Errorf("%d setups, want 1", setups)
@@ -88,7 +88,7 @@ func TestNamespacePrefix(t *testing.T) {
 	}
 }
 
-// fakeTB is a test whose end can be looked at.
+// fakeTB is a test whose result can be inspected.
 type fakeTB struct {
 	testing.TB
 	failed   bool
@@ -106,7 +106,7 @@ func (r *fakeTB) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// runIn runs a test's body to its end or to its Fatalf.
+// runIn runs a test's body until it returns or calls Fatalf.
 func (r *fakeTB) runIn(body func(testing.TB)) {
 	done := make(chan struct{})
 	go func() {
@@ -120,18 +120,18 @@ func (r *fakeTB) runIn(body func(testing.TB)) {
 }
 
 func TestEventually(t *testing.T) {
-	asked := 0
+	calls := 0
 	r := &fakeTB{TB: t}
 	r.runIn(func(t testing.TB) {
 		Eventually(t, func() error {
-			if asked++; asked < 3 {
+			if calls++; calls < 3 {
 				return errors.New("not yet")
 			}
 			return nil
 		})
 	})
-	if r.failed || asked != 3 {
-		t.Errorf("failed %v after %d questions: %s", r.failed, asked, r.messages.String())
+	if r.failed || calls != 3 {
+		t.Errorf("failed %v after %d calls: %s", r.failed, calls, r.messages.String())
 	}
 
 	r = &fakeTB{TB: t}
@@ -139,7 +139,7 @@ func TestEventually(t *testing.T) {
 		EventuallyWithin(t, 10*time.Millisecond, func() error { return errors.New("2 of 3 pods are bound") })
 	})
 	if want := "not within 10ms: 2 of 3 pods are bound\n"; !r.failed || r.messages.String() != want {
-		t.Errorf("failed %v, said %q, want %q", r.failed, r.messages.String(), want)
+		t.Errorf("failed %v, logged %q, want %q", r.failed, r.messages.String(), want)
 	}
 }
 
@@ -157,12 +157,12 @@ func TestFailedTestPrintsComponentLogs(t *testing.T) {
 			defer log.Close()
 			fmt.Fprintln(log, "denied by policy core.quota")
 		})
-		said := r.messages.String()
-		if got := strings.Contains(said, "webhook (Running) logged during this test:\n    denied by policy core.quota\n"); got != failed {
-			t.Errorf("failed %v, said:\n%s", failed, said)
+		logged := r.messages.String()
+		if got := strings.Contains(logged, "webhook (Running) logged during this test:\n    denied by policy core.quota\n"); got != failed {
+			t.Errorf("failed %v, logged:\n%s", failed, logged)
 		}
-		if strings.Contains(said, "serving") {
-			t.Errorf("what was logged before the test is shown:\n%s", said)
+		if strings.Contains(logged, "serving") {
+			t.Errorf("shows lines from before the test:\n%s", logged)
 		}
 	}
 }
@@ -182,10 +182,10 @@ func TestTailSince(t *testing.T) {
 		first  string
 		lines  int
 	}{
-		{"all of it", 0, "    ... 5 lines before", 16},
-		{"the last two", int64(lines.Len() - len("line 18\nline 19\n")), "    line 18", 2},
-		{"nothing new", int64(lines.Len()), "    ", 1},
-		{"a log that was begun anew", int64(lines.Len() + 1000), "    ... 5 lines before", 16},
+		{"everything", 0, "    ... 5 lines before", 16},
+		{"the last two lines", int64(lines.Len() - len("line 18\nline 19\n")), "    line 18", 2},
+		{"no new lines", int64(lines.Len()), "    ", 1},
+		{"a truncated log", int64(lines.Len() + 1000), "    ... 5 lines before", 16},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

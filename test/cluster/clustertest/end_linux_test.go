@@ -14,20 +14,20 @@ import (
 	"testing"
 )
 
-// exitModeVariable makes TestNothingIsLeft go wrong in the way that it names.
+// exitModeVariable selects how TestClusterRemovedAfterExit's child process ends.
 const exitModeVariable = "SLUICE_TEST_END"
 
-// However a test binary ends, its cluster is gone. The binary that goes wrong is
-// this one, run once more.
+// The cluster is removed after any end of the test binary. The test runs its own binary
+// again, which then ends abnormally.
 func TestClusterRemovedAfterExit(t *testing.T) {
-	if how := os.Getenv(exitModeVariable); how != "" {
-		exitAbnormally(t, how)
+	if mode := os.Getenv(exitModeVariable); mode != "" {
+		exitAbnormally(t, mode)
 	}
-	for _, how := range []string{"panic", "exit", "fail", "interrupt"} {
-		t.Run(how, func(t *testing.T) {
+	for _, mode := range []string{"panic", "exit", "fail", "interrupt"} {
+		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			binary := exec.Command(os.Args[0], "-test.run=^TestClusterRemovedAfterExit$")
-			binary.Env = append(os.Environ(), exitModeVariable+"="+how)
+			binary.Env = append(os.Environ(), exitModeVariable+"="+mode)
 			out, err := binary.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +40,7 @@ func TestClusterRemovedAfterExit(t *testing.T) {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				if name, ok := strings.CutPrefix(lines.Text(), "cluster in "); ok {
 					dir = name
-					if how == "interrupt" {
+					if mode == "interrupt" {
 						if err := binary.Process.Signal(os.Interrupt); err != nil {
 							t.Error(err)
 						}
@@ -48,17 +48,17 @@ func TestClusterRemovedAfterExit(t *testing.T) {
 				}
 			}
 			if err := binary.Wait(); err == nil {
-				t.Error("the test binary reports success")
+				t.Error("the test binary succeeded")
 			}
 			if dir == "" {
-				t.Fatal("it never had a cluster")
+				t.Fatal("the test binary printed no cluster")
 			}
 			Eventually(t, func() error {
 				if _, err := os.Stat(dir); !os.IsNotExist(err) {
-					return fmt.Errorf("%s is left", dir)
+					return fmt.Errorf("%s remains", dir)
 				}
 				if left := processesIn(t, dir); len(left) != 0 {
-					return fmt.Errorf("processes are left: %v", left)
+					return fmt.Errorf("remaining processes: %v", left)
 				}
 				return nil
 			})
@@ -66,22 +66,22 @@ func TestClusterRemovedAfterExit(t *testing.T) {
 	}
 }
 
-func exitAbnormally(t *testing.T, how string) {
+func exitAbnormally(t *testing.T, mode string) {
 	c := Start(t)
 	fmt.Println("cluster in " + c.Dir())
-	switch how {
+	switch mode {
 	case "panic":
-		panic("a test's mistake")
+		panic("panic in a test")
 	case "exit":
 		os.Exit(3)
 	case "fail":
-		t.Fatal("a test's complaint")
+		t.Fatal("failure of a test")
 	default: // until interrupted
 		select {}
 	}
 }
 
-// processesIn returns the command lines that name the folder.
+// processesIn returns the command lines that contain the folder.
 func processesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -91,7 +91,7 @@ func processesIn(t *testing.T, dir string) []string {
 	var found []string
 	for _, path := range paths {
 		line, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(line, []byte(dir)) { // else it has ended
+		if err == nil && bytes.Contains(line, []byte(dir)) { // otherwise it has ended
 			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}

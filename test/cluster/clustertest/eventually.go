@@ -25,15 +25,15 @@ const (
 	pollInterval   = 50 * time.Millisecond
 )
 
-// Eventually waits until condition returns nil, and fails the test at once with
-// its last error if it does not within 30 seconds.
+// Eventually waits until condition returns nil. After 30 seconds it fails the test at once
+// with the last error.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()
 	EventuallyWithin(t, defaultTimeout, condition)
 }
 
-// EventuallyWithin is Eventually with another patience. The condition is asked at
-// least once, also where within is 0.
+// EventuallyWithin is Eventually with another timeout. It calls condition at least once,
+// also if the timeout is 0.
 func EventuallyWithin(t testing.TB, within time.Duration, condition func() error) {
 	t.Helper()
 	deadline := time.NewTimer(within)
@@ -55,49 +55,49 @@ func EventuallyWithin(t testing.TB, within time.Duration, condition func() error
 
 var invalidNameChars = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace makes a namespace for one test, named after it, in which pods can be
-// made at once, and deletes it when the test has ended.
+// Namespace creates a namespace named after the test, waits until pods can be created in
+// it, and deletes it when the test ends.
 func Namespace(t testing.TB, c *cluster.Cluster) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	created, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("make namespace for the test: %v", err)
+		t.Fatalf("create namespace for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now. What is in the namespace goes
-		// in the background.
-		err := client.CoreV1().Namespaces().Delete(context.Background(), made.Name, metav1.DeleteOptions{})
+		// The test's own context has ended by now. Kubernetes deletes the contents in the
+		// background.
+		err := client.CoreV1().Namespaces().Delete(context.Background(), created.Name, metav1.DeleteOptions{})
 		if err != nil {
 			t.Errorf("delete namespace of the test: %v", err)
 		}
 	})
 	Eventually(t, func() error {
-		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(t.Context(), "default", metav1.GetOptions{})
+		_, err := client.CoreV1().ServiceAccounts(created.Name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	return made.Name
+	return created.Name
 }
 
-// namespacePrefix turns a test's name into the beginning of a namespace's.
+// namespacePrefix turns a test's name into the beginning of a namespace's name.
 func namespacePrefix(test string) string {
 	name := strings.Trim(invalidNameChars.ReplaceAllString(strings.ToLower(test), "-"), "-")
 	return name[:min(len(name), 50)] + "-"
 }
 
 const (
-	// maxLogLines of each component's log are enough to see what it was busy with.
+	// maxLogLines limits the lines shown of each component's log.
 	maxLogLines = 15
 	maxLogBytes = 64 << 10
 )
 
-// showLogsOnFailure makes the test, should it fail, show what the components of
-// the cluster logged in the meantime.
+// showLogsOnFailure prints what the cluster's components logged during the test if the test
+// fails.
 func showLogsOnFailure(t testing.TB, c *cluster.Cluster) {
 	before := map[string]int64{}
 	for _, component := range c.Processes().List() {
@@ -123,7 +123,7 @@ func showLogsOnFailure(t testing.TB, c *cluster.Cluster) {
 	})
 }
 
-// tailSince returns the last lines of what a log has grown by.
+// tailSince returns the last lines that a log has gained since offset.
 func tailSince(path string, offset int64) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -134,7 +134,7 @@ func tailSince(path string, offset int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Size() < offset { // cut or begun anew meanwhile
+	if info.Size() < offset { // truncated or rotated meanwhile
 		offset = 0
 	}
 	content, err := io.ReadAll(io.NewSectionReader(file, max(offset, info.Size()-maxLogBytes), maxLogBytes))

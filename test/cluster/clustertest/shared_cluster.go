@@ -1,15 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest gives the tests of a package one embedded cluster to share.
-//
-// Enters: a test binary's TestMain. Leaves: a cluster, and nothing of it
-// afterwards.
-//
-// The cluster is started by the first test that asks for it and is gone when the
-// test binary ends, also after a panic, a time-out or an interrupt. A test that
-// fails shows what the cluster's components logged meanwhile. With
-// SLUICE_KUBECONFIG set the tests run against that cluster instead.
+// Package clustertest gives the tests of a package one embedded cluster to share. The first
+// test that calls Start starts the cluster; Main stops it when the test binary ends, also
+// after a panic, a timeout or an interrupt. A failed test prints what the cluster's
+// components logged during it. If SLUICE_KUBECONFIG is set, the tests use that cluster
+// instead.
 //
 //	func TestMain(m *testing.M) { clustertest.Main(m, installCRDs) }
 //
@@ -20,8 +16,8 @@
 //		clustertest.Eventually(t, func() error { ... })
 //	}
 //
-// The package never starts a second cluster in one test binary; a test that needs
-// one of its own, to kill or to misconfigure it, uses package cluster.
+// A test binary has at most one shared cluster. A test that needs its own, to kill or
+// misconfigure it, uses package cluster.
 package clustertest
 
 import (
@@ -42,11 +38,11 @@ import (
 	"sluice.dev/test/cluster"
 )
 
-// Setup prepares the shared cluster once, before the first test has it: CRDs,
-// webhooks, nodes. What it starts in c.Processes() ends with the cluster.
+// Setup prepares the shared cluster before the first test, for example with CRDs, webhooks
+// or nodes. Components that it starts in c.Processes() end with the cluster.
 type Setup func(ctx context.Context, c *cluster.Cluster) error
 
-// sharedState is the test binary's cluster.
+// sharedState holds the test binary's cluster.
 var sharedState struct {
 	sync.Mutex
 	ctx     context.Context // of the start; nil without Main
@@ -55,12 +51,11 @@ var sharedState struct {
 	err     error
 }
 
-// errStopped is what Start reports once the cluster was stopped.
+// errStopped is the error of Start after the cluster was stopped.
 var errStopped = errors.New("the tests are over")
 
-// Main runs a package's tests, stops the shared cluster, and exits. It belongs in
-// TestMain, and is needed only for setups and for an orderly end: a package
-// without it may call Start as well.
+// Main runs a package's tests, stops the shared cluster, and exits. TestMain calls it. A
+// package needs it only for setups and an orderly stop; Start works without it.
 func Main(m *testing.M, setups ...Setup) { os.Exit(runTests(m, setups)) }
 
 func runTests(m *testing.M, setups []Setup) int {
@@ -75,7 +70,7 @@ func runTests(m *testing.M, setups []Setup) int {
 	go func() {
 		<-interrupts
 		fmt.Fprintln(os.Stderr, "interrupted: stopping the cluster")
-		cancel() // a start that is under way gives up, and lets stop have its turn
+		cancel() // a start in progress fails and releases the lock for stopShared
 		if err := stopShared(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -90,8 +85,8 @@ func runTests(m *testing.M, setups []Setup) int {
 	return code
 }
 
-// Start returns the test binary's cluster, and starts it if no test has yet. The
-// test fails where that is not possible.
+// Start returns the test binary's cluster and starts it if necessary. It fails the test if
+// that is not possible.
 func Start(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c, err := sharedCluster()
@@ -146,8 +141,8 @@ func stopShared() error {
 	return c.Stop()
 }
 
-// InstallKinds is a [Setup] that makes the API server know Sluice's kinds. Those
-// that it knows already, in a person's own cluster, stay as they are.
+// InstallKinds is a [Setup] that installs Sluice's CustomResourceDefinitions. It does not
+// change existing ones in the user's own cluster.
 func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
 	kinds, err := manifests.Build("crds")
 	if err != nil {
@@ -165,16 +160,16 @@ func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// Admin returns the administrator's client of the shared cluster, for Kubernetes'
-// kinds and Sluice's, once these are served. The package's Main needs the setup
-// [InstallKinds].
+// Admin returns the administrator's client of the shared cluster, for the kinds of
+// Kubernetes and of Sluice. It waits until the API server serves Sluice's kinds, for which
+// the package's Main needs the setup [InstallKinds].
 func Admin(t testing.TB) client.Client {
 	t.Helper()
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.New(Start(t).Config(), client.Options{Scheme: kinds})
+	admin, err := client.New(Start(t).Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

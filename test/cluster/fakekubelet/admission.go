@@ -12,24 +12,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
 const (
 	unexpectedAdmissionError = "UnexpectedAdmissionError"
-	// invalidSimulation is the reason for a pod whose annotations for the
-	// simulation cannot be read: running it some other way would be guessing.
+	// invalidSimulation is the reason for a pod with invalid annotations for the
+	// simulation, which does not run.
 	invalidSimulation = "InvalidSimulation"
-	// startFailed is the reason for a pod that was admitted and whose containers
-	// cannot be started.
+	// startFailed is the reason for an admitted pod whose containers cannot be started.
 	startFailed = "StartError"
 )
 
-// rejection is why a node does not run a pod.
+// rejection is the reason why a node does not run a pod.
 type rejection struct{ Reason, Message string }
 
-// message uses a kubelet's words for a pod that it has not admitted.
+// message returns the kubelet's message for a pod that it has not admitted.
 func (r rejection) message() string {
 	if r.Reason == startFailed {
 		return r.Message
@@ -37,10 +35,12 @@ func (r rejection) message() string {
 	return "Pod was rejected: " + r.Message
 }
 
-// evaluateAdmission returns the node's next state with the pod admitted, or why it is not.
-// Others are the node's pods that are admitted and not over. The order is a
-// kubelet's: devices first, then what else the node has too little of.
-func evaluateAdmission(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State) (devices.State, *rejection) {
+// evaluateAdmission returns the node's next state with the pod admitted, or the reason for
+// its rejection. others are the admitted pods of the node that have not ended. As in a
+// kubelet, the check for devices precedes the check for other resources.
+func evaluateAdmission(
+	pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State,
+) (devices.State, *rejection) {
 	behavior, err := parsePodBehavior(pod.Annotations)
 	if err != nil {
 		return s, &rejection{invalidSimulation, err.Error()}
@@ -54,21 +54,21 @@ func evaluateAdmission(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1
 	if err != nil {
 		return s, &rejection{unexpectedAdmissionError, fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}
 	}
-	if short := checkFit(pod, others, allocatable); short != nil {
-		return s, &rejection{short.Reason(), short.Message()}
+	if insufficient := checkFit(pod, others, allocatable); insufficient != nil {
+		return s, &rejection{insufficient.Reason(), insufficient.Message()}
 	}
 	return next, nil
 }
 
-// isRemovable reports whether a pod was deleted, runs nothing and is kept by
-// nobody. A pod without a grace period is the API server's to remove. One that is
-// Pending never ran: kwok starts no pod that was deleted.
+// isRemovable reports whether a pod was deleted, has no running containers and no
+// finalizers. The API server itself removes a pod without a grace period. A Pending pod
+// never ran, since kwok does not start deleted pods.
 func isRemovable(pod *corev1.Pod) bool {
 	forced := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 	return pod.DeletionTimestamp != nil && !forced && len(pod.Finalizers) == 0 && pod.Status.Phase != corev1.PodRunning
 }
 
-// canStart reports whether a pod has been let past the gate already.
+// canStart reports whether the pod has the condition for kwok to start it, or runs already.
 func canStart(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodRunning {
 		return true
@@ -81,31 +81,31 @@ func canStart(pod *corev1.Pod) bool {
 	return false
 }
 
-// insufficientResource is a resource of which a node has too little for one more pod.
+// insufficientResource describes a resource that a node lacks for one more pod.
 type insufficientResource struct {
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
 
-// Reason uses the kubelet's word.
+// Reason returns the kubelet's reason.
 func (s insufficientResource) Reason() string { return "OutOf" + string(s.Resource) }
 
-// Message uses the kubelet's words.
+// Message returns the kubelet's message.
 func (s insufficientResource) Message() string {
 	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 		s.Resource, s.Requested, s.Used, s.Capacity)
 }
 
-// checkFit returns the first resource of which pod asks for more than others leave of
-// allocatable, or nil. An extended resource that the node does not have at all
-// is nobody's here, and devices have been given already, as with a kubelet.
+// checkFit returns the first resource of which pod requests more than others leave of
+// allocatable, or nil. As a kubelet does, it ignores extended resources that the node does
+// not have, and devices, which were assigned before.
 func checkFit(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList) *insufficientResource {
 	if pods, known := allocatable[corev1.ResourcePods]; known && int64(len(others)) >= pods.Value() {
 		return &insufficientResource{corev1.ResourcePods, 1, int64(len(others)), pods.Value()}
 	}
 	requested, used, capacity := totalRequests(pod), totalRequests(others...), scaledQuantities(allocatable)
 	for _, name := range sortedForFit(requested) {
-		if _, known := capacity[name]; requested[name] == 0 || !known && isExtended(name) || deviceplugin.IsResource(string(name)) {
+		if _, known := capacity[name]; requested[name] == 0 || !known && isExtended(name) || devices.IsResource(string(name)) {
 			continue
 		}
 		if requested[name] > capacity[name]-used[name] {
@@ -115,7 +115,7 @@ func checkFit(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.Resource
 	return nil
 }
 
-// totalRequests returns what the API server counts for the pods together.
+// totalRequests returns the sum of the pods' requests as the API server counts them.
 func totalRequests(pods ...*corev1.Pod) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for _, pod := range pods {
@@ -126,47 +126,47 @@ func totalRequests(pods ...*corev1.Pod) map[corev1.ResourceName]int64 {
 	return sum
 }
 
-// scaledQuantities are in the units of the scheduler: thousandths for the CPU, whole
-// units for all else.
+// scaledQuantities returns the quantities in the units of the scheduler: thousandths of a
+// CPU, and whole units of all other resources.
 func scaledQuantities(list corev1.ResourceList) map[corev1.ResourceName]int64 {
-	amounts := make(map[corev1.ResourceName]int64, len(list))
+	quantities := make(map[corev1.ResourceName]int64, len(list))
 	for name, quantity := range list {
-		amounts[name] = quantity.Value()
+		quantities[name] = quantity.Value()
 		if name == corev1.ResourceCPU {
-			amounts[name] = quantity.MilliValue()
+			quantities[name] = quantity.MilliValue()
 		}
 	}
-	return amounts
+	return quantities
 }
 
-// sortedForFit returns the names in the order in which the scheduler looks at them.
-func sortedForFit(amounts map[corev1.ResourceName]int64) []corev1.ResourceName {
+// sortedForFit returns the names in the order in which the scheduler checks them.
+func sortedForFit(quantities map[corev1.ResourceName]int64) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(amounts)), func(name corev1.ResourceName) bool {
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(quantities)), func(name corev1.ResourceName) bool {
 		return slices.Contains(first, name)
 	})
 	return append(first, rest...)
 }
 
-// isExtended reports whether a resource is none of Kubernetes' own.
+// isExtended reports whether a resource is not one of Kubernetes' own.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
 
-// podDemands returns what a pod's containers ask of NVIDIA's plugin, in the order
-// in which a kubelet serves them. Limits count: of an extended resource the
-// request is the same.
+// podDemands returns the devices that a pod's containers request from NVIDIA's plugin, in
+// the order in which a kubelet assigns them. It reads limits: the request of an extended
+// resource equals its limit.
 func podDemands(pod *corev1.Pod) []devices.Demand {
 	var demands []devices.Demand
 	add := func(container corev1.Container, kind devices.Kind) {
-		amounts := map[string]int64{}
+		quantities := map[string]int64{}
 		for name, quantity := range container.Resources.Limits {
-			if deviceplugin.IsResource(string(name)) && !quantity.IsZero() {
-				amounts[string(name)] = quantity.Value()
+			if devices.IsResource(string(name)) && !quantity.IsZero() {
+				quantities[string(name)] = quantity.Value()
 			}
 		}
-		if len(amounts) > 0 {
-			demands = append(demands, devices.Demand{Container: container.Name, Kind: kind, Amounts: amounts})
+		if len(quantities) > 0 {
+			demands = append(demands, devices.Demand{Container: container.Name, Kind: kind, Amounts: quantities})
 		}
 	}
 	for _, container := range pod.Spec.InitContainers {

@@ -21,7 +21,7 @@ import (
 	"sluice.dev/test/cluster/kwok"
 )
 
-// resourceList makes resources of name and quantity pairs.
+// resourceList returns resources of name and quantity pairs.
 func resourceList(pairs ...string) corev1.ResourceList {
 	resources := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -53,7 +53,8 @@ func TestEvaluateAdmission(t *testing.T) {
 	allocatable := node.Machine.Allocatable(empty)
 	allocatable["sluice.dev/gpu-milli"] = resource.MustParse("8000")
 	allocatable["pods"] = resource.MustParse("3")
-	busy, _ := evaluateAdmission(newTestPod("busy", newContainer("main", "nvidia.com/gpu", "7", "sluice.dev/gpu-milli", "7k", "cpu", "200")), nil, allocatable, empty)
+	busy, _ := evaluateAdmission(newTestPod("busy",
+		newContainer("main", "nvidia.com/gpu", "7", "sluice.dev/gpu-milli", "7k", "cpu", "200")), nil, allocatable, empty)
 
 	for _, tc := range []struct {
 		name    string
@@ -73,19 +74,23 @@ func TestEvaluateAdmission(t *testing.T) {
 		},
 		{
 			name: "too few devices", state: busy,
-			pod:     newTestPod("a", newContainer("main", "nvidia.com/gpu", "2")),
-			refused: &rejection{"UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 2, Available: 1, which is unexpected"},
+			pod: newTestPod("a", newContainer("main", "nvidia.com/gpu", "2")),
+			refused: &rejection{"UnexpectedAdmissionError",
+				"Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. " +
+					"Requested: 2, Available: 1, which is unexpected"},
 		},
 		{
 			name: "devices of another machine", state: empty,
-			pod:     newTestPod("a", newContainer("main", "nvidia.com/mig-1g.5gb", "1")),
-			refused: &rejection{"UnexpectedAdmissionError", "Allocate failed due to cannot allocate unregistered device nvidia.com/mig-1g.5gb, which is unexpected"},
+			pod: newTestPod("a", newContainer("main", "nvidia.com/mig-1g.5gb", "1")),
+			refused: &rejection{"UnexpectedAdmissionError",
+				"Allocate failed due to cannot allocate unregistered device nvidia.com/mig-1g.5gb, which is unexpected"},
 		},
 		{
 			name: "too little of another extended resource", state: busy,
-			pod:     newTestPod("a", newContainer("main", "sluice.dev/gpu-milli", "1500")),
-			before:  []*corev1.Pod{newTestPod("busy", newContainer("main", "sluice.dev/gpu-milli", "7k"))},
-			refused: &rejection{"OutOfsluice.dev/gpu-milli", "Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"},
+			pod:    newTestPod("a", newContainer("main", "sluice.dev/gpu-milli", "1500")),
+			before: []*corev1.Pod{newTestPod("busy", newContainer("main", "sluice.dev/gpu-milli", "7k"))},
+			refused: &rejection{"OutOfsluice.dev/gpu-milli",
+				"Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"},
 		},
 		{
 			name: "an extended resource that the node does not have", state: empty,
@@ -104,14 +109,16 @@ func TestEvaluateAdmission(t *testing.T) {
 			refused: &rejection{"OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"},
 		},
 		{
-			name: "a simulation that nobody can read", state: empty,
-			pod:     withAnnotation(newTestPod("a", newContainer("main", "nvidia.com/gpu", "1")), kwok.RunFor, "soon"),
-			refused: &rejection{"InvalidSimulation", `annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`},
+			name: "an invalid simulation", state: empty,
+			pod: withAnnotation(newTestPod("a", newContainer("main", "nvidia.com/gpu", "1")), kwok.RunFor, "soon"),
+			refused: &rejection{"InvalidSimulation",
+				`annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`},
 		},
 		{
-			name: "an exit delay that nobody can read", state: empty,
-			pod:     withAnnotation(newTestPod("a", newContainer("main")), ExitDelay, "-1s"),
-			refused: &rejection{"InvalidSimulation", `annotation sim.sluice.dev/exit-delay: "-1s" is not a duration: write it like 30s or 1h30m`},
+			name: "an invalid exit delay", state: empty,
+			pod: withAnnotation(newTestPod("a", newContainer("main")), ExitDelay, "-1s"),
+			refused: &rejection{"InvalidSimulation",
+				`annotation sim.sluice.dev/exit-delay: "-1s" is not a duration: write it like 30s or 1h30m`},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -128,20 +135,24 @@ func TestEvaluateAdmission(t *testing.T) {
 }
 
 func TestParsePodBehavior(t *testing.T) {
-	byDefault := podBehavior{time.Second, -1, 80}
+	defaults := podBehavior{time.Second, -1, 80}
 	for _, tc := range []struct {
 		annotations map[string]string
 		want        podBehavior
 		wantErr     string
 	}{
-		{nil, byDefault, ""},
+		{nil, defaults, ""},
 		{map[string]string{ExitDelay: "0s"}, podBehavior{0, -1, 80}, ""},
 		{map[string]string{ExitDelay: "1m30s", Memory: "8192", Utilization: "0"}, podBehavior{90 * time.Second, 8192, 0}, ""},
 		{map[string]string{Memory: "0", Utilization: "100"}, podBehavior{time.Second, 0, 100}, ""},
-		{map[string]string{Memory: "8Gi"}, byDefault, `annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Memory: "-1"}, byDefault, `annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Utilization: "101"}, byDefault, `annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`},
-		{map[string]string{Utilization: "080"}, byDefault, `annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`},
+		{map[string]string{Memory: "8Gi"}, defaults,
+			`annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Memory: "-1"}, defaults,
+			`annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Utilization: "101"}, defaults,
+			`annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`},
+		{map[string]string{Utilization: "080"}, defaults,
+			`annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`},
 	} {
 		got, err := parsePodBehavior(tc.annotations)
 		message := ""
@@ -152,16 +163,16 @@ func TestParsePodBehavior(t *testing.T) {
 			t.Errorf("%v: %+v, %q; want %+v, %q", tc.annotations, got, message, tc.want, tc.wantErr)
 		}
 	}
-	if got := byDefault.processMemory(40960); got != 36864 {
-		t.Errorf("of 40960 MiB a process takes %d, want nine tenths", got)
+	if got := defaults.processMemory(40960); got != 36864 {
+		t.Errorf("a process uses %d of 40960 MiB, want nine tenths", got)
 	}
 	if got := (podBehavior{memoryMiB: 0}).processMemory(40960); got != 0 {
-		t.Errorf("who wants none takes %d MiB", got)
+		t.Errorf("a process without memory uses %d MiB", got)
 	}
 }
 
-// Whatever containers a pod has, it holds as many devices as the API server
-// counts for it: quota and scheduler never know less than the node.
+// A pod holds as many devices as the API server counts for it, whatever its containers are:
+// quota and scheduler must never count fewer devices than the node assigns.
 func TestPodRequestsMatchAPIServer(t *testing.T) {
 	inventory := discoveredDevices(t, DGXA100Balanced("dgx-2", "dgx"))
 	names := []string{"nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
@@ -199,7 +210,7 @@ func TestPodRequestsMatchAPIServer(t *testing.T) {
 					return
 				}
 			}
-			t.Fatalf("there is room for %v, and yet: %v", want, err)
+			t.Fatalf("%v fits, but admission failed: %v", want, err)
 		}
 		got := map[string]int{}
 		holder, _ := next.Pod("a")

@@ -13,12 +13,12 @@ import (
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
-// checkpointName is the kubelet's own.
+// checkpointName is the kubelet's own file name.
 const checkpointName = "kubelet_internal_checkpoint"
 
-// readCheckpoint returns who holds what on a node. Without a file it returns
-// booted. Since the file is only ever replaced as a whole, one that cannot be
-// believed was damaged or edited, and is an error.
+// readCheckpoint returns the pods that hold devices on a node; booted is set if the file
+// does not exist. The file is always replaced as a whole, so an invalid one was damaged or
+// edited, and is an error.
 func readCheckpoint(dir, node string) (pods []devices.Pod, booted bool, err error) {
 	path := filepath.Join(dir, checkpointName)
 	raw, err := os.ReadFile(path)
@@ -30,14 +30,13 @@ func readCheckpoint(dir, node string) (pods []devices.Pod, booted bool, err erro
 	}
 	pods, err = devices.Decode(node, raw)
 	if err != nil {
-		return nil, false, fmt.Errorf("checkpoint %s cannot be believed (%w): nobody can say which devices running pods hold; "+
-			"put back a good copy, or delete the pods on node %s and remove the file", path, err, node)
+		return nil, false, fmt.Errorf("checkpoint %s is invalid (%w): the devices of running pods are unknown;  "+
+			"restore a valid copy, or delete the pods on node %s and remove the file", path, err, node)
 	}
 	return pods, false, nil
 }
 
-// writeCheckpoint replaces a node's checkpoint: whoever reads it, even after a
-// power cut, finds the old one or the new one.
+// writeCheckpoint replaces a node's checkpoint atomically, also across a power failure.
 func writeCheckpoint(dir, node string, s devices.State) error {
 	raw, err := devices.Encode(node, s)
 	if err != nil {
@@ -65,7 +64,7 @@ func replaceFile(path string, content []byte) error {
 	if err := os.Rename(path+".next", path); err != nil {
 		return err
 	}
-	// The rename is on disk only when the folder is.
+	// The rename is durable only when the folder is synced.
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/filelock"
 )
@@ -31,9 +30,9 @@ func TestCheckpointFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a crash left between writing and renaming is nobody's.
+	// A crash between write and rename leaves this file.
 	path := filepath.Join(dir, checkpointName)
-	if err := os.WriteFile(path+".next", []byte("torn, and longer than what comes: "+strings.Repeat("x", 4096)), 0o600); err != nil {
+	if err := os.WriteFile(path+".next", []byte("torn, and longer than the new content: "+strings.Repeat("x", 4096)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeCheckpoint(dir, "dgx-1", s); err != nil {
@@ -50,11 +49,11 @@ func TestCheckpointFile(t *testing.T) {
 		t.Errorf("%v has mode %v, want 0600 (%v)", path, info.Mode().Perm(), err)
 	}
 	if err := writeCheckpoint(filepath.Join(dir, "missing"), "dgx-1", s); err == nil {
-		t.Error("a checkpoint that could not be written was no error")
+		t.Error("writeCheckpoint into a missing folder succeeded")
 	}
 }
 
-// discoveredDevices are what the device plugin reports of a new machine.
+// discoveredDevices returns the devices that the plugin reports of a new machine.
 func discoveredDevices(tb testing.TB, node Node) []devices.Device {
 	tb.Helper()
 	kept, err := newGPUState(node)
@@ -65,14 +64,14 @@ func discoveredDevices(tb testing.TB, node Node) []devices.Device {
 	if err := errors.Join(err, gpus.Restore(kept), gpus.Init()); err != nil {
 		tb.Fatal(err)
 	}
-	seen, err := deviceplugin.ReadGPUs(gpus)
+	read, err := devices.ReadGPUs(gpus)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return deviceplugin.Devices(seen)
+	return devices.OfGPUs(read)
 }
 
-// offlineConfig is of a node whose API server nobody asks.
+// offlineConfig returns the configuration of a node whose API server is never called.
 func offlineConfig(t *testing.T) Config {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kubelet-")
@@ -88,7 +87,7 @@ func offlineConfig(t *testing.T) Config {
 }
 
 func TestRunRejectsInvalidConfig(t *testing.T) {
-	t.Run("a checkpoint that cannot be believed", func(t *testing.T) {
+	t.Run("an invalid checkpoint", func(t *testing.T) {
 		c := offlineConfig(t)
 		dir := nodeDir(c.Dir, "dgx-1")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -98,9 +97,9 @@ func TestRunRejectsInvalidConfig(t *testing.T) {
 		if err := os.WriteFile(path, []byte(`{"checksum":"`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		assertRunFails(t, c, path, "cannot be believed", "delete the pods on node dgx-1 and remove the file")
+		assertRunFails(t, c, path, "is invalid", "delete the pods on node dgx-1 and remove the file")
 	})
-	t.Run("GPUs that cannot be believed", func(t *testing.T) {
+	t.Run("invalid GPUs", func(t *testing.T) {
 		c := offlineConfig(t)
 		dir := nodeDir(c.Dir, "dgx-1")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -110,9 +109,9 @@ func TestRunRejectsInvalidConfig(t *testing.T) {
 		if err := os.WriteFile(path, []byte(`{"version":1}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		assertRunFails(t, c, path, "cannot be believed", "put back a good copy, or remove the file")
+		assertRunFails(t, c, path, "are invalid", "restore a valid copy, or remove the file")
 	})
-	t.Run("a node that another process plays", func(t *testing.T) {
+	t.Run("a node of another process", func(t *testing.T) {
 		c := offlineConfig(t)
 		dir := nodeDir(c.Dir, "dgx-1")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -123,14 +122,14 @@ func TestRunRejectsInvalidConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = lock.Unlock() }()
-		assertRunFails(t, c, "node dgx-1", "one process at a time", "is locked by process")
+		assertRunFails(t, c, "node dgx-1", "only one process", "is locked by process")
 	})
-	t.Run("a folder that is too long for a socket", func(t *testing.T) {
+	t.Run("a folder too long for a socket", func(t *testing.T) {
 		c := offlineConfig(t)
 		c.Dir = filepath.Join(c.Dir, strings.Repeat("d", 60))
 		assertRunFails(t, c, "dir "+`"`+c.Dir, "bytes too long", "choose a shorter one")
 	})
-	t.Run("a configuration that is wrong", func(t *testing.T) {
+	t.Run("an invalid configuration", func(t *testing.T) {
 		c := offlineConfig(t)
 		c.Nodes[0].Machine.GPUs = 99
 		assertRunFails(t, c, "nodes[0].machine.gpus 99")
@@ -142,7 +141,7 @@ func TestRunRejectsInvalidConfig(t *testing.T) {
 	})
 }
 
-// assertRunFails fails the test unless Run returns an error with all of these words.
+// assertRunFails fails the test unless Run returns an error with all these texts.
 func assertRunFails(t *testing.T, c Config, words ...string) {
 	t.Helper()
 	err := Run(t.Context(), c)
@@ -151,7 +150,7 @@ func assertRunFails(t *testing.T, c Config, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the error is %q, want it to say %q", err, word)
+			t.Errorf("the error is %q, want %q in it", err, word)
 		}
 	}
 }
@@ -165,11 +164,11 @@ func TestRunReplacesStaleSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A process that is killed closes its socket and leaves the file.
+	// A killed process closes its socket and leaves the file.
 	stale.(*net.UnixListener).SetUnlinkOnClose(false)
 	stale.Close()
 	if _, err := net.Dial("unix", path); err == nil {
-		t.Fatal("the stale socket answers")
+		t.Fatal("the stale socket accepts connections")
 	}
 	fresh, err := listen(t.Context(), path)
 	if err != nil {

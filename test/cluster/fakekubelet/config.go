@@ -21,21 +21,22 @@ import (
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
-// Config says which nodes to play, and where. Its fields with names in YAML are
-// those of the configuration file.
+// Config configures the simulated nodes. Its fields with names in YAML are those of the
+// configuration file.
 type Config struct {
-	// Kubeconfig is the path of the file with which LoadConfig makes API. Run
-	// does not read it.
+	// Kubeconfig is the path of the file from which LoadConfig sets API. Run does not read
+	// it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Dir holds the nodes' files, in nodes/<node>. It is made (0700) where it
-	// does not exist. Required, and short: a socket's path may have 107 bytes.
+	// Dir holds the nodes' files, in nodes/<node>. Run creates it (0700) if necessary.
+	// Required, and short: a socket's path is limited to 107 bytes.
 	Dir string `json:"dir"`
-	// Nodes to play, at least one. Pods on other nodes are ignored.
+	// Nodes lists the nodes, at least one. The package ignores pods on other nodes.
 	Nodes []Node `json:"nodes"`
 
-	// API is how the API server is reached, with the rights in RBAC. Required.
+	// API is the client configuration for the API server, with the rights in RBAC.
+	// Required.
 	API *rest.Config `json:"-"`
-	// Log is told what happens; the default is slog.Default().
+	// Log is the logger; the default is slog.Default().
 	Log *slog.Logger `json:"-"`
 }
 
@@ -45,28 +46,29 @@ type Node struct {
 	Name string `json:"name"`
 	// Pool is the value of its label sluice.dev/node-pool.
 	Pool string `json:"pool"`
-	// Machine is what it consists of.
+	// Machine describes its hardware.
 	Machine machine.Machine `json:"machine"`
 }
 
-// DGXA100 is a node that is a DGX A100 with eight whole GPUs.
+// DGXA100 returns a node that is a DGX A100 with eight whole GPUs.
 func DGXA100(name, pool string) Node {
 	return Node{Name: name, Pool: pool, Machine: machine.DGXA100()}
 }
 
-// DGXA100MIG is a node that is a DGX A100 whose GPUs are in MIG mode, and empty.
+// DGXA100MIG returns a node that is a DGX A100 whose GPUs are in MIG mode without
+// instances.
 func DGXA100MIG(name, pool string) Node {
 	return Node{Name: name, Pool: pool, Machine: machine.DGXA100MIG()}
 }
 
-// DGXA100Balanced is a node that is a DGX A100 with each GPU cut into 2 x 1g.5gb,
-// 1 x 2g.10gb and 1 x 3g.20gb.
+// DGXA100Balanced returns a node that is a DGX A100 with each GPU partitioned into 2 x
+// 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
 func DGXA100Balanced(name, pool string) Node {
 	return Node{Name: name, Pool: pool, Machine: machine.DGXA100Balanced()}
 }
 
-// Validate returns an error that names the first field that is wrong, the value
-// and what is allowed. API is not looked at.
+// Validate returns an error that names the first invalid field, its value and the allowed
+// values. It does not check API.
 func (c Config) Validate() error {
 	if c.Dir == "" {
 		return errors.New("dir: is empty; name the folder for the nodes' files")
@@ -88,7 +90,7 @@ func (c Config) Validate() error {
 }
 
 func (n Node) validate() error {
-	// The name is a label's value too (kubernetes.io/hostname), and a folder's.
+	// The name is also a label value (kubernetes.io/hostname) and the name of a folder.
 	if errs := validation.IsDNS1123Label(n.Name); len(errs) > 0 {
 		return fmt.Errorf("name %q: %s", n.Name, errs[0])
 	}
@@ -103,15 +105,15 @@ func (n Node) validate() error {
 
 const kind = "FakeKubeletConfig"
 
-// configFile is the file's form: strict, and with its version.
+// configFile is the format of the file, with its version.
 type configFile struct {
 	metav1.TypeMeta `json:",inline"`
 	Config          `json:",inline"`
 }
 
-// LoadConfig reads a configuration file (YAML, apiVersion config.sluice.dev/v1alpha1,
-// kind FakeKubeletConfig) and the kubeconfig that it names. Paths in it are
-// relative to the file. A field that it should not have is an error.
+// LoadConfig reads a configuration file (YAML, apiVersion config.sluice.dev/v1alpha1, kind
+// FakeKubeletConfig) and the kubeconfig that it names. Its paths are relative to the file.
+// Unknown fields are errors.
 func LoadConfig(path string) (Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -129,8 +131,8 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// WriteConfig writes a configuration file (0600) that LoadConfig reads. API and
-// Log are not in it.
+// WriteConfig writes a configuration file (0600) that LoadConfig reads. The file does not
+// contain API and Log.
 func WriteConfig(path string, c Config) error {
 	if err := validateFile(c); err != nil {
 		return fmt.Errorf("fake kubelet's configuration: %w", err)
@@ -161,7 +163,7 @@ func parseConfig(raw []byte) (Config, error) {
 
 func validateFile(c Config) error {
 	if c.Kubeconfig == "" {
-		return errors.New("kubeconfig: is empty; name the file that the API server is reached with")
+		return errors.New("kubeconfig: is empty; name the file for the connection to the API server")
 	}
 	return c.Validate()
 }
@@ -173,8 +175,8 @@ func resolveRelative(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// RBAC holds, as YAML documents, the fake kubelet's ServiceAccount (fakekubelet,
-// in namespace sluice-sim, which is not among them) and all that it may do.
+// RBAC holds, as YAML documents, the fake kubelet's ServiceAccount (fakekubelet, in
+// namespace sluice-sim, which is not among them) and its rights.
 //
 //go:embed rbac.yaml
 var RBAC []byte

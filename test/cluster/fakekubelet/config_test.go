@@ -101,7 +101,7 @@ func TestLoadConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, second, cmpopts.IgnoreFields(Config{}, "API", "Log")); diff != "" {
-		t.Errorf("written and read again (-want +got):\n%s", diff)
+		t.Errorf("written and loaded again (-want +got):\n%s", diff)
 	}
 }
 
@@ -112,12 +112,12 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"another kind", "kind: FakeKubeletConfig", "kind: Pod", `apiVersion "config.sluice.dev/v1alpha1" and kind "Pod": must be`},
 		{"no folder", "dir: state", "dir: ''", "dir: is empty"},
 		{"no kubeconfig", "kubeconfig: api.kubeconfig", "", "kubeconfig: is empty"},
-		{"a kubeconfig that is not there", "api.kubeconfig", "other.kubeconfig", "other.kubeconfig"},
+		{"a missing kubeconfig", "api.kubeconfig", "other.kubeconfig", "other.kubeconfig"},
 		{"no nodes", configYAML[strings.Index(configYAML, "nodes:"):], "", "nodes: is empty"},
-		{"a node twice", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
-		{"a node's name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
-		{"a pool's name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},
-		{"a machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances: 3g.20gb cannot start at 3 on A100-40GB"},
+		{"a repeated node name", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
+		{"an invalid node name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
+		{"an invalid pool name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},
+		{"an invalid machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances: 3g.20gb cannot start at 3 on A100-40GB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, path := writeConfigFile(t, strings.Replace(configYAML, tc.old, tc.new, 1))
@@ -128,9 +128,9 @@ func TestLoadConfigRefuses(t *testing.T) {
 		})
 	}
 	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
-		t.Error("a file that is not there was read")
+		t.Error("LoadConfig read a missing file")
 	}
 	if err := WriteConfig(filepath.Join(t.TempDir(), "c.yaml"), Config{}); err == nil {
-		t.Error("an empty configuration was written")
+		t.Error("WriteConfig wrote an empty configuration")
 	}
 }

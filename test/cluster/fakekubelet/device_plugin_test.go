@@ -17,7 +17,7 @@ import (
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
-// newKubelet has looked at a new machine.
+// newKubelet returns a kubelet that has read the GPUs of a new machine.
 func newKubelet(t *testing.T, node Node) *kubelet {
 	t.Helper()
 	gpus, err := simulator.New(node.Machine.Simulator(node.Name))
@@ -35,7 +35,7 @@ func newKubelet(t *testing.T, node Node) *kubelet {
 	return k
 }
 
-// nextEvent takes the next key from the queue, however long it takes to come.
+// nextEvent returns the next key of the queue, and waits for it.
 func (k *kubelet) nextEvent(t *testing.T) string {
 	t.Helper()
 	key, _ := k.queue.Get()
@@ -47,7 +47,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	k := newKubelet(t, DGXA100MIG("dgx-1", "dgx"))
 	gpu := machine.GPUID("dgx-1", 3)
-	made, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 6, Size: 1})
+	created, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 6, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,17 +58,17 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if err := k.restartPlugin(); err != nil || !k.pluginReadyAt.IsZero() || len(k.reported) != 0 {
 		t.Fatalf("an instance without a compute instance is no device: %v, %v", k.reported, err)
 	}
-	device, err := k.gpus.CreateComputeInstance(gpu, made.ID)
+	device, err := k.gpus.CreateComputeInstance(gpu, created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second signal while the plugin is away
+	for range 2 { // the second signal arrives during the restart
 		if err := k.restartPlugin(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if k.pluginReadyAt.IsZero() || len(k.state.Inventory()) != 0 {
-		t.Fatalf("the plugin did not start again: it reports %v", k.state.Inventory())
+		t.Fatalf("the plugin did not restart; the devices are %v", k.state.Inventory())
 	}
 	for key := ""; key != pluginKey; key = k.nextEvent(t) {
 	}
@@ -79,7 +79,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// While it is away the node keeps its capacity, and gives nothing.
+	// During the restart the node keeps its capacity and assigns no devices.
 	s, err := k.state.Admit(devices.Pod{UID: "a"}, podDemands(newTestPod("a", newContainer("main", slice, "1"))))
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if _, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 5, Size: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(k.gpus.DestroyComputeInstance(gpu, made.ID, device.ID), k.gpus.DestroyInstance(gpu, made.ID)); err != nil {
+	if err := errors.Join(k.gpus.DestroyComputeInstance(gpu, created.ID, device.ID), k.gpus.DestroyInstance(gpu, created.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.restartPlugin(); err != nil {
@@ -97,8 +97,9 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if got, able := k.capacity().Capacity()[slice], k.state.Capacity()[slice]; got != 1 || able != 0 {
 		t.Errorf("the capacity is %d and %d can be given, want 1 and 0", got, able)
 	}
-	if _, refused := evaluateAdmission(newTestPod("b", newContainer("main", slice, "1")), nil, nil, k.state); refused == nil || refused.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("a pod that comes meanwhile is refused with %v", refused)
+	if _, refused := evaluateAdmission(newTestPod("b", newContainer("main", slice, "1")), nil, nil, k.state); refused == nil ||
+		refused.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("a pod during the restart is rejected with %v", refused)
 	}
 	if holder, _ := k.state.Pod("a"); !cmp.Equal(holder.Devices(), []string{device.UUID}) {
 		t.Errorf("a pod whose device is gone holds %v", holder.Devices())

@@ -1,18 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakekubelet stands in for the kubelet, for NVIDIA's device plugin and for
-// the GPUs of simulated nodes.
-//
-// What enters is a description of machines (Config). What leaves is a Node for
-// each one, with the labels of GPU feature discovery and its GPUs or MIG
-// devices in capacity and allocatable; and for each pod that is bound to it a decision: it is given free
-// devices and the condition PodReadyToStartContainers, whereupon kwok runs it, or
-// it is failed in the kubelet's words (UnexpectedAdmissionError, OutOfcpu, ...).
-// Who holds what is served on a socket, by the kubelet's PodResources v1, and
-// kept in a checkpoint: a pod keeps exactly its devices when this process is
-// killed and started again. The node's driver answers on another socket, for the
-// agent that cuts the GPUs; they, too, are as before after such an end.
+// Package fakekubelet simulates the kubelet, NVIDIA's device plugin and the GPUs of nodes.
+// For each node of its Config, Run registers a Node with the labels of GPU feature
+// discovery and with its GPUs or MIG devices in capacity and allocatable. It admits each
+// pod that is bound to the node: it assigns free devices and sets the condition
+// PodReadyToStartContainers, after which kwok runs the pod, or it fails the pod with the
+// kubelet's reasons (UnexpectedAdmissionError, OutOfcpu, ...). Sockets serve the kubelet's
+// PodResources v1 and the node's simulated driver. A checkpoint holds the assigned devices,
+// so that pods keep them when this process is killed and started again. The state of the
+// GPUs is kept as well.
 //
 //	<dir>/nodes/<node>/kubelet_internal_checkpoint
 //	<dir>/nodes/<node>/pod-resources/kubelet.sock
@@ -20,27 +17,22 @@
 //	<dir>/nodes/<node>/nvml.sock
 //	<dir>/nodes/<node>/proc/
 //
-// The device plugin looks at the GPUs when this process starts, and when it is sent
-// SIGHUP: then the node's devices are gone for a moment, in which no pod is given any.
-// Under proc, this process is the device plugin.
+// The device plugin reads the GPUs when this process starts and after SIGHUP. It then
+// withdraws the node's devices for a moment, in which no pod gets any. In proc, this
+// process represents the device plugin.
 //
-// A pod that starts has processes: in proc, and on its devices in the driver's eyes.
-// They outlive it, by a second or as its annotation
-// sim.sluice.dev/exit-delay says. So long its devices are not free: a pod that
-// the scheduler sends after it, and that finds no others, is given them, and
-// starts when the processes are gone.
+// A started pod has processes in proc and on its devices in the driver. They outlive the
+// pod by a second, or by its annotation sim.sluice.dev/exit-delay. Until then its devices
+// go only to pods for which no other device is free, and such a pod starts when the
+// processes have ended.
 //
-// A node without a checkpoint is a machine that has just booted: its GPUs keep their
-// MIG mode and lose their layout, extended
-// resources that others have written on its Node are zeroed, as a kubelet does,
-// and pods that ran there are admitted anew, the longest running first. A
-// checkpoint that cannot be believed is an error: nothing is guessed about what
-// running pods hold.
+// A node without a checkpoint has just booted. Its GPUs keep their MIG mode and lose their
+// layout. As a kubelet does, it sets the extended resources of other components on the Node
+// to zero. It admits its running pods again, the longest running first. An invalid
+// checkpoint is an error, since the devices of running pods are then unknown.
 //
-// A pod that was deleted and has nothing running is removed from the API, as a
-// kubelet does; finalizers are left to their owners.
-//
-// The package never decides where a pod runs, never cuts a GPU of a machine that is not
-// new, and runs no container. Of a kubelet's other admission checks (taints,
-// node affinity, topology, eviction) it has none.
+// As a kubelet does, the package removes deleted pods from the API when they have ended; it
+// does not remove finalizers. It does not schedule pods, partitions only the GPUs of new
+// machines, and runs no containers. It has no other admission checks of the kubelet
+// (taints, node affinity, topology, eviction).
 package fakekubelet

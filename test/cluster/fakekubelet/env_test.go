@@ -43,8 +43,8 @@ const (
 	partitionedNode = "dgx-2" // 8 x (2 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb)
 	emptyMIGNode    = "dgx-3" // eight GPUs in MIG mode
 
-	// configVariable makes the test binary a fake kubelet: a process of its own,
-	// which can be killed.
+	// configVariable makes the test binary a fake kubelet in a separate process, which
+	// tests can kill.
 	configVariable = "SLUICE_TEST_FAKEKUBELET_CONFIG"
 )
 
@@ -69,7 +69,7 @@ func runFromConfig(path string) error {
 	return fakekubelet.Run(ctx, cfg)
 }
 
-// startSimulation starts kwok and the fake kubelet, each with its own rights only.
+// startSimulation starts kwok and the fake kubelet, each with only its own rights.
 func startSimulation(ctx context.Context, c *cluster.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
@@ -117,7 +117,8 @@ func startKubelet(ctx context.Context, c *cluster.Cluster) error {
 		Kubeconfig: kubeconfig,
 		Dir:        c.Dir(),
 		Nodes: []fakekubelet.Node{
-			fakekubelet.DGXA100(wholeGPUNode, "dgx"), fakekubelet.DGXA100Balanced(partitionedNode, "dgx-mig"), fakekubelet.DGXA100MIG(emptyMIGNode, "dgx-mig"),
+			fakekubelet.DGXA100(wholeGPUNode, "dgx"), fakekubelet.DGXA100Balanced(partitionedNode, "dgx-mig"),
+			fakekubelet.DGXA100MIG(emptyMIGNode, "dgx-mig"),
 		},
 	}); err != nil {
 		return err
@@ -143,7 +144,7 @@ func socketOf(dir, node string) string {
 	return filepath.Join(dir, "nodes", node, "pod-resources", "kubelet.sock")
 }
 
-// withPodResources has the PodResources client of a socket asked by f.
+// withPodResources calls f with a PodResources client of a socket.
 func withPodResources(socket string, f func(podresourcesv1.PodResourcesListerClient) error) error {
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -161,8 +162,8 @@ func listPodResources(ctx context.Context, socket string) (pods []*podresourcesv
 	return pods, err
 }
 
-// testEnv is the cluster as one test sees it: a namespace of its own on the shared
-// nodes, which it leaves empty.
+// testEnv is one test's view of the cluster: its own namespace on the shared nodes, which
+// it empties at the end.
 type testEnv struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
@@ -182,8 +183,7 @@ func newTestEnv(t *testing.T) *testEnv {
 	return w
 }
 
-// deleteAllPods removes the test's pods and waits until the nodes have their devices
-// back.
+// deleteAllPods deletes the test's pods and waits until their devices are free.
 func (w *testEnv) deleteAllPods() {
 	ctx := context.Background()
 	if err := w.client.BatchV1().Jobs(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{
@@ -203,7 +203,7 @@ func (w *testEnv) deleteAllPods() {
 			}
 			_ = w.client.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
 		}
-		return fmt.Errorf("%d pods are left", len(pods.Items))
+		return fmt.Errorf("%d pods remain", len(pods.Items))
 	})
 	clustertest.Eventually(w.t, func() error {
 		for _, node := range []string{wholeGPUNode, partitionedNode, emptyMIGNode} {
@@ -215,7 +215,7 @@ func (w *testEnv) deleteAllPods() {
 	})
 }
 
-// testPod is a pod under construction: one container that runs until it is deleted.
+// testPod is a pod with one container that runs until the pod is deleted.
 type testPod struct{ *corev1.Pod }
 
 func newTestPod(name string) testPod {
@@ -231,7 +231,7 @@ func newTestPod(name string) testPod {
 
 func (p testPod) with(change func(*corev1.Pod)) testPod { change(p.Pod); return p }
 
-// onNode lets the scheduler choose this node only; bound goes past the scheduler.
+// onNode restricts the scheduler to this node; boundTo bypasses the scheduler.
 func (p testPod) onNode(node string) testPod {
 	return p.with(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node} })
 }
@@ -264,11 +264,11 @@ func (p testPod) withGracePeriod(seconds int64) testPod {
 
 func (w *testEnv) create(p testPod) *corev1.Pod {
 	w.t.Helper()
-	made, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), p.Pod, metav1.CreateOptions{})
+	created, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), p.Pod, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func (w *testEnv) delete(name string, options metav1.DeleteOptions) {
@@ -278,8 +278,8 @@ func (w *testEnv) delete(name string, options metav1.DeleteOptions) {
 	}
 }
 
-// waitForPod waits until the pod is as wanted, and returns it.
-func (w *testEnv) waitForPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+// waitForPod waits until the pod fulfills the condition, and returns it.
+func (w *testEnv) waitForPod(name string, condition func(*corev1.Pod) bool) *corev1.Pod {
 	w.t.Helper()
 	var found *corev1.Pod
 	clustertest.Eventually(w.t, func() error {
@@ -287,8 +287,9 @@ func (w *testEnv) waitForPod(name string, wanted func(*corev1.Pod) bool) *corev1
 		if found, err = w.client.CoreV1().Pods(w.namespace).Get(w.t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		if !wanted(found) {
-			return fmt.Errorf("pod %s is %s %s %q: %+v", name, found.Status.Phase, found.Status.Reason, found.Status.Message, found.Status.Conditions)
+		if !condition(found) {
+			return fmt.Errorf("pod %s is %s %s %q: %+v", name, found.Status.Phase, found.Status.Reason, found.Status.Message,
+				found.Status.Conditions)
 		}
 		return nil
 	})
@@ -300,7 +301,7 @@ func (w *testEnv) waitForPhase(name string, phase corev1.PodPhase) *corev1.Pod {
 	return w.waitForPod(name, func(p *corev1.Pod) bool { return p.Status.Phase == phase })
 }
 
-// waitForDeletion waits until the pod is gone, for less than a grace period.
+// waitForDeletion waits until the pod is deleted, for less than a grace period.
 func (w *testEnv) waitForDeletion(name string) {
 	w.t.Helper()
 	clustertest.EventuallyWithin(w.t, 10*time.Second, func() error {
@@ -311,18 +312,18 @@ func (w *testEnv) waitForDeletion(name string) {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("pod %s is still there: %+v", name, found.Status)
+		return fmt.Errorf("pod %s still exists: %+v", name, found.Status)
 	})
 }
 
-// createAndWaitRunning creates a pod and returns it once it is running.
+// createAndWaitRunning creates a pod and returns it when it is running.
 func (w *testEnv) createAndWaitRunning(p testPod) *corev1.Pod {
 	w.t.Helper()
 	return w.waitForPhase(w.create(p).Name, corev1.PodRunning)
 }
 
-// deviceHolders returns who holds what on a node, of this test's pods that hold
-// something: the IDs by "pod/container", in order.
+// deviceHolders returns the devices of this test's pods on a node: the sorted IDs by
+// "pod/container".
 func (w *testEnv) deviceHolders(node string) map[string][]string {
 	w.t.Helper()
 	listed, err := listPodResources(w.t.Context(), socketOf(w.cluster.Dir(), node))

@@ -22,13 +22,13 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
 const smallestProfile nvml.ProfileID = 19 // 1g.5gb
 
-// connectDriver is a node's driver in the eyes of its agent.
+// connectDriver connects to a node's driver, as its agent does.
 func connectDriver(t *testing.T, dir, node string) nvml.Library {
 	t.Helper()
 	library := socket.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
@@ -39,32 +39,32 @@ func connectDriver(t *testing.T, dir, node string) nvml.Library {
 	return library
 }
 
-// readGPUs is what the device plugin of a node would see now.
-func (w *testEnv) readGPUs(node string) []deviceplugin.GPU {
+// readGPUs returns the GPUs that the device plugin of a node would read now.
+func (w *testEnv) readGPUs(node string) []devices.GPU {
 	w.t.Helper()
-	seen, err := deviceplugin.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
+	gpus, err := devices.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return seen
+	return gpus
 }
 
-// makeInstance cuts a slice, and returns it and its device.
+// makeInstance creates an instance, and returns its ID and its device.
 func makeInstance(t *testing.T, library nvml.Library, gpu string, start int) (uint32, string) {
 	t.Helper()
-	made, err := library.CreateInstance(gpu, smallestProfile, nvml.Placement{Start: start, Size: 1})
+	created, err := library.CreateInstance(gpu, smallestProfile, nvml.Placement{Start: start, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := library.CreateComputeInstance(gpu, made.ID)
+	device, err := library.CreateComputeInstance(gpu, created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.ID, device.UUID
+	return created.ID, device.UUID
 }
 
-// listProcesses are the entries of a node's /proc that are processes: the simulated ones,
-// and the real one that stands for the device plugin.
+// listProcesses returns the processes in a node's /proc: the simulated ones, and the real
+// one that represents the device plugin.
 func listProcesses(t *testing.T, dir, node string) (simulated []int, plugin int) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, "nodes", node, "proc"))
@@ -90,14 +90,14 @@ func sendSIGHUP(t *testing.T, dir, node string) {
 	t.Helper()
 	_, pid := listProcesses(t, dir, node)
 	if pid == 0 {
-		t.Fatal("there is no device plugin")
+		t.Fatal("the device plugin is missing")
 	}
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// waitForCapacity waits until so many slices can be given.
+// waitForCapacity waits until the node has this number of devices.
 func (w *testEnv) waitForCapacity(node, resource string, want int64) {
 	w.t.Helper()
 	clustertest.Eventually(w.t, func() error {
@@ -111,14 +111,15 @@ func (w *testEnv) waitForCapacity(node, resource string, want int64) {
 			count = "0"
 		}
 		if able.Value() != want || capacity.Value() != want || count != strconv.FormatInt(want, 10) {
-			return fmt.Errorf("node %s gives %s of %s %s, and is labeled with %q; want %d", node, able.String(), capacity.String(), resource, count, want)
+			return fmt.Errorf("node %s gives %s of %s %s, and is labeled with %q; want %d", node, able.String(),
+				capacity.String(), resource, count, want)
 		}
 		return nil
 	})
 }
 
-// An agent cuts a GPU under a running node: a pod is given what was made, is seen on it,
-// and keeps it from being destroyed until its processes are gone.
+// An agent partitions a GPU of a running node. A pod gets the new instance, its process
+// appears there, and the instance cannot be destroyed until the process has ended.
 func TestRepartitionWhileRunning(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	w := newTestEnv(t)
@@ -141,7 +142,8 @@ func TestRepartitionWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	simulated, _ := listProcesses(t, dir, emptyMIGNode)
-	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance || found[0].MemoryMiB != 4864*9/10 {
+	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance ||
+		found[0].MemoryMiB != 4864*9/10 {
 		t.Fatalf("the driver has the processes %+v and /proc %v, want one with nine tenths of the slice", found, simulated)
 	}
 	of := func(name string) string {
@@ -152,24 +154,24 @@ func TestRepartitionWhileRunning(t *testing.T) {
 		return string(raw)
 	}
 	if cgroup := of("cgroup"); !strings.Contains(cgroup, "-pod"+strings.ReplaceAll(string(train.UID), "-", "_")+".slice/cri-containerd-") {
-		t.Errorf("its control group is %s, want one of pod %s", cgroup, train.UID)
+		t.Errorf("the control group is %s, want one of pod %s", cgroup, train.UID)
 	}
 	if comm := of("comm"); comm != "python3\n" {
-		t.Errorf("it is called %q", comm)
+		t.Errorf("the process is named %q", comm)
 	}
 
 	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
-		t.Errorf("under its feet: %v, want %v", err, nvml.ErrInUse)
+		t.Errorf("destroying an instance in use: %v, want %v", err, nvml.ErrInUse)
 	}
 	w.delete("train", *metav1.NewDeleteOptions(0))
 	w.waitForDeletion("train")
 	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
-		t.Errorf("before its processes are gone: %v, want %v", err, nvml.ErrInUse)
+		t.Errorf("destroying an instance before its processes have ended: %v, want %v", err, nvml.ErrInUse)
 	}
 	clustertest.Eventually(t, func() error { return agent.DestroyComputeInstance(gpu, instance, 0) })
 	clustertest.Eventually(t, func() error {
 		if simulated, _ := listProcesses(t, dir, emptyMIGNode); len(simulated) > 0 {
-			return fmt.Errorf("processes %v are left", simulated)
+			return fmt.Errorf("processes %v remain", simulated)
 		}
 		return nil
 	})
@@ -180,12 +182,13 @@ func TestRepartitionWhileRunning(t *testing.T) {
 	w.waitForCapacity(emptyMIGNode, slice, 0)
 }
 
-// GPUs and processes are as they were when the process that plays them is killed.
+// GPUs and processes are restored after a kill of the simulating process.
 func TestGPUsSurviveRestart(t *testing.T) {
 	w := newTestEnv(t)
 	dir := w.cluster.Dir()
 	w.createAndWaitRunning(newTestPod("slice").onNode(partitionedNode).requesting("nvidia.com/mig-3g.20gb", "2"))
-	w.createAndWaitRunning(newTestPod("whole").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(fakekubelet.Memory, "1000").withAnnotation(fakekubelet.Utilization, "37"))
+	w.createAndWaitRunning(newTestPod("whole").onNode(wholeGPUNode).requestingGPUs(1).
+		withAnnotation(fakekubelet.Memory, "1000").withAnnotation(fakekubelet.Utilization, "37"))
 	see := func() string {
 		var all strings.Builder
 		for _, node := range []string{wholeGPUNode, partitionedNode} {
@@ -204,11 +207,11 @@ func TestGPUsSurviveRestart(t *testing.T) {
 	}
 	before := see()
 	if !strings.Contains(before, " 1000 ") {
-		t.Errorf("nobody has the memory that was asked for:\n%s", before)
+		t.Errorf("no process has the requested memory:\n%s", before)
 	}
 	busy, err := connectDriver(t, dir, wholeGPUNode).Utilization(gpuOfPod(t, w, "whole"))
 	if err != nil || busy != 37 {
-		t.Errorf("the pod keeps its GPU %d %% busy (%v), want 37", busy, err)
+		t.Errorf("the pod's GPU has a utilization of %d %% (%v), want 37", busy, err)
 	}
 	w.killComponent("fakekubelet")
 	if diff := cmp.Diff(before, see()); diff != "" {
@@ -216,7 +219,7 @@ func TestGPUsSurviveRestart(t *testing.T) {
 	}
 }
 
-// gpuOfPod is the whole GPU that a pod holds.
+// gpuOfPod returns the whole GPU of a pod.
 func gpuOfPod(t *testing.T, w *testEnv, name string) string {
 	t.Helper()
 	held := w.deviceHolders(wholeGPUNode)[name+"/main"]
@@ -226,8 +229,7 @@ func gpuOfPod(t *testing.T, w *testEnv, name string) string {
 	return held[0]
 }
 
-// A machine that boots keeps its MIG mode and nothing else; a process that was told
-// to stop leaves no device plugin behind.
+// A boot keeps only the MIG mode. A stopped process removes the device plugin.
 func TestBootResetsMIGLayout(t *testing.T) {
 	w := newTestEnv(t)
 	const name = "dgx-cold"
@@ -244,13 +246,13 @@ func TestBootResetsMIGLayout(t *testing.T) {
 	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 16)
 	stop()
 	if _, pid := listProcesses(t, dir, name); pid != 0 {
-		t.Errorf("process %d is left as the device plugin", pid)
+		t.Errorf("process %d remains as the device plugin", pid)
 	}
 	first := bootID()
 	stop = w.runKubelet(dir, node)
 	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 16)
 	if bootID() != first {
-		t.Error("a restart is taken for a boot")
+		t.Error("a restart counts as a boot")
 	}
 	stop()
 
@@ -259,14 +261,14 @@ func TestBootResetsMIGLayout(t *testing.T) {
 	}
 	defer w.runKubelet(dir, node)()
 	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 0)
-	seen, err := deviceplugin.ReadGPUs(connectDriver(t, dir, name))
+	gpus, err := devices.ReadGPUs(connectDriver(t, dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(seen, func(g deviceplugin.GPU) bool { return !g.Partitioned || len(g.Instances) > 0 }) || len(seen) != 8 {
-		t.Errorf("after a boot the GPUs are %+v, want them empty, in MIG mode", seen)
+	if slices.ContainsFunc(gpus, func(g devices.GPU) bool { return !g.Partitioned || len(g.Instances) > 0 }) || len(gpus) != 8 {
+		t.Errorf("after a boot the GPUs are %+v, want them empty, in MIG mode", gpus)
 	}
 	if bootID() == first {
-		t.Error("after a boot the boot's identity is as before")
+		t.Error("after a boot the boot ID is unchanged")
 	}
 }

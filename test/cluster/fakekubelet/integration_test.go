@@ -19,7 +19,7 @@ import (
 
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
@@ -43,7 +43,8 @@ func TestNodesReady(t *testing.T) {
 			for resource, quantity := range want {
 				capacity, allocatable := node.Status.Capacity[resource], node.Status.Allocatable[resource]
 				if capacity.String() != quantity || allocatable.String() != quantity {
-					return fmt.Errorf("node %s has %s of %s, %s allocatable; want %s", name, capacity.String(), resource, allocatable.String(), quantity)
+					return fmt.Errorf("node %s has %s of %s, %s allocatable; want %s", name, capacity.String(), resource,
+						allocatable.String(), quantity)
 				}
 			}
 			if got := node.Labels["nvidia.com/gpu.product"]; got != "NVIDIA-A100-SXM4-40GB" {
@@ -59,14 +60,14 @@ func TestPodGetsDevicesAndRuns(t *testing.T) {
 	w := newTestEnv(t)
 	always := corev1.ContainerRestartPolicyAlways
 	one := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}
-	made := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(2).with(func(p *corev1.Pod) {
+	created := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(2).with(func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "prepare", Image: "busybox", Resources: one},
 			{Name: "log", Image: "fluentbit", RestartPolicy: &always},
 		}
 	}))
-	if findCondition(made, corev1.PodReady).Status != corev1.ConditionTrue || made.Status.PodIP == "" || made.Status.StartTime == nil {
-		t.Errorf("a running pod is not ready, or has no address or start time: %+v", made.Status)
+	if findCondition(created, corev1.PodReady).Status != corev1.ConditionTrue || created.Status.PodIP == "" || created.Status.StartTime == nil {
+		t.Errorf("a running pod is not ready, or has no address or start time: %+v", created.Status)
 	}
 	want := map[string][]string{"train/main": {machine.GPUID(wholeGPUNode, 0), machine.GPUID(wholeGPUNode, 1)}}
 	if diff := cmp.Diff(want, w.deviceHolders(wholeGPUNode)); diff != "" {
@@ -139,13 +140,14 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 
 	w.create(newTestPod("tenth").boundTo(wholeGPUNode).requestingGPUs(1))
 	tenth := w.waitForPhase("tenth", corev1.PodFailed)
-	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
+	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. " +
+		"Requested: 1, Available: 0, which is unexpected"
 	if tenth.Status.Reason != "UnexpectedAdmissionError" || tenth.Status.Message != wantMessage {
 		t.Errorf("the tenth failed with %s: %s", tenth.Status.Reason, tenth.Status.Message)
 	}
 
-	// The ninth gets the device of the first that goes; not before its
-	// processes are gone, and without being refused meanwhile.
+	// The ninth pod gets the device of the first deleted one after its processes have
+	// ended, and is not rejected before.
 	var first string
 	for name := range w.deviceHolders(wholeGPUNode) {
 		first, _, _ = strings.Cut(name, "/")
@@ -154,15 +156,16 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 	w.delete(first, metav1.DeleteOptions{})
 	w.waitForPhase(waiting, corev1.PodRunning)
 	if got := w.waitForPhase("tenth", corev1.PodFailed); len(got.Status.ContainerStatuses) > 0 {
-		t.Errorf("the refused pod was run: %+v", got.Status.ContainerStatuses)
+		t.Errorf("the rejected pod has run: %+v", got.Status.ContainerStatuses)
 	}
 }
 
 func TestMIGDevices(t *testing.T) {
 	w := newTestEnv(t)
-	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
+	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).
+		requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
 	resources := map[string]string{}
-	for _, device := range deviceplugin.Devices(w.readGPUs(partitionedNode)) {
+	for _, device := range devices.OfGPUs(w.readGPUs(partitionedNode)) {
 		resources[device.ID] = device.Resource
 	}
 	held := map[string]int{}
@@ -174,16 +177,16 @@ func TestMIGDevices(t *testing.T) {
 	}
 	w.create(newTestPod("whole").boundTo(partitionedNode).requestingGPUs(1))
 	if got := w.waitForPhase("whole", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("a whole GPU on a cut node: %s: %s", got.Status.Reason, got.Status.Message)
+		t.Errorf("a whole GPU on a partitioned node: %s: %s", got.Status.Reason, got.Status.Message)
 	}
 }
 
 func TestPodsOnOtherNodesAreIgnored(t *testing.T) {
 	w := newTestEnv(t)
 	w.create(newTestPod("elsewhere").boundTo("real-node").requestingGPUs(1))
-	w.createAndWaitRunning(newTestPod("here").onNode(wholeGPUNode).requestingGPUs(1)) // which came later
+	w.createAndWaitRunning(newTestPod("here").onNode(wholeGPUNode).requestingGPUs(1)) // created after it
 	if got := w.waitForPhase("elsewhere", corev1.PodPending); findCondition(got, corev1.PodReadyToStartContainers).Status != "" {
-		t.Errorf("a pod on a node that is not ours was admitted: %+v", got.Status)
+		t.Errorf("a pod on another node was admitted: %+v", got.Status)
 	}
 }
 
@@ -199,7 +202,7 @@ func TestDevicesHeldUntilProcessesExit(t *testing.T) {
 		t.Errorf("the next pod ran %s after the deletion, want at least %s", waited, delay)
 	}
 	if opened := findCondition(next, corev1.PodReadyToStartContainers).LastTransitionTime; opened.Add(time.Second).Before(deleted.Add(delay)) {
-		t.Errorf("the gate was opened at %s, want %s after %s", opened, delay, deleted)
+		t.Errorf("the pod became ready to start at %s, want %s after %s", opened, delay, deleted)
 	}
 }
 
@@ -207,7 +210,8 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 	w := newTestEnv(t)
 	patch := func(status string) {
 		t.Helper()
-		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), wholeGPUNode, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), wholeGPUNode, types.MergePatchType, []byte(status),
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,10 +221,10 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 	got := w.waitForPhase("too-much", corev1.PodFailed)
 	want := "Pod was rejected: Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"
 	if got.Status.Reason != "OutOfsluice.dev/gpu-milli" || got.Status.Message != want {
-		t.Errorf("refused with %s: %s", got.Status.Reason, got.Status.Message)
+		t.Errorf("rejected with %s: %s", got.Status.Reason, got.Status.Message)
 	}
 
-	// Devices are put right, others' resources are left alone.
+	// The kubelet corrects its devices and keeps others' resources.
 	patch(`{"status":{"capacity":{"nvidia.com/gpu":"3","nvidia.com/mig-1g.5gb":"7"},"allocatable":{"nvidia.com/gpu":"3"}}}`)
 	clustertest.Eventually(t, func() error {
 		node, err := w.client.CoreV1().Nodes().Get(t.Context(), wholeGPUNode, metav1.GetOptions{})
@@ -232,7 +236,8 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 			quantity := node.Status.Capacity[name]
 			got[name] = quantity.Value()
 		}
-		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0, "sluice.dev/gpu-milli": 8000}, got); diff != "" {
+		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0,
+			"sluice.dev/gpu-milli": 8000}, got); diff != "" {
 			return fmt.Errorf("capacity (-want +got):\n%s", diff)
 		}
 		return nil

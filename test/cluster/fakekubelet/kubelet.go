@@ -26,24 +26,22 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/nvml/simulator/socket"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/procfs"
+	"sluice.dev/test/cluster/fakekubelet/machine"
 	"sluice.dev/test/cluster/filelock"
 )
 
-// Run plays the kubelets of all nodes in cfg until ctx ends, and then returns nil.
-// It waits for an API server that is away. It returns an error at once where cfg
-// is wrong, a node is played by another process, a checkpoint cannot be believed
-// or a socket cannot be opened; later where a node's Node is refused. Whenever it
-// ends, it may be started again with the same Dir: pods keep their devices. While it
-// runs SIGHUP makes the device plugins look again.
+// Run simulates the kubelets of all nodes in cfg until ctx ends, and then returns nil. It
+// waits for an unavailable API server. It fails at once if cfg is invalid, another process
+// simulates a node, a checkpoint is invalid or a socket cannot be opened; later it fails if
+// the API server rejects a Node. After any end it can be started again with the same Dir:
+// pods keep their devices. SIGHUP makes the device plugins read the GPUs again.
 func Run(ctx context.Context, cfg Config) error {
 	kubelets, err := newKubelets(cfg)
 	if err != nil {
 		return fmt.Errorf("fake kubelet: %w", err)
 	}
-	// From here on SIGHUP is for the device plugin, and no end of this process.
+	// From here on SIGHUP restarts the device plugin and does not end this process.
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)
@@ -76,7 +74,7 @@ func newKubelets(cfg Config) ([]*kubelet, error) {
 		return nil, err
 	}
 	if cfg.API == nil {
-		return nil, errors.New("Config.API is nil: say how the API server is reached")
+		return nil, errors.New("Config.API is nil: set the client configuration of the API server")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -86,8 +84,8 @@ func newKubelets(cfg Config) ([]*kubelet, error) {
 		return nil, fmt.Errorf("dir %q: %w", cfg.Dir, err)
 	}
 	api := rest.CopyConfig(cfg.API)
-	// One process is many kubelets: a client's limit would make them wait for
-	// each other. The server has its own.
+	// This process is many kubelets: a client-side limit would make them wait for each
+	// other. The server has its own limit.
 	api.QPS = -1
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
@@ -106,46 +104,46 @@ func newKubelets(cfg Config) ([]*kubelet, error) {
 			socket: socket,
 			client: client,
 			log:    cfg.Log.With("node", node.Name),
-			proc:   procfs.Tree{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
+			proc:   machine.ProcFS{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
 			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		})
 	}
 	return kubelets, nil
 }
 
-// kubelet plays one node. One goroutine decides, and is alone in writing the
-// fields below queue; the PodResources server reads the state.
+// kubelet simulates one node. One goroutine decides and alone writes the fields below
+// queue; the PodResources server reads the state.
 type kubelet struct {
 	node   Node
-	number int // among the configured nodes
+	number int // index among the configured nodes
 	dir    string
 	socket string
 	client kubernetes.Interface
 	log    *slog.Logger
 
-	// booted: there was no checkpoint, so what others keep on the Node is old.
-	// It ends with the registration.
+	// booted is set while there was no checkpoint, until the registration: the other
+	// components' resources on the Node are then obsolete.
 	booted bool
 
 	gpus   *simulator.Node
 	driver nvml.Library // the GPUs as the device plugin uses them
-	proc   procfs.Tree
+	proc   machine.ProcFS
 
 	queue workqueue.TypedRateLimitingInterface[string]
 	pods  cache.Store // the pods on this node
 	nodes cache.Store // this node
 
-	// decisions has what was said of the pods that are not over. The watch may
-	// show one as it was before: it is not decided twice.
+	// decisions holds the admission results of pods that have not ended. They prevent a
+	// second decision on an outdated pod from the watch.
 	decisions map[string]decision
 
-	// What the device plugin saw and reported when it last looked, and how much
-	// memory each device has; and when it is back, where it is away.
-	seen          []deviceplugin.GPU
+	// The GPUs and devices that the device plugin last read and reported, and the memory of
+	// each device. pluginReadyAt is the end of a restart, zero otherwise.
+	discovered    []devices.GPU
 	reported      []devices.Device
 	memory        map[string]int64
 	pluginReadyAt time.Time
-	relabel       bool // the labels may be of what it saw before
+	relabel       bool // the Node's labels may be outdated
 
 	lastPID uint32 // of the processes on the node
 
@@ -153,31 +151,31 @@ type kubelet struct {
 	state devices.State
 }
 
-// decision is about the pod of a name that has this UID.
+// decision is the admission result for the pod with this UID.
 type decision struct {
 	uid      types.UID
 	admitted bool
 }
 
-// run plays the node until ctx ends or something fails that trying again would
-// not change.
+// run simulates the node until ctx ends or a permanent error occurs.
 func (k *kubelet) run(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return fmt.Errorf("make the node's folder: %w", err)
+		return fmt.Errorf("create the node's folder: %w", err)
 	}
 	lock, err := filelock.Try(filepath.Join(k.dir, "lock"))
 	if err != nil {
-		return fmt.Errorf("one process at a time can play a node: %w", err)
+		return fmt.Errorf("only one process can simulate a node: %w", err)
 	}
-	defer func() { _ = lock.Unlock() }() // the end of the process does it as well
+	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it as well
 	defer k.queue.ShutDown()
 	if err := k.restore(); err != nil {
 		return err
 	}
-	// The agent dials the driver: it answers while the API server is away.
+	// Listen first: the agent connects to the driver also while the API server is
+	// unavailable.
 	driver, err := socket.Listen(ctx, filepath.Join(k.dir, driverName))
 	if err != nil {
-		return fmt.Errorf("the driver's socket: %w", err)
+		return fmt.Errorf("open the driver's socket: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return socket.Serve(ctx, driver, k.gpus) })
@@ -185,7 +183,7 @@ func (k *kubelet) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runKubelet is the node without its driver.
+// runKubelet runs the node without its driver.
 func (k *kubelet) runKubelet(ctx context.Context) error {
 	listener, err := listen(ctx, k.socket)
 	if err != nil {
@@ -195,7 +193,7 @@ func (k *kubelet) runKubelet(ctx context.Context) error {
 	if err := k.register(ctx); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
-	// From its first checkpoint on the node is one that has been up before.
+	// The first checkpoint marks the node as booted before.
 	k.booted = false
 	if err := k.saveState(k.state); err != nil {
 		return err
@@ -203,7 +201,7 @@ func (k *kubelet) runKubelet(ctx context.Context) error {
 	return k.serve(ctx, listener)
 }
 
-// restore reads who holds what, and how the GPUs are.
+// restore reads the assigned devices and the state of the GPUs.
 func (k *kubelet) restore() error {
 	holders, booted, err := readCheckpoint(k.dir, k.node.Name)
 	if err != nil {
@@ -227,20 +225,20 @@ func (k *kubelet) restore() error {
 	return errors.Join(k.discoverDevices(), k.restoreProcesses())
 }
 
-// bootProc begins a boot in the node's /proc, where there is one.
+// bootProc starts a boot in the node's /proc if it is needed.
 func (k *kubelet) bootProc(booted bool) error {
 	id, err := k.proc.BootID()
 	if err == nil && (booted || id == "") {
 		err = k.proc.Boot()
 	}
 	if err != nil {
-		return fmt.Errorf("the node's /proc: %w", err)
+		return fmt.Errorf("boot the node's /proc: %w", err)
 	}
 	return nil
 }
 
-// serve watches and decides, and answers PodResources once it knows the node's
-// pods.
+// serve watches pods and the Node, admits pods, and serves PodResources once it knows the
+// node's pods.
 func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, k.queue.ShutDown)
@@ -256,11 +254,11 @@ func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 		server := &podResources{deviceHolders: k.deviceHolders}
 		group.Go(func() error { return server.serve(ctx, listener) })
 		group.Go(func() error {
-			k.log.Info("the node is up", "socket", k.socket)
+			k.log.Info("Started node", "socket", k.socket)
 			k.admitExistingPods(ctx)
-			// From here on it is worth while to signal the device plugin.
+			// From here on SIGHUP has an effect on the device plugin.
 			if err := k.proc.LinkProcess(os.Getpid()); err != nil {
-				return fmt.Errorf("the node's /proc: %w", err)
+				return fmt.Errorf("write the node's /proc: %w", err)
 			}
 			k.processQueue(ctx)
 			return k.proc.UnlinkProcess(os.Getpid())
@@ -269,7 +267,7 @@ func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// saveState makes next the node's state: on disk first.
+// saveState writes the checkpoint and then makes next the node's state.
 func (k *kubelet) saveState(next devices.State) error {
 	if err := writeCheckpoint(k.dir, k.node.Name, next); err != nil {
 		return err

@@ -19,14 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/kwok"
 )
 
-// register makes the Node, or puts right the one that is there. The API server
-// may be away for as long as it likes; only what it will never accept is an
-// error.
+// register creates or updates the Node. It waits for an unavailable API server; only a
+// permanent rejection is an error.
 func (k *kubelet) register(ctx context.Context) error {
 	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 7 * time.Second}
 	for {
@@ -35,7 +33,7 @@ func (k *kubelet) register(ctx context.Context) error {
 			return err
 		}
 		pause := retry.Step()
-		k.log.Warn("cannot register the node; trying again", "after", pause, "error", err)
+		k.log.Warn("Failed to register node, retrying", "after", pause, "error", err)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -47,44 +45,44 @@ func (k *kubelet) register(ctx context.Context) error {
 func (k *kubelet) tryRegister(ctx context.Context) error {
 	version, err := k.client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("ask for the API server's version: %w", err)
+		return fmt.Errorf("get the API server's version: %w", err)
 	}
 	bootID, err := k.proc.BootID()
 	if err != nil {
-		return fmt.Errorf("the boot's identity: %w", err)
+		return fmt.Errorf("read the boot ID: %w", err)
 	}
-	want := k.node.nodeObject(k.number, version.GitVersion, bootID, k.state, k.seen)
+	desired := k.node.nodeObject(k.number, version.GitVersion, bootID, k.state, k.discovered)
 	nodes := k.client.CoreV1().Nodes()
-	_, err = nodes.Create(ctx, want, metav1.CreateOptions{})
+	_, err = nodes.Create(ctx, desired, metav1.CreateOptions{})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	meta := map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}}
+	meta := map[string]any{"metadata": map[string]any{"labels": desired.Labels, "annotations": desired.Annotations}}
 	current, err := k.patchNode(ctx, meta)
 	if err != nil {
 		return err
 	}
-	status := map[string]any{"nodeInfo": want.Status.NodeInfo, "addresses": want.Status.Addresses}
+	status := map[string]any{"nodeInfo": desired.Status.NodeInfo, "addresses": desired.Status.Addresses}
 	if _, err := k.patchNode(ctx, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}
 	return k.amendNode(ctx, current)
 }
 
-// amendNode brings the Node's resources in line with the devices.
+// amendNode updates the Node's resources to match the devices.
 func (k *kubelet) amendNode(ctx context.Context, current *corev1.Node) error {
 	amendments := k.node.computeAmendments(current, k.capacity(), k.state, k.booted)
 	if amendments.empty() {
 		return nil
 	}
-	k.log.Info("writing the node's resources", "capacity", amendments.Capacity, "allocatable", amendments.Allocatable)
+	k.log.Info("Updating node resources", "capacity", amendments.Capacity, "allocatable", amendments.Allocatable)
 	_, err := k.patchNode(ctx, map[string]any{"status": amendments}, "status")
 	return err
 }
 
-// labelNode brings the labels of GPU feature discovery in line with what was seen.
+// labelNode updates the labels of GPU feature discovery.
 func (k *kubelet) labelNode(ctx context.Context, current *corev1.Node) error {
-	labels := changedLabels(current.Labels, deviceplugin.Labels(k.node.Machine.Model, k.seen))
+	labels := changedLabels(current.Labels, devices.Labels(k.node.Machine.Model, k.discovered))
 	if len(labels) == 0 {
 		return nil
 	}
@@ -100,10 +98,9 @@ func (k *kubelet) patchNode(ctx context.Context, patch any, subresources ...stri
 	return k.client.CoreV1().Nodes().Patch(ctx, k.node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, subresources...)
 }
 
-// nodeObject returns the Node as a kubelet registers it, with the labels that
-// GPU feature discovery would add of the GPUs that it saw. The conditions are kwok's
-// to write.
-func (n Node) nodeObject(number int, kubernetesVersion, bootID string, s devices.State, seen []deviceplugin.GPU) *corev1.Node {
+// nodeObject returns the Node as a kubelet registers it, with the labels of GPU feature
+// discovery for these GPUs. kwok writes the conditions.
+func (n Node) nodeObject(number int, kubernetesVersion, bootID string, s devices.State, gpus []devices.GPU) *corev1.Node {
 	identity := uuid.NewSHA1(uuid.NameSpaceDNS, []byte(n.Name+".sim.sluice.dev")).String()
 	labels := map[string]string{
 		corev1.LabelHostname:   n.Name,
@@ -111,7 +108,7 @@ func (n Node) nodeObject(number int, kubernetesVersion, bootID string, s devices
 		corev1.LabelArchStable: "amd64",
 		v1alpha1.LabelNodePool: n.Pool,
 	}
-	maps.Copy(labels, deviceplugin.Labels(n.Machine.Model, seen))
+	maps.Copy(labels, devices.Labels(n.Machine.Model, gpus))
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        n.Name,
@@ -140,15 +137,14 @@ func (n Node) nodeObject(number int, kubernetesVersion, bootID string, s devices
 	}
 }
 
-// nodeAddress is from the half of the benchmarks' block (RFC 2544) that kwok does
-// not give to pods. The first node is number 0.
+// nodeAddress returns an address in the half of the benchmarks' block (RFC 2544) that kwok
+// does not use for pods. The first node has number 0.
 func nodeAddress(number int) string {
 	number++
 	return fmt.Sprintf("198.18.%d.%d", number/256%256, number%256)
 }
 
-// nodeAmendments are the resources that must change on a Node, with their new
-// values; empty where nothing must.
+// nodeAmendments holds the resources of a Node that must change, with their new values.
 type nodeAmendments struct {
 	Capacity    map[corev1.ResourceName]string `json:"capacity,omitempty"`
 	Allocatable map[corev1.ResourceName]string `json:"allocatable,omitempty"`
@@ -156,11 +152,10 @@ type nodeAmendments struct {
 
 func (a nodeAmendments) empty() bool { return len(a.Capacity) == 0 && len(a.Allocatable) == 0 }
 
-// computeAmendments compares a Node with what the kubelet reports: its capacity, and what of it
-// can be given. Its own resources are put
-// right, devices that it no longer has are set to zero, and extended resources
-// that others keep there are left alone; except on a machine that has just
-// booted, whose others' resources are zeroed until they are written again.
+// computeAmendments compares a Node with the capacity and the allocatable devices that the
+// kubelet reports. It corrects the machine's own resources, sets devices that no longer
+// exist to zero, and keeps the extended resources of other components. Just after a boot it
+// sets those to zero as well, until the other components write them again.
 func (n Node) computeAmendments(current *corev1.Node, capacity, s devices.State, booted bool) nodeAmendments {
 	return nodeAmendments{
 		Capacity:    changedResources(current.Status.Capacity, n.Machine.Capacity(capacity), booted),
@@ -168,17 +163,17 @@ func (n Node) computeAmendments(current *corev1.Node, capacity, s devices.State,
 	}
 }
 
-// changedLabels are the labels of GPU feature discovery that must change on a Node: with
-// their new values, or nil where they must go.
+// changedLabels returns the labels of GPU feature discovery that must change on a Node,
+// with their new values, or nil for labels to remove.
 func changedLabels(current, own map[string]string) map[string]any {
 	changed := map[string]any{}
-	for key, want := range own {
-		if current[key] != want {
-			changed[key] = want
+	for key, desired := range own {
+		if current[key] != desired {
+			changed[key] = desired
 		}
 	}
 	for key := range current {
-		if _, ours := own[key]; !ours && deviceplugin.IsInstanceLabel(key) {
+		if _, ours := own[key]; !ours && devices.IsInstanceLabel(key) {
 			changed[key] = nil
 		}
 	}
@@ -187,15 +182,15 @@ func changedLabels(current, own map[string]string) map[string]any {
 
 func changedResources(current, own corev1.ResourceList, booted bool) map[corev1.ResourceName]string {
 	changed := map[corev1.ResourceName]string{}
-	for name, want := range own {
-		if have, ok := current[name]; !ok || have.Cmp(want) != 0 {
-			changed[name] = want.String()
+	for name, desired := range own {
+		if existing, ok := current[name]; !ok || existing.Cmp(desired) != 0 {
+			changed[name] = desired.String()
 		}
 	}
-	for name, have := range current {
+	for name, existing := range current {
 		_, ours := own[name]
-		gone := deviceplugin.IsResource(string(name)) || booted && isExtended(name)
-		if !ours && gone && !have.IsZero() {
+		gone := devices.IsResource(string(name)) || booted && isExtended(name)
+		if !ours && gone && !existing.IsZero() {
 			changed[name] = "0"
 		}
 	}

@@ -29,19 +29,20 @@ func TestComputeAmendments(t *testing.T) {
 		booted  bool
 		want    resources
 	}{
-		{"as it should be", with(), false, resources{}},
-		{"written in another way", with("cpu", "256000m", "nvidia.com/gpu", "8e0"), false, resources{}},
+		{"no change", with(), false, resources{}},
+		{"other notation", with("cpu", "256000m", "nvidia.com/gpu", "8e0"), false, resources{}},
 		{"empty", nil, false, resources{
 			"cpu": "256", "memory": "1Ti", "ephemeral-storage": "1760Gi", "pods": "110", "nvidia.com/gpu": "8",
 		}},
-		{"too many", with("nvidia.com/gpu", "9"), false, resources{"nvidia.com/gpu": "8"}},
+		{"too many devices", with("nvidia.com/gpu", "9"), false, resources{"nvidia.com/gpu": "8"}},
 		{"others' resources", with("sluice.dev/gpu-milli", "8000"), false, resources{}},
 		{
-			"others' resources after a boot", with("sluice.dev/gpu-milli", "8000", "hugepages-2Mi", "1Gi", "example.kubernetes.io/x", "1"), true,
+			"others' resources after a boot", with("sluice.dev/gpu-milli", "8000", "hugepages-2Mi", "1Gi",
+				"example.kubernetes.io/x", "1"), true,
 			resources{"sluice.dev/gpu-milli": "0"},
 		},
 		{"zeroed already", with("sluice.dev/gpu-milli", "0"), true, resources{}},
-		{"instances that are no more", with("nvidia.com/mig-1g.5gb", "2"), false, resources{"nvidia.com/mig-1g.5gb": "0"}},
+		{"removed instances", with("nvidia.com/mig-1g.5gb", "2"), false, resources{"nvidia.com/mig-1g.5gb": "0"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, changedResources(tc.current, node.Machine.Capacity(s), tc.booted)); diff != "" {
@@ -51,7 +52,7 @@ func TestComputeAmendments(t *testing.T) {
 	}
 }
 
-// While the device plugin is away the node has its GPUs and gives none.
+// During a restart of the device plugin the node has its GPUs and assigns none.
 func TestComputeAmendmentsWithoutPlugin(t *testing.T) {
 	node := DGXA100("dgx-1", "dgx")
 	s := devices.New(discoveredDevices(t, node), nil)
@@ -76,13 +77,13 @@ func TestChangedLabels(t *testing.T) {
 }
 
 func TestNodeAddresses(t *testing.T) {
-	seen := map[string]bool{}
+	used := map[string]bool{}
 	for number := range 1000 {
 		address := nodeAddress(number)
-		if seen[address] {
-			t.Fatalf("%s is given twice", address)
+		if used[address] {
+			t.Fatalf("%s is used twice", address)
 		}
-		seen[address] = true
+		used[address] = true
 	}
 	if got := nodeAddress(0); got != "198.18.0.1" {
 		t.Errorf("the first node is at %s, want 198.18.0.1", got)

@@ -21,32 +21,32 @@ import (
 func TestDeletionHonorsGracePeriod(t *testing.T) {
 	w := newTestEnv(t)
 	const grace = 4 * time.Second
-	made := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(1).withGracePeriod(int64(grace.Seconds())))
-	events, err := w.client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: made.ResourceVersion})
+	created := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(1).withGracePeriod(int64(grace.Seconds())))
+	events, err := w.client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	asked := time.Now()
+	deleted := time.Now()
 	w.delete("train", metav1.DeleteOptions{})
-	last := made
+	last := created
 	for event := range events.ResultChan() {
 		last = event.Object.(*corev1.Pod)
-		if last.Status.Phase != corev1.PodRunning && time.Since(asked) < grace {
-			t.Fatalf("the pod is %s %s after its deletion, within its grace period", last.Status.Phase, time.Since(asked))
+		if last.Status.Phase != corev1.PodRunning && time.Since(deleted) < grace {
+			t.Fatalf("the pod is %s %s after its deletion, within its grace period", last.Status.Phase, time.Since(deleted))
 		}
 		if event.Type == watch.Deleted {
 			break
 		}
 	}
-	if took := time.Since(asked); took < grace || took > grace+5*time.Second {
+	if took := time.Since(deleted); took < grace || took > grace+5*time.Second {
 		t.Errorf("the pod was gone after %s, want %s and little more", took, grace)
 	}
 	if state := last.Status.ContainerStatuses[0].State.Terminated; state == nil || state.ExitCode != 143 {
-		t.Errorf("its container is %+v at the end, want exit code 143", last.Status.ContainerStatuses[0].State)
+		t.Errorf("its container is %+v after its end, want exit code 143", last.Status.ContainerStatuses[0].State)
 	}
 	if held := w.deviceHolders(wholeGPUNode); len(held) > 0 {
-		t.Errorf("after its deletion it holds %v", held)
+		t.Errorf("after its deletion the pod holds %v", held)
 	}
 }
 
@@ -66,8 +66,8 @@ func TestFinalizersKept(t *testing.T) {
 	w.waitForDeletion("kept")
 }
 
-// A pod that waits for the processes of another one is on its node, and not
-// started yet.
+// A pod that waits for the processes of an ended one is bound to its node and has not
+// started.
 func TestUnstartedPodDeletedImmediately(t *testing.T) {
 	w := newTestEnv(t)
 	const finalizer = "example.org/archive"
@@ -83,7 +83,7 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 		w.delete(name, metav1.DeleteOptions{})
 	}
 	if kept := w.waitForPhase("kept", corev1.PodFailed); len(kept.Status.ContainerStatuses) > 0 {
-		t.Errorf("the pod that was kept has run: %+v", kept.Status.ContainerStatuses)
+		t.Errorf("the pod with the finalizer has run: %+v", kept.Status.ContainerStatuses)
 	}
 	w.waitForDeletion("waiting")
 }
@@ -91,36 +91,38 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 func TestPodsEndAsAnnotated(t *testing.T) {
 	w := newTestEnv(t)
 	w.create(newTestPod("completes").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.RunFor, "1s"))
-	w.create(newTestPod("fails").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.FailAfter, "1s").withAnnotation(kwok.ExitCode, "42"))
-	w.create(newTestPod("repeats").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.FailAfter, "1s").with(func(p *corev1.Pod) {
+	w.create(newTestPod("fails").onNode(wholeGPUNode).requestingGPUs(1).
+		withAnnotation(kwok.FailAfter, "1s").withAnnotation(kwok.ExitCode, "42"))
+	w.create(newTestPod("restarts").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.FailAfter, "1s").with(func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	}))
 	completed := w.waitForPhase("completes", corev1.PodSucceeded).Status.ContainerStatuses[0].State.Terminated
 	if completed == nil || completed.ExitCode != 0 || completed.FinishedAt.Sub(completed.StartedAt.Time) < time.Second {
 		t.Errorf("the pod that completes: %+v", completed)
 	}
-	if failed := w.waitForPhase("fails", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated; failed == nil || failed.ExitCode != 42 {
+	if failed := w.waitForPhase("fails", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated; failed == nil ||
+		failed.ExitCode != 42 {
 		t.Errorf("the pod that fails: %+v", failed)
 	}
-	w.waitForPod("repeats", func(p *corev1.Pod) bool {
+	w.waitForPod("restarts", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) > 0 &&
 			p.Status.ContainerStatuses[0].State.Waiting != nil
 	})
-	again := w.waitForPod("repeats", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+	again := w.waitForPod("restarts", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
 	if again.Status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
-		t.Errorf("the pod that repeats: %+v", again.Status.ContainerStatuses[0])
+		t.Errorf("the pod that restarts: %+v", again.Status.ContainerStatuses[0])
 	}
-	// It has kept its device, and the others have given theirs back.
+	// The pod has kept its device, and the other pods have released theirs.
 	clustertest.Eventually(t, func() error {
 		held := w.deviceHolders(wholeGPUNode)
 		if _, kept := held["repeats/main"]; !kept || len(held) != 1 {
-			return fmt.Errorf("the pods hold %v, want one device for the pod that repeats", held)
+			return fmt.Errorf("the pods hold %v, want one device for the pod that restarts", held)
 		}
 		return nil
 	})
 	w.create(newTestPod("unreadable").onNode(wholeGPUNode).withAnnotation(kwok.RunFor, "soon"))
 	if got := w.waitForPhase("unreadable", corev1.PodFailed); got.Status.Reason != "InvalidSimulation" {
-		t.Errorf("the pod that says nothing readable: %s: %s", got.Status.Reason, got.Status.Message)
+		t.Errorf("the pod with an invalid annotation: %s: %s", got.Status.Reason, got.Status.Message)
 	}
 }
 
@@ -128,7 +130,7 @@ func TestJobCompletesOnlyIfAnnotated(t *testing.T) {
 	w := newTestEnv(t)
 	job := func(name string, p testPod) *batchv1.Job {
 		t.Helper()
-		made, err := w.client.BatchV1().Jobs(w.namespace).Create(t.Context(), &batchv1.Job{
+		created, err := w.client.BatchV1().Jobs(w.namespace).Create(t.Context(), &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: batchv1.JobSpec{
 				Completions: new(int32(2)),
@@ -139,16 +141,16 @@ func TestJobCompletesOnlyIfAnnotated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return made
+		return created
 	}
-	state := func(name string, wanted func(batchv1.JobStatus) bool) {
+	state := func(name string, condition func(batchv1.JobStatus) bool) {
 		t.Helper()
 		clustertest.Eventually(t, func() error {
 			got, err := w.client.BatchV1().Jobs(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if !wanted(got.Status) {
+			if !condition(got.Status) {
 				return fmt.Errorf("job %s: %+v", name, got.Status)
 			}
 			return nil

@@ -18,18 +18,17 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// reconcilePod brings one name's pods to where they should be: those that are
-// over lose their devices, and the one that is there is admitted, started,
-// refused or removed. It may be called at any moment, any number of times.
+// reconcilePod releases the devices of ended pods of this name, and admits, starts, rejects
+// or removes the existing one. It may be called at any time and repeatedly.
 func (k *kubelet) reconcilePod(ctx context.Context, key string) error {
 	pod := k.cachedPod(key)
-	if last, ok := k.decisions[key]; ok && (pod == nil || pod.UID != last.uid || workload.IsPodTerminal(pod)) {
+	if previous, ok := k.decisions[key]; ok && (pod == nil || pod.UID != previous.uid || workload.IsPodTerminal(pod)) {
 		delete(k.decisions, key)
 	}
 	if err := k.releaseEndedPods(key, pod); err != nil {
 		return err
 	}
-	switch last, decided := k.decisions[key]; {
+	switch previous, decided := k.decisions[key]; {
 	case pod == nil:
 		return nil
 	case isRemovable(pod):
@@ -37,13 +36,13 @@ func (k *kubelet) reconcilePod(ctx context.Context, key string) error {
 	case workload.IsPodTerminal(pod):
 		return nil
 	case pod.DeletionTimestamp != nil && pod.Status.Phase == corev1.PodPending:
-		return k.setTerminated(ctx, pod) // it never ran, and never will
-	case last.admitted:
+		return k.setTerminated(ctx, pod) // the pod never ran and never will
+	case previous.admitted:
 		return k.startPod(ctx, pod)
 	case decided:
 		return nil
 	case canStart(pod) && len(podDemands(pod)) == 0:
-		// Admitted before this process was started, and not in the checkpoint.
+		// Admitted before this process started, and not in the checkpoint.
 		k.decisions[key] = decision{pod.UID, true}
 		return nil
 	}
@@ -57,13 +56,13 @@ func (k *kubelet) cachedPod(key string) *corev1.Pod {
 	return nil
 }
 
-// admitPod decides about a pod. Its devices are in the checkpoint before it is let
-// past the gate.
+// admitPod admits or rejects a pod. It writes the pod's devices to the checkpoint before
+// the pod can start.
 func (k *kubelet) admitPod(ctx context.Context, key string, pod *corev1.Pod) error {
-	next, refused := evaluateAdmission(pod, k.admittedPods(), k.allocatable(), k.state)
-	if refused != nil {
-		k.log.Info("pod refused", "pod", key, "reason", refused.Reason, "message", refused.Message)
-		if err := k.setFailed(ctx, pod, *refused); err != nil {
+	next, rejected := evaluateAdmission(pod, k.admittedPods(), k.allocatable(), k.state)
+	if rejected != nil {
+		k.log.Info("Rejected pod", "pod", key, "reason", rejected.Reason, "message", rejected.Message)
+		if err := k.setFailed(ctx, pod, *rejected); err != nil {
 			return err
 		}
 		k.decisions[key] = decision{pod.UID, false}
@@ -74,11 +73,11 @@ func (k *kubelet) admitPod(ctx context.Context, key string, pod *corev1.Pod) err
 	}
 	k.decisions[key] = decision{pod.UID, true}
 	holder, _ := next.Pod(string(pod.UID))
-	k.log.Info("pod admitted", "pod", key, "devices", holder.Devices())
+	k.log.Info("Admitted pod", "pod", key, "devices", holder.Devices())
 	return k.startPod(ctx, pod)
 }
 
-// admittedPods returns the pods that the node runs, or will run.
+// admittedPods returns the admitted pods that have not ended.
 func (k *kubelet) admittedPods() []*corev1.Pod {
 	return k.podsOnNode(func(pod *corev1.Pod) bool {
 		last := k.decisions[objectKey(pod.Namespace, pod.Name)]
@@ -86,7 +85,8 @@ func (k *kubelet) admittedPods() []*corev1.Pod {
 	})
 }
 
-// allocatable is what the Node says; where there is none, what it would say.
+// allocatable returns the Node's allocatable resources, or those of the machine if the Node
+// does not exist.
 func (k *kubelet) allocatable() corev1.ResourceList {
 	if node := k.cachedNode(); node != nil {
 		return node.Status.Allocatable
@@ -94,21 +94,21 @@ func (k *kubelet) allocatable() corev1.ResourceList {
 	return k.node.Machine.Allocatable(k.state)
 }
 
-// startPod starts the processes of an admitted pod and opens the gate for it, unless
-// processes of others are still on its devices: then its turn comes when those are
-// gone.
+// startPod starts the processes of an admitted pod and sets the condition for kwok. If
+// processes of other pods are still on its devices, it does nothing; their end queues the
+// pod again.
 func (k *kubelet) startPod(ctx context.Context, pod *corev1.Pod) error {
 	if blockers := k.state.BlockingPods(string(pod.UID)); len(blockers) > 0 {
-		k.log.Info("pod waits until the processes of pods that are over are gone",
+		k.log.Info("Pod waits for the processes of ended pods",
 			"pod", objectKey(pod.Namespace, pod.Name), "uids", blockers)
 		return nil
 	}
-	var cannot *startError
+	var startErr *startError
 	switch err := k.startProcesses(pod); {
-	case errors.As(err, &cannot):
+	case errors.As(err, &startErr):
 		key := objectKey(pod.Namespace, pod.Name)
-		k.log.Info("pod cannot start", "pod", key, "error", cannot)
-		if err := k.setFailed(ctx, pod, rejection{startFailed, cannot.Error()}); err != nil {
+		k.log.Info("Failed to start pod", "pod", key, "error", startErr)
+		if err := k.setFailed(ctx, pod, rejection{startFailed, startErr.Error()}); err != nil {
 			return err
 		}
 		k.decisions[key] = decision{pod.UID, false}
@@ -121,7 +121,8 @@ func (k *kubelet) startPod(ctx context.Context, pod *corev1.Pod) error {
 	return k.setReadyToStart(ctx, pod)
 }
 
-// setReadyToStart lets kwok run a pod: its sandbox is up, as a kubelet would say.
+// setReadyToStart sets the condition after which kwok runs a pod: as in a kubelet, its
+// sandbox is ready.
 func (k *kubelet) setReadyToStart(ctx context.Context, pod *corev1.Pod) error {
 	return k.patchStatus(ctx, pod, map[string]any{
 		"conditions": []corev1.PodCondition{{
@@ -133,7 +134,7 @@ func (k *kubelet) setReadyToStart(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// setFailed says that the node will not run a pod.
+// setFailed records that the node will not run a pod.
 func (k *kubelet) setFailed(ctx context.Context, pod *corev1.Pod, r rejection) error {
 	return k.patchStatus(ctx, pod, map[string]any{
 		"phase":   corev1.PodFailed,
@@ -142,14 +143,14 @@ func (k *kubelet) setFailed(ctx context.Context, pod *corev1.Pod, r rejection) e
 	})
 }
 
-// setTerminated says that a pod which was deleted before it ran is over: whoever keeps
-// it may wait for that.
+// setTerminated records the end of a pod that was deleted before it ran. Owners of its
+// finalizers may wait for this.
 func (k *kubelet) setTerminated(ctx context.Context, pod *corev1.Pod) error {
 	return k.patchStatus(ctx, pod, map[string]any{"phase": corev1.PodFailed})
 }
 
-// patchStatus changes the status of this very pod: not of one that has its name
-// later. That it is gone is no error; the watch will say so.
+// patchStatus changes the status of the pod with this UID, and not of a later pod of its
+// name. It ignores a deleted pod, which the watch reports.
 func (k *kubelet) patchStatus(ctx context.Context, pod *corev1.Pod, status map[string]any) error {
 	status["observedGeneration"] = pod.Generation
 	if pod.Status.StartTime == nil {
@@ -166,7 +167,7 @@ func (k *kubelet) patchStatus(ctx context.Context, pod *corev1.Pod, status map[s
 	return nil
 }
 
-// deletePod ends the deletion of this very pod.
+// deletePod ends the deletion of the pod with this UID.
 func (k *kubelet) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),
@@ -178,17 +179,17 @@ func (k *kubelet) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// isDeleted reports whether a pod that was named with its UID is no more.
+// isDeleted reports whether a pod that was named with its UID no longer exists.
 func isDeleted(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// releaseEndedPods takes the devices from pods of this name that are over or gone, once
-// their processes are gone too. Pod is the one that is there now, or nil.
+// releaseEndedPods releases the devices of ended or deleted pods of this name, once their
+// processes have ended. pod is the existing one, or nil.
 func (k *kubelet) releaseEndedPods(key string, pod *corev1.Pod) error {
 	// Round drops the monotonic reading: the checkpoint has only the wall clock.
 	now := time.Now().Round(0)
 	for _, holder := range k.state.Pods() {
-		lives := pod != nil && string(pod.UID) == holder.UID && !workload.IsPodTerminal(pod)
-		if lives || objectKey(holder.Namespace, holder.Name) != key {
+		alive := pod != nil && string(pod.UID) == holder.UID && !workload.IsPodTerminal(pod)
+		if alive || objectKey(holder.Namespace, holder.Name) != key {
 			continue
 		}
 		if holder.Running() {
@@ -203,8 +204,8 @@ func (k *kubelet) releaseEndedPods(key string, pod *corev1.Pod) error {
 	return nil
 }
 
-// releasePod frees the devices of a pod that is over if its time has come, and
-// else sees to it that this is tried again then.
+// releasePod releases the devices of an ended pod, or queues the pod for the time at which
+// its processes end.
 func (k *kubelet) releasePod(key, uid string, now time.Time) error {
 	holder, held := k.state.Pod(uid)
 	if !held {
@@ -214,15 +215,15 @@ func (k *kubelet) releasePod(key, uid string, now time.Time) error {
 		k.queue.AddAfter(key, left)
 		return nil
 	}
-	waiting := k.state.IsBlocked(uid)
+	blocked := k.state.BlockedPods(uid)
 	if err := k.hideProcesses(holder.Processes); err != nil {
 		return err
 	}
 	if err := k.saveState(k.state.Release(uid)); err != nil {
 		return err
 	}
-	k.log.Info("devices are free", "pod", key, "devices", holder.Devices())
-	for _, uid := range waiting {
+	k.log.Info("Released devices", "pod", key, "devices", holder.Devices())
+	for _, uid := range blocked {
 		next, _ := k.state.Pod(uid)
 		k.queue.Add(objectKey(next.Namespace, next.Name))
 	}

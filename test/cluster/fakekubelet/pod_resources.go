@@ -26,14 +26,14 @@ import (
 
 const serverStopTimeout = time.Second
 
-// podResources answers the kubelet's PodResources v1 from what holdings returns:
-// the node's pods that are not over, by namespace and name, and who holds what.
+// podResources serves the kubelet's PodResources v1. deviceHolders returns the node's pods
+// that have not ended, by namespace and name, and the assigned devices.
 type podResources struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	deviceHolders func() ([]*corev1.Pod, devices.State)
 }
 
-// serve answers on the listener until ctx ends, and closes it.
+// serve serves the listener until ctx ends, and closes it.
 func (p *podResources) serve(ctx context.Context, listener net.Listener) error {
 	server := grpc.NewServer()
 	podresourcesv1.RegisterPodResourcesListerServer(server, p)
@@ -49,7 +49,7 @@ func (p *podResources) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// List returns what the containers of each pod hold; pods without devices too.
+// List returns the devices of the containers of each pod, and also pods without devices.
 func (p *podResources) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	pods, s := p.deviceHolders()
 	response := &podresourcesv1.ListPodResourcesResponse{}
@@ -59,8 +59,10 @@ func (p *podResources) List(context.Context, *podresourcesv1.ListPodResourcesReq
 	return response, nil
 }
 
-// Get returns what the containers of one pod hold.
-func (p *podResources) Get(_ context.Context, request *podresourcesv1.GetPodResourcesRequest) (*podresourcesv1.GetPodResourcesResponse, error) {
+// Get returns the devices of the containers of one pod.
+func (p *podResources) Get(
+	_ context.Context, request *podresourcesv1.GetPodResourcesRequest,
+) (*podresourcesv1.GetPodResourcesResponse, error) {
 	pods, s := p.deviceHolders()
 	for _, pod := range pods {
 		if pod.Namespace == request.PodNamespace && pod.Name == request.PodName {
@@ -70,8 +72,10 @@ func (p *podResources) Get(_ context.Context, request *podresourcesv1.GetPodReso
 	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s not found", request.PodName, request.PodNamespace)
 }
 
-// GetAllocatableResources returns all devices of the node, free or not.
-func (p *podResources) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+// GetAllocatableResources returns all devices of the node, assigned or not.
+func (p *podResources) GetAllocatableResources(
+	context.Context, *podresourcesv1.AllocatableResourcesRequest,
+) (*podresourcesv1.AllocatableResourcesResponse, error) {
 	_, s := p.deviceHolders()
 	response := &podresourcesv1.AllocatableResourcesResponse{}
 	for _, device := range s.Inventory() {
@@ -80,8 +84,7 @@ func (p *podResources) GetAllocatableResources(context.Context, *podresourcesv1.
 	return response, nil
 }
 
-// podResourcesOf leaves out init containers that are not sidecars, as a kubelet
-// does: they have ended when anybody asks.
+// podResourcesOf omits init containers that are not sidecars, as a kubelet does.
 func podResourcesOf(pod *corev1.Pod, s devices.State) *podresourcesv1.PodResources {
 	held := map[string]map[string][]string{}
 	holder, _ := s.Pod(string(pod.UID))
@@ -109,44 +112,44 @@ func podResourcesOf(pod *corev1.Pod, s devices.State) *podresourcesv1.PodResourc
 	return resources
 }
 
-// containerDevice is a message of its own for each device, as a kubelet writes them.
+// containerDevice returns a message for one device; a kubelet sends one message per device.
 func containerDevice(resource, id string) *podresourcesv1.ContainerDevices {
 	return &podresourcesv1.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}}
 }
 
-// maxSocketPath is what fits into a Unix socket's address (108 bytes on Linux),
-// with the zero at its end.
+// maxSocketPath is the maximum length of a Unix socket's address (108 bytes on Linux),
+// without the terminating zero.
 const maxSocketPath = 107
 
-// socketPath returns the path of a node's PodResources socket, or says by how
-// much Dir is too long for it.
+// socketPath returns the path of a node's PodResources socket. The error tells by how much
+// Dir is too long.
 func socketPath(dir, node string) (string, error) {
 	path := filepath.Join(nodeDir(dir, node), "pod-resources", "kubelet.sock")
 	if over := len(path) - maxSocketPath; over > 0 {
-		return "", fmt.Errorf("dir %q: is %d bytes too long: the socket's path %s may have %d; choose a shorter one", dir, over, path, maxSocketPath)
+		return "", fmt.Errorf("dir %q: is %d bytes too long: the socket's path %s may have %d; choose a shorter one", dir, over,
+			path, maxSocketPath)
 	}
 	return path, nil
 }
 
 func nodeDir(dir, node string) string { return filepath.Join(dir, "nodes", node) }
 
-// listen opens a socket that only this user can connect to. One that an earlier
-// process left is replaced; the caller holds the node's lock, so no living
-// process serves it.
+// listen opens a socket that only this user can connect to. It replaces the socket of an
+// earlier process; the caller holds the node's lock, so no other process serves it.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("PodResources socket: %w", err)
+		return nil, fmt.Errorf("open PodResources socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("PodResources socket: remove the old one: %w", err)
+		return nil, fmt.Errorf("open PodResources socket: remove the old one: %w", err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("PodResources socket: %w", err)
+		return nil, fmt.Errorf("open PodResources socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		listener.Close()
-		return nil, fmt.Errorf("PodResources socket: %w", err)
+		return nil, fmt.Errorf("open PodResources socket: %w", err)
 	}
 	return listener, nil
 }

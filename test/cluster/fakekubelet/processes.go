@@ -14,15 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/procfs"
+	"sluice.dev/test/cluster/fakekubelet/machine"
 	"sluice.dev/test/cluster/kwok"
 )
 
-// defaultCommand is what a container runs that leaves it to its image.
+// defaultCommand is the command of a container that does not set one.
 var defaultCommand = []string{"/usr/bin/python3", "main.py"}
 
-// startProcesses puts the processes of a pod onto its devices, once. They are in the
-// checkpoint first. The error is why a container cannot be started.
+// startProcesses starts the processes of a pod on its devices, once. It writes them to the
+// checkpoint first. A *startError reports why a container cannot start.
 func (k *kubelet) startProcesses(pod *corev1.Pod) error {
 	holder, held := k.state.Pod(string(pod.UID))
 	if !held || len(holder.Processes) > 0 {
@@ -41,12 +41,12 @@ func (k *kubelet) startProcesses(pod *corev1.Pod) error {
 	return nil
 }
 
-// processesOf are those of a pod that is about to start: one for each container that
-// holds devices and lasts.
+// processesOf returns the processes of a pod that is about to start: one for each
+// long-running container with devices.
 func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Process, error) {
 	behavior, err := parsePodBehavior(pod.Annotations)
 	if err != nil {
-		return nil, err // it was admitted with others
+		return nil, err // the annotations changed after admission
 	}
 	granted := map[string]map[string]int64{}
 	for _, grant := range holder.Grants {
@@ -73,7 +73,7 @@ func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Pr
 			PID:         k.lastPID,
 			Started:     time.Now().UTC().Round(0),
 			Command:     command,
-			Cgroup:      procfs.Cgroup(qosClass(pod), string(pod.UID), containerID(pod, container.Name)),
+			Cgroup:      machine.Cgroup(qosClass(pod), string(pod.UID), containerID(pod, container.Name)),
 			MemoryMiB:   granted[container.Name],
 			Utilization: behavior.utilization,
 		})
@@ -81,7 +81,7 @@ func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Pr
 	return processes, nil
 }
 
-// longRunningContainers are the containers that run as long as their pod.
+// longRunningContainers returns the containers that run as long as their pod.
 func longRunningContainers(pod *corev1.Pod) []corev1.Container {
 	var containers []corev1.Container
 	for _, container := range pod.Spec.InitContainers {
@@ -92,27 +92,27 @@ func longRunningContainers(pod *corev1.Pod) []corev1.Container {
 	return append(containers, pod.Spec.Containers...)
 }
 
-func qosClass(pod *corev1.Pod) procfs.QOS {
+func qosClass(pod *corev1.Pod) machine.QOS {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
-		return procfs.Guaranteed
+		return machine.Guaranteed
 	case corev1.PodQOSBurstable:
-		return procfs.Burstable
+		return machine.Burstable
 	default:
-		return procfs.BestEffort
+		return machine.BestEffort
 	}
 }
 
-// containerID is in the form of a container runtime's.
+// containerID returns an ID in the format of a container runtime.
 func containerID(pod *corev1.Pod, container string) string {
 	sum := sha256.Sum256([]byte(string(pod.UID) + "/" + container))
 	return hex.EncodeToString(sum[:])
 }
 
-// showProcesses shows processes in /proc, and then to the driver.
+// showProcesses adds processes to /proc, and then to the driver.
 func (k *kubelet) showProcesses(processes []devices.Process) error {
 	for _, p := range processes {
-		if err := k.proc.AddProcess(procfs.Process{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
+		if err := k.proc.AddProcess(machine.Process{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
 			return err
 		}
 		for id, memory := range p.MemoryMiB {
@@ -124,7 +124,7 @@ func (k *kubelet) showProcesses(processes []devices.Process) error {
 	return nil
 }
 
-// hideProcesses is the end of processes.
+// hideProcesses removes processes from the driver and /proc.
 func (k *kubelet) hideProcesses(processes []devices.Process) error {
 	var errs []error
 	for _, p := range processes {
@@ -134,11 +134,11 @@ func (k *kubelet) hideProcesses(processes []devices.Process) error {
 	return errors.Join(errs...)
 }
 
-// restoreProcesses brings the GPUs and /proc in line with the checkpoint, after a
-// process like this one has ended between any two steps.
+// restoreProcesses makes the GPUs and /proc match the checkpoint, after an earlier process
+// was killed between any two steps.
 func (k *kubelet) restoreProcesses() error {
 	running := map[uint32]bool{}
-	k.lastPID = procfs.FirstPID - 1
+	k.lastPID = machine.FirstPID - 1
 	for _, holder := range k.state.Pods() {
 		for _, p := range holder.Processes {
 			running[p.PID] = true
@@ -151,13 +151,13 @@ func (k *kubelet) restoreProcesses() error {
 		}
 	}
 	if err := k.proc.RetainProcesses(running); err != nil {
-		return fmt.Errorf("clear %s: %w", k.proc.Root, err)
+		return fmt.Errorf("remove old processes from %s: %w", k.proc.Root, err)
 	}
 	for _, holder := range k.state.Pods() {
-		var cannot *startError
+		var startErr *startError
 		switch err := k.showProcesses(holder.Processes); {
-		case errors.As(err, &cannot):
-			k.log.Warn("a process's device is gone", "pod", objectKey(holder.Namespace, holder.Name), "error", err)
+		case errors.As(err, &startErr):
+			k.log.Warn("Device of a process is gone", "pod", objectKey(holder.Namespace, holder.Name), "error", err)
 		case err != nil:
 			return err
 		}
@@ -165,44 +165,43 @@ func (k *kubelet) restoreProcesses() error {
 	return nil
 }
 
-// startError says why a container cannot be started: a device that it was given
-// is not there any more, or has too little memory.
+// startError reports that a container cannot be started because a device is gone or has too
+// little memory.
 type startError struct {
 	container, device string
 	err               error
 }
 
-// Error uses the container runtime's words.
+// Error returns the container runtime's message.
 func (e *startError) Error() string {
 	return fmt.Sprintf("failed to start container %q: nvidia-container-cli: device error: %s: %v", e.container, e.device, e.err)
 }
 
-// What a pod's author may write on it about its processes. It is read when the pod is
+// Annotations of a pod about its simulated processes. They are read when the pod is
 // admitted.
 const (
-	// ExitDelay says how long its processes outlive it: "30s", "1h30m".
+	// ExitDelay is how long the processes outlive the pod: "30s", "1h30m".
 	ExitDelay = "sim.sluice.dev/exit-delay"
-	// Memory says how much memory each container's process takes of each of its
-	// devices, in MiB: "8192". By default it is nine tenths.
+	// Memory is how much memory, in MiB, each container's process uses on each of its
+	// devices: "8192". The default is nine tenths.
 	Memory = "sim.sluice.dev/memory"
-	// Utilization says how busy they keep each device, in percent: "0" to "100".
+	// Utilization is the utilization of each device in percent: "0" to "100".
 	Utilization = "sim.sluice.dev/utilization"
 
 	defaultExitDelay   = time.Second
 	defaultUtilization = 80
-	// maxMemoryMiB, in MiB, is more than any GPU has.
+	// maxMemoryMiB, in MiB, exceeds the memory of any GPU.
 	maxMemoryMiB = 1 << 24
 )
 
-// podBehavior is what the annotations say, or leave to the defaults.
+// podBehavior is the simulation that the annotations configure.
 type podBehavior struct {
 	exitDelay   time.Duration
-	memoryMiB   int64 // negative where nobody says
+	memoryMiB   int64 // negative if not set
 	utilization int
 }
 
-// parsePodBehavior returns an error that says which of the annotations for the simulation
-// is wrong.
+// parsePodBehavior returns an error that names the invalid annotation.
 func parsePodBehavior(annotations map[string]string) (podBehavior, error) {
 	b := podBehavior{defaultExitDelay, -1, defaultUtilization}
 	if value, set := annotations[ExitDelay]; set {
@@ -217,7 +216,8 @@ func parsePodBehavior(annotations map[string]string) (podBehavior, error) {
 	if value, set := annotations[Memory]; set {
 		n, ok := parseNumber(value, maxMemoryMiB)
 		if !ok {
-			return b, fmt.Errorf("annotation %s: %q is not an amount of memory in MiB: write a number from 0 to %d", Memory, value, maxMemoryMiB)
+			return b, fmt.Errorf("annotation %s: %q is not an amount of memory in MiB: write a number from 0 to %d", Memory,
+				value, maxMemoryMiB)
 		}
 		b.memoryMiB = int64(n)
 	}
@@ -231,13 +231,13 @@ func parsePodBehavior(annotations map[string]string) (podBehavior, error) {
 	return b, kwok.CheckAnnotations(annotations)
 }
 
-// parseNumber reads one from 0 to most, in the only way in which it can be written.
+// parseNumber parses a canonical decimal number from 0 to most.
 func parseNumber(value string, most int) (int, bool) {
 	n, err := strconv.Atoi(value)
 	return n, err == nil && n >= 0 && n <= most && strconv.Itoa(n) == value
 }
 
-// processMemory is how much of a device with so much memory, in MiB, a process takes.
+// processMemory returns how much memory, in MiB, a process uses of a device with deviceMiB.
 func (b podBehavior) processMemory(deviceMiB int64) int64 {
 	if b.memoryMiB >= 0 {
 		return b.memoryMiB

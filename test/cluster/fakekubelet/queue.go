@@ -19,7 +19,7 @@ import (
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
-// processQueue takes keys from the queue until it is shut down.
+// processQueue processes keys from the queue until it is shut down.
 func (k *kubelet) processQueue(ctx context.Context) {
 	for {
 		key, shutdown := k.queue.Get()
@@ -31,7 +31,7 @@ func (k *kubelet) processQueue(ctx context.Context) {
 	}
 }
 
-// processKey does what a key calls for, and puts it back where that fails.
+// processKey reconciles the object of a key, and adds the key again after an error.
 func (k *kubelet) processKey(ctx context.Context, key string) {
 	var err error
 	switch key {
@@ -47,14 +47,14 @@ func (k *kubelet) processKey(ctx context.Context, key string) {
 		return
 	}
 	if ctx.Err() == nil {
-		k.log.Warn("trying again", "object", key, "error", err)
+		k.log.Warn("Retrying after an error", "object", key, "error", err)
 		k.queue.AddRateLimited(key)
 	}
 }
 
-// admitExistingPods handles the pods that are there at the start in a kubelet's
-// order, whatever the order of the watch: those that run, the longest running
-// first, then the others by age. Devices whose pod is gone follow.
+// admitExistingPods processes the pods that exist at the start in a kubelet's order: first
+// running pods, the longest running first, then the others by age. It then queues the pods
+// of devices whose pod is gone.
 func (k *kubelet) admitExistingPods(ctx context.Context) {
 	pods := k.podsOnNode(func(*corev1.Pod) bool { return true })
 	slices.SortFunc(pods, admissionOrder)
@@ -84,10 +84,9 @@ func admissionOrder(a, b *corev1.Pod) int {
 	)
 }
 
-// reconcileNode keeps the devices advertised, whatever others write on the Node; the
-// labels are written when the GPUs were looked at.
-// A Node that was deleted stays so until this process is started again, as with
-// a kubelet.
+// reconcileNode keeps the node's devices on the Node, also after changes by others. It
+// updates the labels after the device plugin has read the GPUs. As with a kubelet, a
+// deleted Node is registered again only at the next start of this process.
 func (k *kubelet) reconcileNode(ctx context.Context) error {
 	node := k.cachedNode()
 	if node == nil {
@@ -102,7 +101,7 @@ func (k *kubelet) reconcileNode(ctx context.Context) error {
 	return k.amendNode(ctx, node)
 }
 
-// cachedNode returns the Node as last seen, nil where there is none.
+// cachedNode returns the Node from the cache, or nil if it does not exist.
 func (k *kubelet) cachedNode() *corev1.Node {
 	if obj, found, err := k.nodes.GetByKey(k.node.Name); err == nil && found {
 		return obj.(*corev1.Node)
@@ -110,11 +109,11 @@ func (k *kubelet) cachedNode() *corev1.Node {
 	return nil
 }
 
-// podsOnNode returns the pods of this node, by namespace and name.
-func (k *kubelet) podsOnNode(which func(*corev1.Pod) bool) []*corev1.Pod {
+// podsOnNode returns the pods of this node that match, by namespace and name.
+func (k *kubelet) podsOnNode(matches func(*corev1.Pod) bool) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, obj := range k.pods.List() {
-		if pod := obj.(*corev1.Pod); which(pod) {
+		if pod := obj.(*corev1.Pod); matches(pod) {
 			pods = append(pods, pod)
 		}
 	}
@@ -124,7 +123,7 @@ func (k *kubelet) podsOnNode(which func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods
 }
 
-// deviceHolders is what PodResources answers from.
+// deviceHolders returns the pods and the state from which PodResources answers.
 func (k *kubelet) deviceHolders() ([]*corev1.Pod, devices.State) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -135,11 +134,11 @@ func objectKey(namespace, name string) string {
 	return cache.NewObjectName(namespace, name).String()
 }
 
-// nodeKey is the queue's key for the Node itself; a pod's is namespace/name.
+// nodeKey is the queue's key for the Node itself; a pod's key is namespace/name.
 const nodeKey = ""
 
-// informers returns those of the node's pods and of the Node itself, which put
-// the key of whatever changes into the queue.
+// informers returns the informers of the node's pods and of the Node itself, which add the
+// keys of changed objects to the queue.
 func (k *kubelet) informers() (pods, nodes cache.SharedIndexInformer) {
 	pods = k.informer("pods", "spec.nodeName", &corev1.Pod{}, func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
@@ -164,7 +163,7 @@ func (k *kubelet) informer(resource, field string, object runtime.Object, change
 	return informer
 }
 
-// withoutManagedFields saves memory: they are often larger than the rest.
+// withoutManagedFields saves memory: managed fields are often larger than the rest.
 func withoutManagedFields(obj any) (any, error) {
 	if accessor, err := meta.Accessor(obj); err == nil {
 		accessor.SetManagedFields(nil)

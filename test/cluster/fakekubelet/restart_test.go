@@ -29,7 +29,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// killComponent kills a component's process, and returns when it has been started again.
+// killComponent kills a component's process and returns when it has restarted.
 func (w *testEnv) killComponent(component string) {
 	w.t.Helper()
 	status := func() process.Status {
@@ -60,7 +60,7 @@ func TestKubeletRestartAfterKill(t *testing.T) {
 	}
 	w.createAndWaitRunning(newTestPod("goes").onNode(wholeGPUNode).requestingGPUs(1))
 	w.createAndWaitRunning(newTestPod("slice").onNode(partitionedNode).requesting("nvidia.com/mig-2g.10gb", "2"))
-	// A hole before the others, so that a new assignment would differ.
+	// A free device before the others, so that a new assignment would differ.
 	w.delete("stays-0", *metav1.NewDeleteOptions(0))
 	clustertest.Eventually(t, func() error {
 		if held := w.deviceHolders(wholeGPUNode); len(held) != 3 {
@@ -79,7 +79,7 @@ func TestKubeletRestartAfterKill(t *testing.T) {
 	if diff := cmp.Diff(beforeCut, w.deviceHolders(partitionedNode)); diff != "" {
 		t.Errorf("slices (-before +after):\n%s", diff)
 	}
-	// What was freed meanwhile is given to the next, and nothing else is.
+	// The next pod gets the device that became free meanwhile.
 	w.createAndWaitRunning(newTestPod("next").onNode(wholeGPUNode).requestingGPUs(4))
 	held := map[string]string{}
 	for pod, ids := range w.deviceHolders(wholeGPUNode) {
@@ -95,7 +95,7 @@ func TestKubeletRestartAfterKill(t *testing.T) {
 	}
 }
 
-// Pods keep running while kwok is away, and are played on when it is back.
+// Pods keep running while kwok is down, and kwok continues afterwards.
 func TestKwokRestartAfterKill(t *testing.T) {
 	w := newTestEnv(t)
 	w.createAndWaitRunning(newTestPod("ends").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation("sim.sluice.dev/run-for", "3s"))
@@ -104,7 +104,7 @@ func TestKwokRestartAfterKill(t *testing.T) {
 	w.createAndWaitRunning(newTestPod("after").onNode(wholeGPUNode).requestingGPUs(1))
 }
 
-// runKubelet plays a node of its own in this process, and returns a function that
+// runKubelet runs the kubelet of another node in this process, and returns a function that
 // stops it.
 func (w *testEnv) runKubelet(dir string, node fakekubelet.Node) (stop func()) {
 	w.t.Helper()
@@ -126,18 +126,18 @@ func (w *testEnv) runKubelet(dir string, node fakekubelet.Node) (stop func()) {
 		w.t.Helper()
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("Run returned %v when it was told to stop, want nil", err)
+			w.t.Errorf("Run returned %v after the end of its context, want nil", err)
 		}
 		if _, err := os.Stat(socketOf(dir, node.Name)); !errors.Is(err, os.ErrNotExist) {
-			w.t.Errorf("the socket is left behind: %v", err)
+			w.t.Errorf("the socket remains: %v", err)
 		}
 	}
 }
 
-// newNodeDir removes a Node at the test's end, and returns a folder for it.
+// newNodeDir returns a folder for a Node, and removes the Node at the end of the test.
 func (w *testEnv) newNodeDir(name string) (dir string) {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("", "kubelet-") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "kubelet-") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -169,7 +169,8 @@ func TestBootResetsForeignResources(t *testing.T) {
 	write := func() {
 		t.Helper()
 		status := []byte(`{"status":{"capacity":{"sluice.dev/gpu-milli":"8k"},"allocatable":{"sluice.dev/gpu-milli":"8k"}}}`)
-		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{},
+			"status"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,8 +188,8 @@ func TestBootResetsForeignResources(t *testing.T) {
 	}
 }
 
-// Without a checkpoint nobody knows who held what. Pods that run are given
-// devices anew, the longest running first, and nobody is given another's.
+// Without a checkpoint the assignment is unknown. Running pods get devices again, the
+// longest running first, and no device is assigned twice.
 func TestMissingCheckpoint(t *testing.T) {
 	w := newTestEnv(t)
 	const name = "dgx-lost"
@@ -222,19 +223,19 @@ func TestMissingCheckpoint(t *testing.T) {
 		}
 	}
 	if len(held) != 8 {
-		t.Errorf("the pods that run hold %d different devices, want 8", len(held))
+		t.Errorf("the running pods hold %d different devices, want 8", len(held))
 	}
 }
 
-// A pod that was deleted by force may come back under its name before anybody
-// has seen it go.
+// A force-deleted pod may be created again under its name before the kubelet has observed
+// the deletion.
 func TestPodRecreatedWithSameName(t *testing.T) {
 	w := newTestEnv(t)
 	for range 5 {
-		made := w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(3).withGracePeriod(30))
+		created := w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(3).withGracePeriod(30))
 		w.delete("again", *metav1.NewDeleteOptions(0))
 		if held := w.deviceHolders(wholeGPUNode)["again/main"]; len(held) != 0 && len(held) != 3 {
-			t.Fatalf("pod %s holds %v, want three devices or none", made.UID, held)
+			t.Fatalf("pod %s holds %v, want three devices or none", created.UID, held)
 		}
 	}
 	start := time.Now()
@@ -242,8 +243,8 @@ func TestPodRecreatedWithSameName(t *testing.T) {
 	t.Logf("eight devices after %s", time.Since(start))
 }
 
-// A process that is killed between any two of its writes has promised nothing
-// that the next one does not keep.
+// A process that is killed between any two writes leaves a state that the next process
+// preserves.
 func TestKubeletKilledAtAnyWrite(t *testing.T) {
 	w := newTestEnv(t)
 	for _, arrives := range []bool{true, false} {
@@ -266,7 +267,7 @@ func TestKubeletKilledAtAnyWrite(t *testing.T) {
 				go func() {
 					done <- fakekubelet.Run(ctx, fakekubelet.Config{API: api, Dir: dir, Nodes: []fakekubelet.Node{node}})
 				}()
-				if writes < 3 { // else there is nothing left to write
+				if writes < 3 { // otherwise all writes are done
 					<-dying.dead
 				} else {
 					w.waitForPhase("c", corev1.PodRunning)
@@ -280,10 +281,10 @@ func TestKubeletKilledAtAnyWrite(t *testing.T) {
 				defer w.runKubelet(dir, node)()
 				held := map[string]string{}
 				for _, pod := range []string{"a", "b", "c"} {
-					made := w.waitForPhase(pod, corev1.PodRunning)
-					now := readCheckpointHolders(t, dir, name)[string(made.UID)]
-					if before, ok := promised[string(made.UID)]; ok && !slices.Equal(before, now) {
-						t.Errorf("pod %s was promised %v and holds %v", pod, before, now)
+					created := w.waitForPhase(pod, corev1.PodRunning)
+					now := readCheckpointHolders(t, dir, name)[string(created.UID)]
+					if before, ok := promised[string(created.UID)]; ok && !slices.Equal(before, now) {
+						t.Errorf("pod %s held %v and now holds %v", pod, before, now)
 					}
 					for _, id := range now {
 						held[id] = pod
@@ -297,7 +298,7 @@ func TestKubeletKilledAtAnyWrite(t *testing.T) {
 	}
 }
 
-// readCheckpointHolders returns the devices by pod UID in a node's checkpoint.
+// readCheckpointHolders returns the devices in a node's checkpoint by pod UID.
 func readCheckpointHolders(t *testing.T, dir, node string) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "nodes", node, "kubelet_internal_checkpoint"))
@@ -315,9 +316,8 @@ func readCheckpointHolders(t *testing.T, dir, node string) map[string][]string {
 	return held
 }
 
-// crashingTransport is a process's way to the API server that breaks at a pod's status:
-// after a number of writes none is answered any more, and the next one may still
-// arrive.
+// crashingTransport simulates a crash at a write of a pod's status: after a number of
+// writes no request gets a response, and the next write may still arrive.
 type crashingTransport struct {
 	http.RoundTripper
 	requestsLeft   atomic.Int32
@@ -342,5 +342,5 @@ func (m *crashingTransport) RoundTrip(request *http.Request) (*http.Response, er
 			response.Body.Close()
 		}
 	}
-	return nil, errors.New("this process is dead")
+	return nil, errors.New("simulated crash")
 }

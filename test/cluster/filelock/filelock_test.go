@@ -55,7 +55,7 @@ func TestLockOfRemovedFileIsInvalid(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, path) // a new file, which nobody holds
+	acquire(t, path) // a new file, not locked
 }
 
 func TestWait(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWait(t *testing.T) {
 		t.Error(err)
 	}
 	if len(waiting) != 0 {
-		t.Error("it said more than once that it waits")
+		t.Error("the wait was reported more than once")
 	}
 }
 
@@ -113,7 +113,7 @@ func TestReadHolderRejectsInvalidPIDs(t *testing.T) {
 	}
 }
 
-// holderVariable makes the test binary take the lock that it names, say so, and
+// holderVariable makes the test binary acquire the lock that it names, print "held", and
 // wait for its end.
 const holderVariable = "SLUICE_TEST_HOLD"
 
@@ -147,9 +147,9 @@ func TestLockReleasedWhenProcessEnds(t *testing.T) {
 	}
 	defer holder.Wait()
 	defer holder.Process.Kill()
-	said := make([]byte, 4)
-	if _, err := out.Read(said); err != nil || string(said) != "held" {
-		t.Fatalf("the holder said %q, %v", said, err)
+	line := make([]byte, 4)
+	if _, err := out.Read(line); err != nil || string(line) != "held" {
+		t.Fatalf("the holder printed %q, %v", line, err)
 	}
 	_, err = Try(path)
 	var held *HeldError

@@ -1,24 +1,18 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kwok makes kwok play the nodes and pods of a simulated cluster.
+// Package kwok configures kwok, which simulates the nodes and pods of a cluster. Write
+// returns the command that starts kwok, and RBAC the rights that it needs. The stages
+// (stages/*.yaml) make a node ready and keep it so, and start a pod after the fake kubelet
+// has admitted it (condition PodReadyToStartContainers). The pod runs until it is deleted
+// and then uses its whole grace period, unless it has the annotations RunFor or FailAfter.
+// So a Job's pods complete only with RunFor. Containers that end restart by the pod's
+// restart policy, with the usual back-off.
 //
-// What enters is a kubeconfig. What leaves is kwok's configuration file, the
-// command to start it with, and the rights it needs (RBAC). The package never
-// starts anything, and knows no device: which pod gets which GPU is the fake kubelet's, and a pod
-// starts only after that has admitted it (condition PodReadyToStartContainers).
-//
-// What kwok then plays, in stages/*.yaml: a node is made ready and kept so; an
-// admitted pod runs until it is deleted, and then takes its whole grace period to
-// end. It is the fake kubelet that removes it from the API afterwards, since kwok
-// can delete only by name. A pod's author may say more, with the annotations
-// RunFor, FailAfter and ExitCode. Containers that end are started
-// again as the pod's restart policy says, with the usual back-off. A Job's pods
-// are no exception: without RunFor they never complete.
-//
-// Not played: init containers' time (they end at once), probes, logs, exec,
-// activeDeadlineSeconds, volumes. After a restart kwok may give a pod's address
-// to a second pod; nothing listens on either.
+// The fake kubelet assigns devices, and removes ended pods from the API, since kwok can
+// delete only by name. Not simulated: the duration of init containers, probes, logs, exec,
+// activeDeadlineSeconds, volumes. After a restart kwok may give a pod's address to a second
+// pod.
 package kwok
 
 import (
@@ -35,48 +29,47 @@ import (
 )
 
 const (
-	// NodeAnnotation and NodeAnnotationValue mark the nodes that kwok plays; it
-	// leaves all others, and their pods, alone.
+	// NodeAnnotation marks the nodes that kwok simulates; kwok ignores all other nodes and
+	// their pods.
 	NodeAnnotation = "kwok.x-k8s.io/node"
 	// NodeAnnotationValue is NodeAnnotation's value.
 	NodeAnnotationValue = "fake"
 
-	// PodCIDR is where pods' addresses come from: half of the block that is set
-	// aside for benchmarks (RFC 2544), so that they are nobody's.
+	// PodCIDR is the range of pods' addresses: half of the block reserved for benchmarks
+	// (RFC 2544), which no real network uses.
 	PodCIDR = "198.19.0.0/16"
 
-	// A lease is renewed at a quarter of its time. kwok has a new identity each
-	// time it starts, and waits until its predecessor's leases have run out: so
-	// they are shorter than a kubelet's 40 seconds.
+	// kwok renews a lease at a quarter of its duration. It has a new identity at each
+	// start, and waits until the leases of the earlier process have expired: so they are
+	// shorter than a kubelet's 40 seconds.
 	leaseSeconds = 12
-	// podWorkers is how many pods kwok patches at the same time.
+	// podWorkers is the number of pods that kwok patches concurrently.
 	podWorkers = 16
 
 	configFile = "kwok.yaml"
 )
 
-// Options says for whom kwok is configured.
+// Options configures Write.
 type Options struct {
-	// Kubeconfig is the path of the file with which kwok reaches the API server,
-	// as the ServiceAccount of RBAC. Required.
+	// Kubeconfig is the path of the file with which kwok connects to the API server, as the
+	// ServiceAccount of RBAC. Required.
 	Kubeconfig string
 }
 
-// Command is how kwok is to be started.
+// Command describes how to start kwok.
 type Command struct {
 	// Args are kwok's arguments, without its own name.
 	Args []string
-	// Env holds the variables ("KEY=value") that it needs.
+	// Env holds the variables ("KEY=value") that kwok needs.
 	Env []string
 }
 
-// Write puts kwok's configuration into dir, which is made where it does not
-// exist, and returns the command that uses it. kwok then opens no port and
-// needs no CustomResourceDefinition. Paths may be relative to the working
-// directory; the command has them absolute.
+// Write writes kwok's configuration into dir and returns the command that uses it. It
+// creates dir if necessary. kwok then opens no port and needs no CustomResourceDefinition.
+// Relative paths refer to the working directory; the command has absolute ones.
 func Write(dir string, opts Options) (Command, error) {
 	if opts.Kubeconfig == "" {
-		return Command{}, errors.New("kwok: Options.Kubeconfig is empty: name the file that kwok reaches the API server with")
+		return Command{}, errors.New("kwok: Options.Kubeconfig is empty: name the file with which kwok connects to the API server")
 	}
 	kubeconfig, err := filepath.Abs(opts.Kubeconfig)
 	if err != nil {
@@ -90,11 +83,11 @@ func Write(dir string, opts Options) (Command, error) {
 		return Command{}, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return Command{}, fmt.Errorf("kwok: make its directory: %w", err)
+		return Command{}, fmt.Errorf("kwok: create directory: %w", err)
 	}
 	path := filepath.Join(dir, configFile)
 	if err := os.WriteFile(path, config, 0o600); err != nil {
-		return Command{}, fmt.Errorf("kwok: write its configuration: %w", err)
+		return Command{}, fmt.Errorf("kwok: write configuration: %w", err)
 	}
 	return Command{
 		Args: []string{
@@ -105,12 +98,12 @@ func Write(dir string, opts Options) (Command, error) {
 			"--node-lease-duration-seconds=" + strconv.Itoa(leaseSeconds),
 			"--cidr=" + PodCIDR,
 			"--enable-crds=",
-			// Without an address and a port kwok does not listen at all.
+			// Without an address and a port kwok does not listen.
 			"--server-address=",
 			"--node-port=0",
 		},
-		// kwok also reads a kwok.yaml in its work directory, by default in the
-		// user's home: stages that lie there would be played as well.
+		// kwok also reads a kwok.yaml in its work directory, by default in the user's home,
+		// and would use the stages in it.
 		Env: []string{"KWOK_WORKDIR=" + filepath.Join(dir, "work")},
 	}, nil
 }
@@ -119,7 +112,7 @@ func Write(dir string, opts Options) (Command, error) {
 var stageFiles embed.FS
 
 // configurationYAML is the part of kwok's configuration that has no flag. kwok has defaults
-// only where the whole document is missing: each worker must be counted here.
+// only for a missing document, so this one sets the number of all workers.
 const configurationYAML = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 metadata:
@@ -133,8 +126,8 @@ options:
   enableDebuggingHandlers: false
 `
 
-// Config returns kwok's configuration: its options and the stages, as YAML
-// documents. It is the same at every call.
+// Config returns kwok's configuration: its options and the stages, as YAML documents. The
+// result is always the same.
 func Config() ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, configurationYAML, podWorkers)
@@ -153,31 +146,30 @@ func Config() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// RBAC holds, as YAML documents, kwok's ServiceAccount (kwok, in namespace
-// sluice-sim, which is not among them) and all that it may do.
+// RBAC holds, as YAML documents, kwok's ServiceAccount (kwok, in namespace sluice-sim,
+// which is not among them) and its rights.
 //
 //go:embed rbac.yaml
 var RBAC []byte
 
-// What a pod's author may write on it. The stages read the same names.
+// Annotations of a pod for the simulation. The stages use the same names.
 const (
-	// RunFor is how long the pod's containers run before they end with exit code
-	// 0: a Go duration such as "30s" or "1h30m". Without it they run until the
-	// pod is deleted.
+	// RunFor is how long the pod's containers run before they end with exit code 0: a Go
+	// duration such as "30s" or "1h30m". Without it they run until the pod is deleted.
 	RunFor = "sim.sluice.dev/run-for"
-	// FailAfter is how long the pod's containers run before they fail, as
-	// RunFor. Of the two, only one may be set.
+	// FailAfter is how long the pod's containers run before they fail, in the format of
+	// RunFor. A pod may have only one of the two.
 	FailAfter = "sim.sluice.dev/fail-after"
-	// ExitCode is what containers end with after FailAfter: 1 to 255, default 1.
+	// ExitCode is the exit code of containers after FailAfter: 1 to 255, default 1.
 	ExitCode = "sim.sluice.dev/exit-code"
 )
 
-// durationPattern are those that the stages' jq can read; signs and exponents would
-// be beyond it.
+// durationPattern matches the durations that the stages' jq can parse, without signs and
+// exponents.
 var durationPattern = regexp.MustCompile(`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`)
 
-// CheckAnnotations returns an error that says which of the annotations above is
-// wrong, and how it would be right. The stages ignore a pod's wrong ones.
+// CheckAnnotations returns an error that names the invalid annotation and the remedy. The
+// stages ignore invalid annotations.
 func CheckAnnotations(annotations map[string]string) error {
 	runFor, runs := annotations[RunFor]
 	failAfter, fails := annotations[FailAfter]
@@ -205,8 +197,8 @@ func CheckAnnotations(annotations map[string]string) error {
 	return nil
 }
 
-// CheckDuration returns an error that names the annotation where value is not a
-// duration as they are written here: 30s, 1h30m, 0.5s, at most 100 years.
+// CheckDuration returns an error that names the annotation if value is not a duration of
+// the simulation: 30s, 1h30m, 0.5s, at most 100 years.
 func CheckDuration(annotation, value string) error {
 	if durationPattern.MatchString(value) {
 		if d, err := time.ParseDuration(value); err == nil && d < 100*365*24*time.Hour {

@@ -64,8 +64,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// kwok itself overlooks fields that it does not know, a misspelt one too. The
-// schema of its CustomResourceDefinition does not.
+// kwok ignores unknown fields, including misspelled ones. The schema of its
+// CustomResourceDefinition rejects them.
 func TestStagesMatchKwokSchema(t *testing.T) {
 	schema, validator := stageSchema(t)
 	paths, err := filepath.Glob("stages/*.yaml")
@@ -87,11 +87,11 @@ func TestStagesMatchKwokSchema(t *testing.T) {
 			}
 			unknown := pruning.PruneWithOptions(stage, schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 			if len(unknown) > 0 {
-				t.Errorf("fields that kwok does not know: %v", unknown)
+				t.Errorf("fields unknown to kwok: %v", unknown)
 			}
 			want := strings.TrimSuffix(filepath.Base(path), ".yaml")
 			if got := stage["metadata"].(map[string]any)["name"]; got != want {
-				t.Errorf("the stage is named %v, want the file's name %s", got, want)
+				t.Errorf("the stage is named %v, want the name of the file %s", got, want)
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func TestCheckAnnotations(t *testing.T) {
 		{"fail", map[string]string{kwok.FailAfter: "10s", kwok.ExitCode: "255"}, ""},
 		{"others'", map[string]string{"example.org/run-for": "soon"}, ""},
 		{
-			"no duration",
+			"not a duration",
 			map[string]string{kwok.RunFor: "soon"},
 			`annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`,
 		},
@@ -167,7 +167,7 @@ func TestCheckAnnotations(t *testing.T) {
 			`annotation sim.sluice.dev/fail-after: "-1s" is not a duration: write it like 30s or 1h30m`,
 		},
 		{
-			"beyond reason",
+			"too long",
 			map[string]string{kwok.RunFor: "99999999999h"},
 			`annotation sim.sluice.dev/run-for: "99999999999h" is not a duration: write it like 30s or 1h30m`,
 		},

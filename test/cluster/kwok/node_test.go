@@ -65,10 +65,11 @@ func TestNodeReady(t *testing.T) {
 	}
 	for _, c := range alive.Status.Conditions {
 		if !c.LastHeartbeatTime.After(since.Time) || !c.LastTransitionTime.Time.Equal(since.Time) {
-			t.Errorf("condition %s: heartbeat %s, transition %s; want only the heartbeat to move", c.Type, c.LastHeartbeatTime, c.LastTransitionTime)
+			t.Errorf("condition %s: heartbeat %s, transition %s; want only the heartbeat to move", c.Type, c.LastHeartbeatTime,
+				c.LastTransitionTime)
 		}
 		if c.Status == "" || c.Reason == "" {
-			t.Errorf("condition %s has lost its status", c.Type)
+			t.Errorf("condition %s lost its status", c.Type)
 		}
 	}
 }

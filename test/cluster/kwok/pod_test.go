@@ -15,7 +15,7 @@ import (
 	"sluice.dev/test/cluster/kwok"
 )
 
-// podBuilder makes the pods of these tests: bound, pending, one container "main".
+// podBuilder builds the pods of these tests: bound, pending, one container "main".
 type podBuilder struct{ *corev1.Pod }
 
 func newPod() podBuilder {
@@ -64,7 +64,7 @@ func (b podBuilder) withDeletion(in time.Duration) podBuilder {
 	})
 }
 
-// compareOptions leaves out of a status what differs from run to run.
+// compareOptions ignores the parts of a status that differ between runs.
 var compareOptions = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{}),
@@ -127,8 +127,8 @@ func TestPodStartsOnlyAfterAdmission(t *testing.T) {
 	l.assertNoStage(after)
 }
 
-// Every patch must fail on a pod of the same name that came later, and on one
-// that has changed meanwhile.
+// Each patch must fail on a later pod of the same name, and on a pod that has changed
+// meanwhile.
 func TestPatchesContainObjectUID(t *testing.T) {
 	l := startStageRunner(t)
 	_, running := l.runStage(newPod().admitted().Pod, "pod-run")
@@ -183,13 +183,13 @@ func conditionStatus(pod *corev1.Pod, kind corev1.PodConditionType) corev1.Condi
 	return ""
 }
 
-// assertDelay fails the test unless d lies between want and want plus two seconds:
-// the API's times are whole seconds, and a pod's time is never cut short.
+// assertDelay fails the test unless d is between want and want plus two seconds: the API
+// has whole seconds, and rounding never shortens a pod's time.
 func assertDelay(t *testing.T, what string, d, want time.Duration) {
 	t.Helper()
-	const started = time.Second // since the pod was started in this test, at most
+	const started = time.Second // upper bound for the time since the pod started
 	if d < want-started || d > want+2*time.Second {
-		t.Errorf("%s in %s, want in %s to %s", what, d, want-started, want+2*time.Second)
+		t.Errorf("%s after %s, want %s to %s", what, d, want-started, want+2*time.Second)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestPodCompletion(t *testing.T) {
 			ending{0, corev1.PodSucceeded, 0, "Completed", ""},
 		},
 		{
-			"on success, where only failures are repeated", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.RunFor, "1h"),
+			"on success with restart policy OnFailure", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.RunFor, "1h"),
 			ending{time.Hour, corev1.PodSucceeded, 0, "Completed", ""},
 		},
 		{
@@ -228,19 +228,19 @@ func TestPodCompletion(t *testing.T) {
 			ending{10 * time.Second, corev1.PodFailed, 1, "Error", ""},
 		},
 		{
-			"by failing in its own way", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.ExitCode, "42"),
+			"with an exit code", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.ExitCode, "42"),
 			ending{10 * time.Second, corev1.PodFailed, 42, "Error", ""},
 		},
 		{
-			"by failing, whatever else it says", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.RunFor, "1s"),
+			"by failing, although run-for is set too", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.RunFor, "1s"),
 			ending{10 * time.Second, corev1.PodFailed, 1, "Error", ""},
 		},
 		{
-			"to be repeated after a failure", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.FailAfter, "5s"),
+			"to restart after a failure", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.FailAfter, "5s"),
 			ending{5 * time.Second, corev1.PodRunning, 1, "Error", "CrashLoopBackOff"},
 		},
 		{
-			"to be repeated always", newPod().restart(corev1.RestartPolicyAlways).withAnnotation(kwok.RunFor, "5s"),
+			"to restart always", newPod().restart(corev1.RestartPolicyAlways).withAnnotation(kwok.RunFor, "5s"),
 			ending{5 * time.Second, corev1.PodRunning, 0, "Completed", "CrashLoopBackOff"},
 		},
 	} {
@@ -281,7 +281,7 @@ func TestPodKeepsRunningWithInvalidAnnotations(t *testing.T) {
 		_, running := l.runStage(newPod().admitted().withAnnotation(kwok.RunFor, value).Pod, "pod-run")
 		l.assertNoStage(running)
 	}
-	// A Job's pod is no exception.
+	// This includes a Job's pod.
 	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train"}
 	_, running := l.runStage(newPod().admitted().with(func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{job}
@@ -312,7 +312,7 @@ func TestSidecarsEndWithPod(t *testing.T) {
 	}
 }
 
-// crashedPod is a pod in its first back-off.
+// crashedPod returns a pod in its first back-off.
 func crashedPod(l *stageRunner) *corev1.Pod {
 	l.t.Helper()
 	pod := newPod().restart(corev1.RestartPolicyAlways).withAnnotation(kwok.FailAfter, "1s").admitted()
@@ -335,7 +335,7 @@ func TestCrashLoop(t *testing.T) {
 			t.Fatalf("after restart %d the pod is not ready", restarts+1)
 		}
 		if main.LastTerminationState.Terminated == nil {
-			t.Fatal("the last termination is forgotten")
+			t.Fatal("the last termination is missing")
 		}
 		_, pod = l.runStage(running, "pod-exit")
 	}
@@ -361,10 +361,10 @@ func TestPodDeletion(t *testing.T) {
 		t.Errorf("a pod with nothing running ends %s after its deletion, want at once", delay)
 	}
 	if state := ended.Status.ContainerStatuses[0].State.Terminated; state == nil || state.ExitCode != 1 {
-		t.Errorf("its container is %+v, want terminated as it last was", state)
+		t.Errorf("its container is %+v, want its last termination", state)
 	}
 
-	// By force: the API server removes it itself, unless a finalizer keeps it.
+	// Forced deletion: the API server removes the pod itself, unless a finalizer keeps it.
 	forced := podBuilder{running.DeepCopy()}.withDeletion(0).with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(0)) })
 	l.assertNoStage(forced)
 	l.runStage(forced.with(func(p *corev1.Pod) { p.Finalizers = []string{"example.org/archive"} }).Pod, "pod-terminate")

@@ -21,11 +21,11 @@ import (
 
 const pins = "../pins"
 
-// stageRunnerDir is where stageLab lies, empty where no test has asked for it.
+// stageRunnerDir is the folder of the stage runner; empty until a test needs it.
 var stageRunnerDir string
 
-// buildStageRunner is kwok's own stage code as a program: testdata/stagelab, built once
-// in the module that pins kwok.
+// buildStageRunner builds kwok's own stage code as a program: testdata/stagelab, once, in
+// the module that pins kwok.
 var buildStageRunner = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "stagelab-")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// stageRunner plays one stage at a time, as kwok would with our configuration.
+// stageRunner runs one stage at a time, as kwok would with our configuration.
 type stageRunner struct {
 	t   *testing.T
 	in  *json.Encoder
@@ -95,45 +95,45 @@ func startStageRunner(t *testing.T) *stageRunner {
 	}
 	t.Cleanup(func() {
 		in.Close()
-		_, _ = io.Copy(io.Discard, out) // until it has read the end of its input
+		_, _ = io.Copy(io.Discard, out) // until the program has read the end of its input
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("stage lab: %v", err)
+			t.Errorf("stage runner: %v", err)
 		}
 	})
 	return &stageRunner{t: t, in: json.NewEncoder(in), out: bufio.NewReader(out)}
 }
 
-// nextStage returns what kwok would do with the object. Two stages to choose from
-// would be a coin toss, and fail the test.
+// nextStage returns what kwok would do with the object. If several stages match, kwok
+// chooses at random, which fails the test.
 func (l *stageRunner) nextStage(object any) stageResult {
 	l.t.Helper()
 	if err := l.in.Encode(object); err != nil {
-		l.t.Fatalf("ask the lab: %v", err)
+		l.t.Fatalf("write to the stage runner: %v", err)
 	}
 	line, err := l.out.ReadBytes('\n')
 	if err != nil {
-		l.t.Fatalf("the lab's answer: %v", err)
+		l.t.Fatalf("read from the stage runner: %v", err)
 	}
 	var a stageResult
 	if err := json.Unmarshal(line, &a); err != nil {
-		l.t.Fatalf("the lab's answer %s: %v", line, err)
+		l.t.Fatalf("response of the stage runner %s: %v", line, err)
 	}
 	if a.Error != "" {
 		l.t.Fatalf("kwok: %s", a.Error)
 	}
 	if len(a.Stages) > 1 {
-		l.t.Fatalf("kwok would choose by chance among the stages %v", a.Stages)
+		l.t.Fatalf("kwok would choose at random among the stages %v", a.Stages)
 	}
 	return a
 }
 
-// runStage plays the stage named want on the pod, and returns when it would have
-// been played, and the pod after it.
+// runStage runs the stage named want on the pod. It returns the stage's delay and the pod
+// after it.
 func (l *stageRunner) runStage(pod *corev1.Pod, want string) (time.Duration, *corev1.Pod) {
 	l.t.Helper()
 	a := l.nextStage(pod)
 	if len(a.Stages) == 0 || a.Stages[0] != want {
-		l.t.Fatalf("kwok would play %v, want %s", a.Stages, want)
+		l.t.Fatalf("kwok would run %v, want %s", a.Stages, want)
 	}
 	after := &corev1.Pod{}
 	if err := json.Unmarshal(a.Object, after); err != nil {
@@ -143,10 +143,10 @@ func (l *stageRunner) runStage(pod *corev1.Pod, want string) (time.Duration, *co
 	return a.Delay, after
 }
 
-// assertNoStage fails the test if kwok would play any stage on the object.
+// assertNoStage fails the test if kwok would run a stage on the object.
 func (l *stageRunner) assertNoStage(object any) {
 	l.t.Helper()
 	if a := l.nextStage(object); len(a.Stages) > 0 {
-		l.t.Errorf("kwok would play %v, want nothing", a.Stages)
+		l.t.Errorf("kwok would run %v, want no stage", a.Stages)
 	}
 }

@@ -18,33 +18,34 @@ import (
 
 const kind = "MailSinkConfig"
 
-// Config says where mail is taken, from whom, and where it is kept.
+// Config configures the mail sink.
 type Config struct {
 	// Listen is the address, an IP of loopback and a port.
 	Listen string `json:"listen"`
-	// Dir is the folder of the mails. It is made where it is missing.
+	// Dir is the folder of the mails. Run creates it if necessary.
 	Dir string `json:"dir"`
 	// Certificates is the folder with tls.crt and tls.key.
 	Certificates string `json:"certificates"`
-	// Username and Password are whose mail is taken.
+	// Username and Password are the credentials of clients.
 	Username string `json:"username"`
 	Password string `json:"password"`
 }
 
-// configFile is the file's form: strict, and with its version.
+// configFile is the format of the file, with its version.
 type configFile struct {
 	metav1.TypeMeta `json:",inline"`
 	Config          `json:",inline"`
 }
 
-// Validate says what is wrong; nil for nothing.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs []error
 	host, _, err := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		errs = append(errs, fmt.Errorf("listen %q: want an address of loopback and a port, such as 127.0.0.1:2525", c.Listen))
+		errs = append(errs, fmt.Errorf("listen %q: must be a loopback address and a port, such as 127.0.0.1:2525", c.Listen))
 	}
-	for name, value := range map[string]string{"dir": c.Dir, "certificates": c.Certificates, "username": c.Username, "password": c.Password} {
+	for name, value := range map[string]string{"dir": c.Dir, "certificates": c.Certificates, "username": c.Username,
+		"password": c.Password} {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("%s: is empty", name))
 		}
@@ -52,9 +53,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// LoadConfig reads a configuration file (YAML, apiVersion config.sluice.dev/v1alpha1,
-// kind MailSinkConfig). Paths in it are relative to the file. A field that it should
-// not have is an error.
+// LoadConfig reads a configuration file (YAML, apiVersion config.sluice.dev/v1alpha1, kind
+// MailSinkConfig). Its paths are relative to the file. Unknown fields are errors.
 func LoadConfig(path string) (Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -65,7 +65,8 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fmt.Errorf("mail sink's configuration %s: %w", path, err)
 	}
 	if file.APIVersion != config.APIVersion || file.Kind != kind {
-		return Config{}, fmt.Errorf("mail sink's configuration %s: apiVersion %q and kind %q: must be %s and %s", path, file.APIVersion, file.Kind, config.APIVersion, kind)
+		return Config{}, fmt.Errorf("mail sink's configuration %s: apiVersion %q and kind %q: must be %s and %s", path,
+			file.APIVersion, file.Kind, config.APIVersion, kind)
 	}
 	c := file.Config
 	if err := c.Validate(); err != nil {
@@ -79,8 +80,8 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// WriteConfig writes a configuration file that LoadConfig reads. Only its owner may:
-// it has the password.
+// WriteConfig writes a configuration file that LoadConfig reads. Only its owner may read
+// it, since it contains the password.
 func WriteConfig(path string, c Config) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("mail sink's configuration: %w", err)

@@ -18,26 +18,26 @@ import (
 	"time"
 )
 
-// MaxMails is how many mails are kept.
+// MaxMails is the number of mails that are kept.
 const MaxMails = 10_000
 
-// unfinished begins the name of a file that is being written.
+// unfinished is the prefix of a file that is being written.
 const unfinished = ".new-"
 
-// mailFolder is where mails are kept. One process has it.
+// mailFolder stores mails. Only one process may use it.
 type mailFolder struct {
 	path     string
 	maxMails int
 
 	mu sync.Mutex
-	// files are the names of the mails, the oldest first, and last is the number of the
-	// last one, also where that is gone.
+	// files holds the names of the mails, the oldest first. lastNumber is the number of the
+	// last mail, also after its removal.
 	files      []string
 	lastNumber int
 }
 
-// openMailFolder makes the folder where it is missing, and removes what a killed sink left
-// unfinished.
+// openMailFolder creates the folder if necessary, and removes the unfinished files of a
+// killed sink.
 func openMailFolder(path string) (*mailFolder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -60,26 +60,26 @@ func openMailFolder(path string) (*mailFolder, error) {
 	return f, nil
 }
 
-// store keeps a mail, and returns its file's name.
+// store writes a mail and returns the name of its file.
 func (f *mailFolder) store(at time.Time, to string, mail []byte) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := fileName(at, to, f.lastNumber+1)
 	if err := f.write(name, mail); err != nil {
-		return "", fmt.Errorf("keeping a mail: %w", err)
+		return "", fmt.Errorf("store mail: %w", err)
 	}
 	f.lastNumber++
 	f.files = append(f.files, name)
 	for len(f.files) > f.maxMails {
 		if err := os.Remove(filepath.Join(f.path, f.files[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("removing the oldest mail: %w", err)
+			return "", fmt.Errorf("remove the oldest mail: %w", err)
 		}
 		f.files = f.files[1:]
 	}
 	return name, nil
 }
 
-// write makes a file that is there whole or not at all.
+// write writes a file atomically.
 func (f *mailFolder) write(name string, content []byte) (err error) {
 	temporary, err := os.CreateTemp(f.path, unfinished+"*")
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *mailFolder) write(name string, content []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(temporary.Name()) // the next start removes it, too
+			_ = os.Remove(temporary.Name()) // otherwise the next start removes it
 		}
 	}()
 	_, err = temporary.Write(content)
@@ -103,7 +103,7 @@ type numberedFile struct {
 	number int
 }
 
-// numberedFiles are the mails among a folder's entries, in the order of their numbers.
+// numberedFiles returns the mails among a folder's entries, in the order of their numbers.
 func numberedFiles(entries []fs.DirEntry) (list []numberedFile) {
 	for _, entry := range entries {
 		if at, number, ok := parseName(entry.Name()); ok && entry.Type().IsRegular() {
@@ -116,14 +116,14 @@ func numberedFiles(entries []fs.DirEntry) (list []numberedFile) {
 	return list
 }
 
-// maxRecipientInName is as much of an address as a file's name has.
+// maxRecipientInName limits the part of an address in a file name.
 const maxRecipientInName = 100
 
-// nameFormat is that of a mail's file.
+// nameFormat matches the file names of mails.
 var nameFormat = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-(.{1,100})-([1-9]\d{0,17})\.eml$`)
 
-// fileName is that of a mail's file: no character in it means anything to a shell or
-// to a file system.
+// fileName returns the file name of a mail, without characters that are special to a shell
+// or a file system.
 func fileName(at time.Time, to string, number int) string {
 	return fmt.Sprintf("%s-%s-%d.eml", at.UTC().Format(time.RFC3339), sanitizeRecipient(to), number)
 }
@@ -142,7 +142,7 @@ func sanitizeRecipient(to string) string {
 	return to[:min(len(to), maxRecipientInName)]
 }
 
-// parseName takes a file's name apart; false where it is no mail's.
+// parseName returns the time and number in a file name; ok is false if the file is no mail.
 func parseName(name string) (at time.Time, number int, ok bool) {
 	parts := nameFormat.FindStringSubmatch(name)
 	if parts == nil {

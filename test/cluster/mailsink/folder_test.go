@@ -26,8 +26,8 @@ func fileNames(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// Numbers go on over restarts, also past mails that a person removed; what was left
-// unfinished goes, and what is not the sink's stays.
+// Numbers continue after restarts, also after mails that a user removed. The sink removes
+// its unfinished files and keeps other files.
 func TestMailFolderReopened(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mail")
 	f, err := openMailFolder(dir)

@@ -18,60 +18,59 @@ import (
 	"time"
 )
 
-// Header is what a list shows of a mail. Texts in it are decoded and as hostile as
-// whoever wrote them: clean them before they reach a terminal.
+// Header describes a mail in a list. Its texts are decoded and untrusted: clean them before
+// printing them to a terminal.
 type Header struct {
-	// Number is the mail's, and File the name of its file.
+	// Number is the mail's number, and File the name of its file.
 	Number int    `json:"number"`
 	File   string `json:"file"`
-	// At is when it was taken, machine time, and Size how many bytes it has.
+	// At is the machine time at which the mail arrived, and Size its size in bytes.
 	At   time.Time `json:"at"`
 	Size int64     `json:"size"`
-	// From, To and Subject are the mail's own; To is an address alone.
+	// From, To and Subject are the mail's own fields; To is an address without a name.
 	From    string `json:"from"`
 	To      string `json:"to"`
 	Subject string `json:"subject"`
-	// Date is the one in the mail; nil where it has none that can be read.
+	// Date is the mail's own date; nil if it is missing or invalid.
 	Date *time.Time `json:"date,omitempty"`
 	// MessageID has its angle brackets.
 	MessageID string `json:"messageID"`
-	// Problem says why the mail cannot be read; empty where it can.
+	// Problem describes why the mail cannot be read; it is empty for a readable mail.
 	Problem string `json:"problem,omitempty"`
 }
 
-// maxHeaderBytes is how many bytes of a mail are read in search of its header's end.
+// maxHeaderBytes limits how many bytes of a mail are searched for the end of its header.
 const maxHeaderBytes = 64 << 10
 
-// List reads the headers of the mails in dir, in the order in which they were taken.
-// It is no error where the folder is not there. A file that is no mail is listed, with
-// what is wrong with it.
+// List returns the headers of the mails in dir, in the order of their arrival. A missing
+// folder has no mails. An unreadable file is listed with its problem.
 func List(dir string) ([]Header, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the mails: %w", err)
+		return nil, fmt.Errorf("list mails: %w", err)
 	}
 	var list []Header
 	for _, file := range numberedFiles(entries) {
 		h, err := readHeader(dir, file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was the oldest
+			continue // removed meanwhile
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the mails: %w", err)
+			return nil, fmt.Errorf("list mails: %w", err)
 		}
 		list = append(list, h)
 	}
 	return list, nil
 }
 
-// Count is how many mails there are in dir; 0 where the folder is not there.
+// Count returns the number of mails in dir; 0 if the folder is missing.
 func Count(dir string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("counting the mails: %w", err)
+		return 0, fmt.Errorf("count mails: %w", err)
 	}
 	return len(numberedFiles(entries)), nil
 }
@@ -95,14 +94,15 @@ func readHeader(dir string, file numberedFile) (Header, error) {
 	return h, nil
 }
 
-// parseHeader reads a header from the beginning of a mail.
+// parseHeader reads the header at the beginning of a mail.
 func parseHeader(start []byte) Header {
 	m, err := mail.ReadMessage(bufio.NewReader(bytes.NewReader(start)))
 	if err != nil {
-		return Header{Problem: "its header cannot be read: " + err.Error()}
+		return Header{Problem: "the header cannot be read: " + err.Error()}
 	}
 	h := Header{
-		From: decodeHeaderField(m.Header.Get("From")), To: decodeHeaderField(m.Header.Get("To")), Subject: decodeHeaderField(m.Header.Get("Subject")),
+		From: decodeHeaderField(m.Header.Get("From")), To: decodeHeaderField(m.Header.Get("To")),
+		Subject:   decodeHeaderField(m.Header.Get("Subject")),
 		MessageID: strings.TrimSpace(m.Header.Get("Message-ID")),
 	}
 	if to, err := mail.ParseAddress(m.Header.Get("To")); err == nil {
@@ -115,8 +115,8 @@ func parseHeader(start []byte) Header {
 	return h
 }
 
-// decodeHeaderField is a field's text with its encoded words read; as it stands where they
-// cannot be.
+// decodeHeaderField returns a field's text with its encoded words decoded, or the unchanged
+// text if they are invalid.
 func decodeHeaderField(field string) string {
 	text, err := new(mime.WordDecoder).DecodeHeader(field)
 	if err != nil {

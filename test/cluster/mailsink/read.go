@@ -18,39 +18,39 @@ import (
 // Mail is a whole mail.
 type Mail struct {
 	Header
-	// Text and HTML are its bodies; empty where it has none.
+	// Text and HTML are the mail's bodies; they may be empty.
 	Text string `json:"text"`
 	HTML string `json:"html,omitempty"`
-	// Attachments are its other parts.
+	// Attachments describes the other parts.
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// Raw are the bytes as they came.
+	// Raw is the mail as it arrived.
 	Raw []byte `json:"-"`
 }
 
-// Attachment is a part that is neither the text nor the HTML.
+// Attachment describes a part that is neither the text nor the HTML.
 type Attachment struct {
-	// Name is its file's name; may be empty. Type is its media type.
+	// Name is the attachment's file name and may be empty. Type is its media type.
 	Name string `json:"name,omitempty"`
 	Type string `json:"type"`
-	// Size is how many bytes it has, decoded.
+	// Size is the decoded size in bytes.
 	Size int `json:"size"`
 }
 
-// What is read of a mail, whoever put it there.
+// Limits of what Read parses.
 const (
 	maxDepth = 5
 	maxParts = 100
 )
 
 var (
-	// ErrNoMail is that there is no such mail.
-	ErrNoMail = errors.New("there is no such mail")
+	// ErrNoMail reports that a mail does not exist.
+	ErrNoMail = errors.New("no such mail")
 
-	errTooMany = fmt.Errorf("it has parts in more than %d levels, or more than %d parts", maxDepth, maxParts)
+	errTooMany = fmt.Errorf("parts in more than %d levels, or more than %d parts", maxDepth, maxParts)
 )
 
-// Read reads the mail whose file is so named in dir. It wraps [ErrNoMail] where there
-// is none of that name. What cannot be read of it is said in Problem.
+// Read returns the mail in the given file of dir. The error wraps [ErrNoMail] if dir has no
+// mail of that name. Problem describes parts that cannot be read.
 func Read(dir, file string) (*Mail, error) {
 	at, number, ok := parseName(file)
 	if !ok {
@@ -61,15 +61,15 @@ func Read(dir, file string) (*Mail, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNoMail, file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a mail: %w", err)
+		return nil, fmt.Errorf("read mail: %w", err)
 	}
 	defer opened.Close()
 	raw, err := io.ReadAll(io.LimitReader(opened, MaxSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading a mail: %w", err)
+		return nil, fmt.Errorf("read mail: %w", err)
 	}
 	if len(raw) > MaxSize {
-		return nil, fmt.Errorf("reading a mail: %s has more than %d bytes", file, MaxSize)
+		return nil, fmt.Errorf("read mail: %s has more than %d bytes", file, MaxSize)
 	}
 	m := &Mail{Header: parseHeader(raw[:min(len(raw), maxHeaderBytes)]), Raw: raw}
 	m.Number, m.File, m.At, m.Size = number, file, at, int64(len(raw))
@@ -79,16 +79,16 @@ func Read(dir, file string) (*Mail, error) {
 	return m, nil
 }
 
-// parse finds the bodies.
+// parse sets the bodies and attachments.
 func (m *Mail) parse() {
 	whole, err := message.Read(bytes.NewReader(m.Raw))
 	if whole == nil {
-		m.Problem = "it cannot be read: " + err.Error()
+		m.Problem = "the mail cannot be read: " + err.Error()
 		return
 	}
 	parts := 0
 	if err := m.walk(whole, 0, &parts); err != nil {
-		m.Problem = "not all of it can be read: " + err.Error()
+		m.Problem = "not all of the mail can be read: " + err.Error()
 	}
 }
 
@@ -110,7 +110,7 @@ func (m *Mail) walk(e *message.Entity, depth int, parts *int) error {
 			}
 		}
 	}
-	body, err := io.ReadAll(e.Body) // never more than the file has
+	body, err := io.ReadAll(e.Body) // bounded by the size of the file
 	if err != nil {
 		return err
 	}

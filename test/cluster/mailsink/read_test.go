@@ -17,7 +17,7 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// storeMail writes a mail into a folder of its own, and reads it back.
+// storeMail writes a mail into a folder and reads it back.
 func storeMail(t testing.TB, raw string) (*Mail, Header) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func storeMail(t testing.TB, raw string) (*Mail, Header) {
 	return m, list[0]
 }
 
-// Every mail that Sluice writes is read back as it was meant.
+// Read returns the content of all mails that Sluice sends.
 func TestReadSluiceMail(t *testing.T) {
 	for _, letter := range mail.Examples() {
 		t.Run(letter.Notice.Name, func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestReadSluiceMail(t *testing.T) {
 			if got.Problem != "" || h.Problem != "" {
 				t.Fatal(got.Problem, h.Problem)
 			}
-			type seen struct{ Subject, To, MessageID, Text, HTML string }
-			if diff := cmp.Diff(seen{want.Subject, string(letter.Notice.Spec.Recipient.Email), want.MessageID, want.Text, want.HTML},
-				seen{h.Subject, h.To, h.MessageID, got.Text, got.HTML}); diff != "" {
+			type content struct{ Subject, To, MessageID, Text, HTML string }
+			if diff := cmp.Diff(content{want.Subject, string(letter.Notice.Spec.Recipient.Email), want.MessageID, want.Text, want.HTML},
+				content{h.Subject, h.To, h.MessageID, got.Text, got.HTML}); diff != "" {
 				t.Error(diff)
 			}
 			if !h.Date.Equal(letter.Notice.CreationTimestamp.Time) {
@@ -72,13 +72,14 @@ func nestedMail(levels int) string {
 func TestReadHostileMails(t *testing.T) {
 	many := "Subject: many\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\n\r\nx\r\n", 100_000)
 	tests := map[string]struct{ raw, subject, problem string }{
-		"nothing":               {"", "", "header cannot be read"},
-		"no mail":               {"\x00\x01\x02", "", "header cannot be read"},
-		"an endless header":     {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
-		"deep":                  {nestedMail(1000), "deep", "more than 5 levels"},
-		"many parts":            {many, "many", "more than 100 parts"},
-		"a cut multipart":       {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut", "not all of it"},
-		"no boundary":           {"Subject: none\r\nContent-Type: multipart/mixed\r\n\r\nx", "none", "not all of it"},
+		"empty":         {"", "", "header cannot be read"},
+		"not a mail":    {"\x00\x01\x02", "", "header cannot be read"},
+		"a huge header": {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
+		"deep":          {nestedMail(1000), "deep", "more than 5 levels"},
+		"many parts":    {many, "many", "more than 100 parts"},
+		"a truncated multipart": {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut",
+			"not all of the mail"},
+		"no boundary":           {"Subject: none\r\nContent-Type: multipart/mixed\r\n\r\nx", "none", "not all of the mail"},
 		"an unknown charset":    {"Subject: odd\r\nContent-Type: text/plain; charset=x-odd\r\n\r\n\xff", "odd", ""},
 		"an unknown encoding":   {"Subject: odd\r\nContent-Transfer-Encoding: x-odd\r\n\r\nx", "odd", ""},
 		"a broken encoded word": {"Subject: =?utf-8?q?=C3=?= =?x?b?!?=\r\n\r\nx", "", ""},
@@ -95,7 +96,7 @@ func TestReadHostileMails(t *testing.T) {
 				t.Errorf("problem %q, want %q", m.Problem, tc.problem)
 			}
 			if took := time.Since(begin); took > 5*time.Second {
-				t.Errorf("it took %s", took)
+				t.Errorf("Read took %s", took)
 			}
 		})
 	}
@@ -103,7 +104,8 @@ func TestReadHostileMails(t *testing.T) {
 
 func TestReadRejectsOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml", fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
+	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml",
+		fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
 		if _, err := Read(dir, name); !errors.Is(err, ErrNoMail) {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -132,7 +134,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		m := &Mail{Header: parseHeader([]byte(raw)), Raw: []byte(raw)}
 		if m.parse(); len(m.Attachments) > maxParts {
-			t.Errorf("it has %d parts", len(m.Attachments))
+			t.Errorf("the mail has %d parts", len(m.Attachments))
 		}
 	})
 }

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// MaxSize is how many bytes a mail may have: 10 MiB.
+	// MaxSize is the maximum size of a mail in bytes: 10 MiB.
 	MaxSize = 10 << 20
-	// idleTimeout is how long a client may say nothing.
+	// idleTimeout limits how long a client may be silent.
 	idleTimeout = time.Minute
-	// shutdownTimeout is how long a mail may take that is under way when the sink ends.
+	// shutdownTimeout limits how long a mail in progress may take when the sink stops.
 	shutdownTimeout = 3 * time.Second
 )
 
-// Run takes mail until ctx ends, and then returns nil. It fails at once where the
-// certificate cannot be read, the folder cannot be made or the address is taken.
+// Run accepts mail until ctx ends, and then returns nil. It fails at once if the
+// certificate cannot be read, the folder cannot be created or the address is in use.
 func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("mail sink: %w", err)
@@ -52,13 +52,13 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	server.Domain = "localhost"
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
 	server.MaxMessageBytes = MaxSize
-	server.MaxRecipients = 1 // one file is one recipient's; a client sends to the next anew
+	server.MaxRecipients = 1 // one file has one recipient; clients send the mail again for the next one
 	server.ReadTimeout, server.WriteTimeout = idleTimeout, idleTimeout
 	server.EnableSMTPUTF8 = true
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	log.Info("takes mail", "address", listener.Addr().String())
+	log.Info("Accepting mail", "address", listener.Addr().String())
 	select {
 	case err := <-ended:
 		return fmt.Errorf("mail sink: %w", err)
@@ -67,12 +67,12 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(graceful); err != nil && !errors.Is(err, net.ErrClosed) {
-		_ = server.Close() // what is still open is cut: such a mail is not kept, and comes again
+		_ = server.Close() // open connections are closed; their mail is not stored, and the client sends it again
 	}
 	return nil
 }
 
-// backend makes sessions.
+// backend creates sessions.
 type backend struct {
 	config Config
 	folder *mailFolder
@@ -82,14 +82,15 @@ type backend struct {
 // NewSession implements smtp.Backend.
 func (b *backend) NewSession(*smtp.Conn) (smtp.Session, error) { return &session{backend: b}, nil }
 
-// session is one client on one connection.
+// session is a client's session on a connection.
 type session struct {
 	*backend
 	authenticated bool
 	to            string
 }
 
-// AuthMechanisms implements smtp.AuthSession. The server offers them only under TLS.
+// AuthMechanisms implements smtp.AuthSession. The server offers the mechanisms only under
+// TLS.
 func (*session) AuthMechanisms() []string { return []string{sasl.Plain} }
 
 // Auth implements smtp.AuthSession.
@@ -106,7 +107,7 @@ func (s *session) Auth(mechanism string) (sasl.Server, error) {
 	}), nil
 }
 
-// constantTimeEqual compares in a time that tells nothing of either.
+// constantTimeEqual compares in constant time, which reveals nothing about the values.
 func constantTimeEqual(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
@@ -126,22 +127,22 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	return nil
 }
 
-// Data implements smtp.Session. Nothing is written before all of the mail is there.
+// Data implements smtp.Session. It stores only complete mails.
 func (s *session) Data(r io.Reader) error {
 	mail, err := io.ReadAll(r)
-	var said *smtp.SMTPError
+	var protocolErr *smtp.SMTPError
 	switch {
-	case errors.As(err, &said):
+	case errors.As(err, &protocolErr):
 		return err
 	case err != nil:
-		return fmt.Errorf("reading the mail: %w", err)
+		return fmt.Errorf("read mail: %w", err)
 	}
 	name, err := s.folder.store(time.Now(), s.to, mail)
 	if err != nil {
-		s.log.Error("a mail was not kept", "error", err)
-		return &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 3, 1}, Message: "The mail cannot be kept now"}
+		s.log.Error("Failed to store mail", "error", err)
+		return &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 3, 1}, Message: "The mail cannot be stored now"}
 	}
-	s.log.Info("kept", "file", name, "bytes", len(mail))
+	s.log.Info("Stored mail", "file", name, "bytes", len(mail))
 	return nil
 }
 
@@ -151,7 +152,8 @@ func (s *session) Reset() { s.to = "" }
 // Logout implements smtp.Session.
 func (*session) Logout() error { return nil }
 
-// Ready returns a question to the sink at an address: nil means that it takes mail.
+// Ready returns a function that calls the sink at an address; nil means that it accepts
+// mail.
 func Ready(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)

@@ -24,7 +24,7 @@ import (
 	"sluice.dev/test/cluster/pki"
 )
 
-// testSink is one that runs until the test ends.
+// testSink is a mail sink that runs until the test ends.
 type testSink struct {
 	Config
 	roots *x509.CertPool
@@ -62,9 +62,9 @@ func startSink(t *testing.T) *testSink {
 			t.Error(err)
 		}
 	})
-	for serves := Ready(s.Listen); ; {
-		asked, stop := context.WithTimeout(t.Context(), time.Second)
-		err := serves(asked)
+	for ready := Ready(s.Listen); ; {
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		err := ready(ctx)
 		stop()
 		if err == nil {
 			return s
@@ -72,7 +72,7 @@ func startSink(t *testing.T) *testSink {
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatal("it ended")
+			t.Fatal("the sink ended")
 		case <-t.Context().Done():
 			t.Fatal(err)
 		case <-time.After(10 * time.Millisecond):
@@ -120,7 +120,8 @@ func TestServerStoresMail(t *testing.T) {
 	s := startSink(t)
 	c := s.authenticatedClient(t)
 	for _, subject := range []string{"one", "=?utf-8?q?zwei_=C3=9C?="} {
-		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"}, strings.NewReader(newMessage("anna@example.org", subject))); err != nil {
+		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"},
+			strings.NewReader(newMessage("anna@example.org", subject))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +139,8 @@ func TestServerStoresMail(t *testing.T) {
 	if diff := cmp.Diff(newMessage("anna@example.org", "=?utf-8?q?zwei_=C3=9C?="), string(read.Raw)); diff != "" {
 		t.Errorf("the bytes differ: %s", diff)
 	}
-	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) || read.MessageID != "<1@cluster.example>" {
+	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) ||
+		read.MessageID != "<1@cluster.example>" {
 		t.Errorf("read %+v", read)
 	}
 	if info, err := os.Stat(filepath.Join(s.Dir, list[0].File)); err != nil || info.Mode().Perm() != 0o600 {
@@ -149,12 +151,12 @@ func TestServerStoresMail(t *testing.T) {
 func TestServerRequiresAuthentication(t *testing.T) {
 	s := startSink(t)
 	tests := map[string]func(c *smtp.Client) error{
-		"nobody in particular": func(c *smtp.Client) error { return c.Mail("x@example.org", nil) },
-		"a wrong password":     func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", s.Username, "secret")) },
-		"a wrong name":         func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", "root", s.Password)) },
+		"no authentication": func(c *smtp.Client) error { return c.Mail("x@example.org", nil) },
+		"a wrong password":  func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", s.Username, "secret")) },
+		"a wrong name":      func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", "root", s.Password)) },
 		"two recipients": func(c *smtp.Client) error {
 			if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err != nil {
-				return nil //nolint:nilerr // the test fails
+				return nil //nolint:nilerr // the missing error fails the test
 			}
 			return c.SendMail("x@example.org", []string{"a@example.org", "b@example.org"}, strings.NewReader("x"))
 		},
@@ -173,7 +175,7 @@ func TestServerRequiresAuthentication(t *testing.T) {
 		}
 		defer c.Close()
 		if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err == nil {
-			t.Error("it takes a password in the clear")
+			t.Error("the sink accepts a password without TLS")
 		}
 	})
 	if list := mailSubjects(t, s.Dir); list != nil {
@@ -181,7 +183,7 @@ func TestServerRequiresAuthentication(t *testing.T) {
 	}
 }
 
-// What is cut short, or too large, leaves nothing.
+// The sink stores no mail that is interrupted or too large.
 func TestServerDiscardsIncompleteMail(t *testing.T) {
 	s := startSink(t)
 	c := s.authenticatedClient(t)
@@ -212,8 +214,9 @@ func TestServerDiscardsIncompleteMail(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	// The next mail is served after the end of the one that was cut.
-	if err := s.authenticatedClient(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"}, strings.NewReader(newMessage("anna@example.org", "whole"))); err != nil {
+	// The server handles the next mail after it has ended the interrupted one.
+	if err := s.authenticatedClient(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"},
+		strings.NewReader(newMessage("anna@example.org", "whole"))); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"1 anna@example.org whole"}, mailSubjects(t, s.Dir)); diff != "" {

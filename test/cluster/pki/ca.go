@@ -1,15 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki is the small certificate authority of an embedded cluster.
-//
-// A folder enters; a CA that is the same each time the folder is opened leaves,
-// and with it certificates for servers on loopback, for clients (a user and
-// groups) and the key pair that signs service account tokens. All keys are ECDSA
-// P-256, all files 0600.
-//
-// It is for a cluster on one machine that its owner may throw away: it never
-// revokes, never renews by itself, and asks nobody.
+// Package pki is the certificate authority of an embedded cluster. OpenCA reads or creates
+// an authority in a folder; the authority issues certificates for servers on loopback and
+// for clients (a user and groups). OpenTokenKey does the same for the key pair that signs
+// service account tokens. All keys are ECDSA P-256, all files have mode 0600. Certificates
+// are never revoked or renewed.
 package pki
 
 import (
@@ -17,7 +13,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -32,11 +27,11 @@ import (
 
 const (
 	caValidity = 10 * 365 * 24 * time.Hour
-	// backdate allows for clocks that differ a little.
+	// backdate allows for small differences between clocks.
 	backdate = 5 * time.Minute
 )
 
-// CA issues certificates. Its methods may be called from several goroutines.
+// CA issues certificates. Its methods are safe for concurrent use.
 type CA struct {
 	certFile, keyFile string
 
@@ -45,10 +40,9 @@ type CA struct {
 	key     crypto.Signer
 }
 
-// OpenCA reads the CA from dir/name.crt and dir/name.key, or makes a new one
-// there, valid for ten years, if neither exists. One file without the other, or
-// two that do not belong together, is an error: a new CA would make worthless
-// what the old one has signed.
+// OpenCA reads the CA from dir/name.crt and dir/name.key. If neither file exists, it
+// creates a CA that is valid for ten years. It fails if one file is missing or the two do
+// not match: a new CA would invalidate all certificates of the old one.
 func OpenCA(dir, name string) (*CA, error) {
 	ca := &CA{certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
 	certPEM, certErr := os.ReadFile(ca.certFile)
@@ -65,19 +59,19 @@ func OpenCA(dir, name string) (*CA, error) {
 	return ca, nil
 }
 
-// CertPEM is the CA's certificate, which clients trust.
+// CertPEM returns the CA's certificate, which clients trust.
 func (ca *CA) CertPEM() []byte { return ca.certPEM }
 
-// CertFile and KeyFile are the paths of the CA's own certificate and key.
+// CertFile returns the path of the CA's own certificate.
 func (ca *CA) CertFile() string { return ca.certFile }
 
-// KeyFile goes with CertFile.
+// KeyFile returns the path of the CA's own key.
 func (ca *CA) KeyFile() string { return ca.keyFile }
 
 func (ca *CA) create(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make CA: %w", err)
+		return fmt.Errorf("create CA: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -90,10 +84,10 @@ func (ca *CA) create(name string) error {
 	}
 	pair, err := signCertificate(template, template, key, key)
 	if err != nil {
-		return fmt.Errorf("make CA: %w", err)
+		return fmt.Errorf("create CA: %w", err)
 	}
 	if err := pair.Write(ca.certFile, ca.keyFile); err != nil {
-		return fmt.Errorf("make CA: %w", err)
+		return fmt.Errorf("create CA: %w", err)
 	}
 	return ca.parse(pair.Cert, pair.Key)
 }
@@ -105,7 +99,7 @@ func (ca *CA) parse(certPEM, keyPEM []byte) error {
 		return err
 	}
 	if !cert.IsCA {
-		return errors.New("the certificate is not a CA's")
+		return errors.New("the certificate is not a CA certificate")
 	}
 	if now := time.Now(); now.After(cert.NotAfter) {
 		return fmt.Errorf("the certificate expired on %s", cert.NotAfter.Format(time.DateOnly))
@@ -116,12 +110,9 @@ func (ca *CA) parse(certPEM, keyPEM []byte) error {
 
 const leafValidity = 365 * 24 * time.Hour
 
-// Pair is a certificate and its private key, both PEM.
-type Pair struct{ Cert, Key []byte }
-
-// Server issues a certificate, valid for a year, for a server that is reached as
-// 127.0.0.1, localhost and the given hosts (DNS names or IP addresses). Its
-// common name is the first host.
+// Server issues a certificate, valid for a year, for a server that clients reach as
+// 127.0.0.1, localhost and the given hosts (DNS names or IP addresses). The first host is
+// its common name.
 func (ca *CA) Server(hosts ...string) (Pair, error) {
 	template := leafTemplate(x509.ExtKeyUsageServerAuth)
 	template.Subject.CommonName = "localhost"
@@ -143,8 +134,8 @@ func (ca *CA) Server(hosts ...string) (Pair, error) {
 	return ca.issue(template)
 }
 
-// Client issues a certificate, valid for a year, by which Kubernetes knows its
-// bearer as this user in these groups.
+// Client issues a certificate, valid for a year, that identifies its holder to Kubernetes
+// as this user in these groups.
 func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	if user == "" {
 		return Pair{}, errors.New("issue client certificate: the user's name is empty")
@@ -154,34 +145,14 @@ func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	return ca.issue(template)
 }
 
-// Peer issues a certificate for a member of etcd: a server on loopback that is
-// also its peers' client.
+// Peer issues a certificate for an etcd member, which is a server on loopback and a client
+// of its peers.
 func (ca *CA) Peer(name string) (Pair, error) {
 	template := leafTemplate(x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	template.Subject.CommonName = name
 	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	return ca.issue(template)
-}
-
-// Write stores the pair in two files, both 0600, each whole or not at all.
-func (p Pair) Write(certFile, keyFile string) error {
-	if err := writeFile(keyFile, p.Key); err != nil {
-		return err
-	}
-	return writeFile(certFile, p.Cert)
-}
-
-func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
-	both, err := tls.X509KeyPair(p.Cert, p.Key)
-	if err != nil {
-		return nil, nil, err
-	}
-	signer, ok := both.PrivateKey.(crypto.Signer)
-	if !ok {
-		return nil, nil, errors.New("the key cannot sign")
-	}
-	return both.Leaf, signer, nil
 }
 
 func leafTemplate(usage ...x509.ExtKeyUsage) *x509.Certificate {
@@ -206,8 +177,8 @@ func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	return pair, nil
 }
 
-// signCertificate makes the certificate that template describes for key. Its serial number
-// is left to CreateCertificate, which draws one.
+// signCertificate creates the certificate that template describes, for key.
+// CreateCertificate chooses the serial number.
 func signCertificate(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
@@ -218,23 +189,4 @@ func signCertificate(template, parent *x509.Certificate, key *ecdsa.PrivateKey, 
 		return Pair{}, err
 	}
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func writeFile(path string, content []byte) error {
-	aside := path + ".new"
-	if err := os.WriteFile(aside, content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(aside, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

@@ -32,7 +32,7 @@ func TestCAIsReused(t *testing.T) {
 	dir := t.TempDir()
 	first, second := openCA(t, dir), openCA(t, dir)
 	if diff := cmp.Diff(string(first.CertPEM()), string(second.CertPEM())); diff != "" {
-		t.Errorf("opened again it is another (-first +second):\n%s", diff)
+		t.Errorf("the reopened CA differs (-first +second):\n%s", diff)
 	}
 	pair, err := first.Client("anna")
 	if err != nil {
@@ -48,10 +48,10 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		want   string
 	}{
-		{"key is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
-		{"certificate is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
-		{"certificate is no PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
-		{"key is another's", func(t *testing.T, dir string) {
+		{"missing key", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
+		{"missing certificate", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
+		{"certificate is not PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
+		{"key of another CA", func(t *testing.T, dir string) {
 			other := t.TempDir()
 			openCA(t, other)
 			key, err := os.ReadFile(filepath.Join(other, "ca.key"))
@@ -60,14 +60,14 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 			}
 			writeTestFile(t, dir, "ca.key", string(key))
 		}, "does not match"},
-		{"certificate is no CA's", func(t *testing.T, dir string) {
+		{"not a CA certificate", func(t *testing.T, dir string) {
 			pair, err := openCA(t, t.TempDir()).Client("anna")
 			if err != nil {
 				t.Fatal(err)
 			}
 			writeTestFile(t, dir, "ca.crt", string(pair.Cert))
 			writeTestFile(t, dir, "ca.key", string(pair.Key))
-		}, "not a CA's"},
+		}, "not a CA certificate"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,10 +94,10 @@ func TestServer(t *testing.T) {
 		}
 	}
 	if err := cert.VerifyHostname("example.org"); err == nil {
-		t.Error("it is good for example.org as well")
+		t.Error("the certificate is also valid for example.org")
 	}
 	if _, err := ca.Server("a", ""); err == nil {
-		t.Error("an empty host was accepted")
+		t.Error("Server accepted an empty host")
 	}
 }
 
@@ -111,20 +111,20 @@ func TestClient(t *testing.T) {
 	if cert.Subject.CommonName != "anna.mueller@example.org" {
 		t.Errorf("user %q", cert.Subject.CommonName)
 	}
-	// In a certificate the groups are a set, and stand in the order of their encoding.
+	// In a certificate the groups are a set, in the order of their encoding.
 	if diff := cmp.Diff([]string{"h2-all", "h2-students"}, slices.Sorted(slices.Values(cert.Subject.Organization))); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
-		t.Error("a client's certificate is good for a server")
+		t.Error("a client certificate is valid for a server")
 	}
 	if _, err := ca.Client(""); err == nil {
-		t.Error("a user without a name was accepted")
+		t.Error("Client accepted an empty user name")
 	}
 }
 
 func TestMutualTLS(t *testing.T) {
-	ca, stranger := openCA(t, t.TempDir()), openCA(t, t.TempDir())
+	ca, other := openCA(t, t.TempDir()), openCA(t, t.TempDir())
 	server := mustSucceed(t)(ca.Server())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,13 +134,14 @@ func TestMutualTLS(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
 		}),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ca)},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs: pool(ca)},
 	}
-	serving.ErrorLog = log.New(io.Discard, "", 0) // the stranger is turned away, and that is all
+	serving.ErrorLog = log.New(io.Discard, "", 0) // the rejected client needs no log
 	go serving.ServeTLS(listener, "", "")
 	defer serving.Close()
 
-	ask := func(pair Pair) (string, error) {
+	connect := func(pair Pair) (string, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(ca), Certificates: []tls.Certificate{keyPair(t, pair)}}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
@@ -151,14 +152,14 @@ func TestMutualTLS(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
-	if got, err := ask(mustSucceed(t)(ca.Client("anna"))); err != nil || got != "anna" {
+	if got, err := connect(mustSucceed(t)(ca.Client("anna"))); err != nil || got != "anna" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(mustSucceed(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
+	if got, err := connect(mustSucceed(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(mustSucceed(t)(stranger.Client("anna"))); err == nil {
-		t.Errorf("another authority's client was let in as %q", got)
+	if got, err := connect(mustSucceed(t)(other.Client("anna"))); err == nil {
+		t.Errorf("a client of another CA was accepted as %q", got)
 	}
 }
 
@@ -173,15 +174,15 @@ func TestTokenKeyIsReused(t *testing.T) {
 		now := []string{get(t, key), get(t, public)}
 		if before != nil {
 			if diff := cmp.Diff(before, now); diff != "" {
-				t.Errorf("opened again it is another:\n%s", diff)
+				t.Errorf("the reopened key differs:\n%s", diff)
 			}
 		}
 		before = now
 	}
 	assertOwnerOnly(t, dir)
 	writeTestFile(t, dir, "sa.key", "hello")
-	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: no PEM block") {
-		t.Errorf("a key that is none: %v", err)
+	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: the file has no PEM block") {
+		t.Errorf("invalid key: %v", err)
 	}
 }
 

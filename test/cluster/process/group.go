@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// ErrStopped is returned for a start in a group that was stopped.
+// ErrStopped is the error of a start in a stopped group.
 var ErrStopped = errors.New("the process group was stopped")
 
-// Group is a set of components that run together. Its methods may be called
-// from several goroutines.
+// Group is a set of components that run together. Its methods are safe for concurrent use.
 type Group struct {
 	dir string
 
@@ -30,13 +29,13 @@ type Group struct {
 	stopLogRotation context.CancelFunc
 }
 
-// NewGroup returns an empty group that keeps its logs in dir/logs and the
-// records of its programs in dir/run; both are made (0700) where missing. Two
-// groups must not share a dir. A group that was made must be stopped.
+// NewGroup returns an empty group that keeps its logs in dir/logs and the records of its
+// programs in dir/run. It creates both with mode 0700. Two groups must not share a dir. The
+// caller must stop the group.
 func NewGroup(dir string) (*Group, error) {
 	for _, sub := range []string{logsIn(dir), recordsIn(dir)} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
-			return nil, fmt.Errorf("make folder of the process group: %w", err)
+			return nil, fmt.Errorf("create folder of the process group: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -45,10 +44,10 @@ func NewGroup(dir string) (*Group, error) {
 	return g, nil
 }
 
-// Start launches a component and returns when it is ready. If it ends before,
-// is not ready within Spec.ReadyTimeout, or ctx ends, it is killed, taken out of
-// the group, and the error (a *StartError) shows the end of its log. Once Start
-// has returned nil, the component is started again whenever it ends.
+// Start launches a component and returns when it is ready. If the component ends first, is
+// not ready within Spec.ReadyTimeout, or ctx ends, Start kills it and removes it from the
+// group. The error is then a *StartError with the end of the log. After a successful Start
+// the group restarts the component whenever it ends.
 func (g *Group) Start(ctx context.Context, spec Spec) error {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -71,36 +70,36 @@ func (g *Group) Start(ctx context.Context, spec Spec) error {
 	return nil
 }
 
-// abandon takes out a component that never came up.
+// abandon removes a component that did not start.
 func (g *Group) abandon(c *component) {
 	g.remove(c)
 	close(c.done)
 }
 
-// Restart ends a component's present run and returns when the next one is ready.
+// Restart ends the current run of a component and returns when the next one is ready.
 func (g *Group) Restart(ctx context.Context, name string) error {
 	c, err := g.find(name)
 	if err != nil {
 		return err
 	}
-	answer := make(chan error, 1)
+	result := make(chan error, 1)
 	select {
-	case c.restart <- answer:
+	case c.restart <- result:
 	case <-c.done:
 		return fmt.Errorf("restart %s: %w", name, ErrStopped)
 	case <-ctx.Done():
 		return fmt.Errorf("restart %s: %w", name, context.Cause(ctx))
 	}
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("restart %s: %w", name, context.Cause(ctx))
 	}
 }
 
-// Remove stops one component and takes it out of the group. When ctx ends the
-// component is killed without further waiting.
+// Remove stops one component and removes it from the group. When ctx ends it kills the
+// component.
 func (g *Group) Remove(ctx context.Context, name string) error {
 	c, err := g.find(name)
 	if err != nil {
@@ -111,10 +110,10 @@ func (g *Group) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// Stop ends all components, the last started first, each with SIGTERM and after
-// its StopTimeout with SIGKILL; when ctx ends, all that are left are killed at
-// once. Nothing of the group runs any more when it returns, but for a
-// Spec.Run that ignores its context: that is an error. The group stays stopped.
+// Stop ends all components, the last started first: with SIGTERM, and with SIGKILL after
+// the component's StopTimeout. When ctx ends, it kills the remaining components at once. A
+// Spec.Run that ignores its context continues to run, which is an error. The group stays
+// stopped.
 func (g *Group) Stop(ctx context.Context) error {
 	g.mu.Lock()
 	g.stopped = true
@@ -138,7 +137,7 @@ func (g *Group) add(spec Spec) (*component, error) {
 	}
 	for _, other := range g.components {
 		if other.spec.Name == spec.Name {
-			return nil, fmt.Errorf("start %s: the group has a component of this name already", spec.Name)
+			return nil, fmt.Errorf("start %s: the group already has a component of this name", spec.Name)
 		}
 	}
 	c := newComponent(spec, filepath.Join(logsIn(g.dir), spec.Name+".log"))
@@ -165,14 +164,14 @@ func (g *Group) find(name string) (*component, error) {
 	return nil, fmt.Errorf("no component %q in the process group", name)
 }
 
-// backOff is the pause before the next start of a component that has ended so
-// many times in a row: none, 200 ms, and then doubled each time, at most 30 s.
+// backOff returns the delay before the next start of a component that ended this many times
+// in a row: 0, 200 ms, then doubled each time up to 30 s.
 func backOff(crashes int) time.Duration {
 	const first, most = 200 * time.Millisecond, 30 * time.Second
 	switch {
 	case crashes <= 0:
 		return 0
-	case crashes > 8: // first<<8 is past most
+	case crashes > 8: // first<<8 exceeds most
 		return most
 	}
 	return min(first<<(crashes-1), most)

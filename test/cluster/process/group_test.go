@@ -18,17 +18,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shellSpec is a component whose program is a script.
+// shellSpec returns a component that runs a shell script.
 func shellSpec(name, script string) Spec {
 	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, StopTimeout: 5 * time.Second}
 }
 
-// readLog is ready once the component's log has a line with the word.
+// readLog returns a probe that succeeds when the component's log contains the word.
 func readLog(g *Group, name, word string) func(context.Context) error {
 	return func(context.Context) error {
 		log, err := os.ReadFile(filepath.Join(logsIn(g.dir), name+".log"))
 		if err == nil && !strings.Contains(string(log), word) {
-			err = fmt.Errorf("it has not said %q yet", word)
+			err = fmt.Errorf("the log does not contain %q yet", word)
 		}
 		return err
 	}
@@ -66,7 +66,7 @@ func status(t *testing.T, g *Group, name string) Status {
 	return Status{}
 }
 
-// waitForState returns the first status of a component that satisfies the condition.
+// waitForState returns the first status of a component that fulfills the condition.
 func waitForState(t *testing.T, g *Group, name, what string, condition func(Status) bool) Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -82,7 +82,7 @@ func waitForState(t *testing.T, g *Group, name, what string, condition func(Stat
 			}
 		}
 	}
-	t.Fatalf("%s is not %s; last seen %+v", name, what, last)
+	t.Fatalf("%s is not %s; last status %+v", name, what, last)
 	return Status{}
 }
 
@@ -91,7 +91,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	deadline := time.Now().Add(20 * time.Second)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -152,7 +152,7 @@ func TestFailedStart(t *testing.T) {
 		{
 			"is not ready in time",
 			Spec{Path: "/bin/sh", Args: []string{"-c", "echo hello; exec sleep 1000"}, Ready: never, ReadyTimeout: 300 * time.Millisecond},
-			[]string{"not ready after 300ms; last answer: still warming up", "hello"},
+			[]string{"not ready after 300ms; last error: still warming up", "hello"},
 		},
 		{"does not exist", Spec{Path: "/nowhere/web"}, []string{"start web: ", "/nowhere/web", "no such file"}},
 		{
@@ -176,10 +176,10 @@ func TestFailedStart(t *testing.T) {
 				}
 			}
 			if list := g.List(); len(list) != 0 {
-				t.Errorf("it is still in the group: %+v", list)
+				t.Errorf("the component is still in the group: %+v", list)
 			}
 			if records, _ := filepath.Glob(filepath.Join(recordsIn(g.dir), "*")); len(records) != 0 {
-				t.Errorf("records left: %v", records)
+				t.Errorf("remaining records: %v", records)
 			}
 			start(t, g, shellSpec("web", "exec sleep 1000")) // the name is free again
 		})
@@ -190,8 +190,8 @@ func TestStartCanceled(t *testing.T) {
 	g := newGroup(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	spec := shellSpec("web", "exec sleep 1000")
-	spec.Ready = func(context.Context) error { cancel(errors.New("had enough")); return errors.New("no") }
-	if err := g.Start(ctx, spec); err == nil || !strings.Contains(err.Error(), "had enough") {
+	spec.Ready = func(context.Context) error { cancel(errors.New("canceled by the test")); return errors.New("no") }
+	if err := g.Start(ctx, spec); err == nil || !strings.Contains(err.Error(), "canceled by the test") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -210,7 +210,7 @@ func TestSpecValidation(t *testing.T) {
 		{"neither program nor function", Spec{Name: "web"}, "either Path or Run"},
 		{"both", Spec{Name: "web", Run: run, Path: "/bin/true"}, "either Path or Run"},
 		{"arguments for a function", Spec{Name: "web", Run: run, Args: []string{"-v"}}, "belong to Path"},
-		{"negative time-out", Spec{Name: "web", Run: run, StopTimeout: -1}, "must not be negative"},
+		{"negative timeout", Spec{Name: "web", Run: run, StopTimeout: -1}, "must not be negative"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,12 +226,12 @@ func TestCrashedComponentRestartsWithBackOff(t *testing.T) {
 	g := newGroup(t)
 	start(t, g, shellSpec("web", "exit 7"))
 	for n, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
-		s := waitForState(t, g, "web", "in its next pause", func(s Status) bool { return s.State == BackOff && s.Restarts == n })
+		s := waitForState(t, g, "web", "in its next back-off", func(s Status) bool { return s.State == BackOff && s.Restarts == n })
 		if got := s.NextStart.Sub(s.LastExitAt); got != want {
-			t.Errorf("pause %d is %s, want %s", n+1, got, want)
+			t.Errorf("back-off %d is %s, want %s", n+1, got, want)
 		}
 		if s.LastExit != "exit status 7" || s.PID != 0 {
-			t.Errorf("in pause %d: %+v", n+1, s)
+			t.Errorf("in back-off %d: %+v", n+1, s)
 		}
 	}
 	log, err := Tail(status(t, g, "web").LogPath, 10)
@@ -246,7 +246,8 @@ func TestBackOff(t *testing.T) {
 		got = append(got, backOff(crashes))
 	}
 	ms, s := time.Millisecond, time.Second
-	want := []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 30 * s, 30 * s, 30 * s}
+	want := []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 30 * s,
+		30 * s, 30 * s}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
@@ -289,7 +290,7 @@ func TestFunctionRestarts(t *testing.T) {
 	}
 	eventually(t, "a line of the third run", func() bool { return readLog(g, "kubelet", "run 3\n")(t.Context()) == nil })
 	log, err := os.ReadFile(s.LogPath)
-	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionStartsAgain", "run 3\n", "started again in 200ms"} {
+	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionRestarts", "run 3\n", "started again in 200ms"} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("log (%v) lacks %q:\n%s", err, want, log)
 		}
@@ -321,26 +322,26 @@ func TestStopIsInReverseOrder(t *testing.T) {
 		}
 	}
 	if err := g.Start(t.Context(), shellSpec("late", "exec sleep 1000")); !errors.Is(err, ErrStopped) {
-		t.Errorf("a start after Stop: %v", err)
+		t.Errorf("Start after Stop: %v", err)
 	}
 }
 
 func TestStopKillsUnresponsiveComponent(t *testing.T) {
 	tests := []struct {
-		name     string
-		patience time.Duration // of the component's StopTimeout
-		ctx      time.Duration // of Stop's context
+		name    string
+		timeout time.Duration // of the component's StopTimeout
+		ctx     time.Duration // of Stop's context
 	}{
-		{"after the component's time-out", 200 * time.Millisecond, time.Minute},
+		{"after the component's timeout", 200 * time.Millisecond, time.Minute},
 		{"when the context ends", time.Minute, 200 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGroup(t)
-			spec := shellSpec("deaf", "trap '' TERM; echo deaf; exec sleep 1000")
-			spec.StopTimeout, spec.Ready = tt.patience, readLog(g, "deaf", "deaf")
+			spec := shellSpec("unresponsive", "trap '' TERM; echo unresponsive; exec sleep 1000")
+			spec.StopTimeout, spec.Ready = tt.timeout, readLog(g, "unresponsive", "unresponsive")
 			start(t, g, spec)
-			pid := status(t, g, "deaf").PID
+			pid := status(t, g, "unresponsive").PID
 			ctx, cancel := context.WithTimeout(t.Context(), tt.ctx)
 			defer cancel()
 			begin := time.Now()
@@ -348,12 +349,12 @@ func TestStopKillsUnresponsiveComponent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("it took %s", took)
+				t.Errorf("Stop took %s", took)
 			}
 			if isAlive(t, pid) {
 				t.Errorf("process %d is alive", pid)
 			}
-			if s := status(t, g, "deaf"); s.State != Stopped || s.LastExit != "signal: killed" {
+			if s := status(t, g, "unresponsive"); s.State != Stopped || s.LastExit != "signal: killed" {
 				t.Errorf("after Stop: %+v", s)
 			}
 		})
@@ -363,13 +364,13 @@ func TestStopKillsUnresponsiveComponent(t *testing.T) {
 func TestStopDuringBackOff(t *testing.T) {
 	g := newGroup(t)
 	start(t, g, shellSpec("web", "exit 1"))
-	waitForState(t, g, "web", "in a long pause", func(s Status) bool { return s.State == BackOff && s.Restarts >= 2 })
+	waitForState(t, g, "web", "in a long back-off", func(s Status) bool { return s.State == BackOff && s.Restarts >= 2 })
 	begin := time.Now()
 	if err := g.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took > 500*time.Millisecond {
-		t.Errorf("Stop waited %s for a component that does not run", took)
+		t.Errorf("Stop waited %s for an ended component", took)
 	}
 }
 
@@ -398,7 +399,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("before %+v, after %+v", first, second)
 	}
 	if err := g.Restart(t.Context(), "wbe"); err == nil || !strings.Contains(err.Error(), `"wbe"`) {
-		t.Errorf("restart of a component that is not there: %v", err)
+		t.Errorf("restart of a missing component: %v", err)
 	}
 }
 
@@ -441,12 +442,12 @@ func TestWatchSendsLatest(t *testing.T) {
 	for i := range 5 {
 		start(t, g, shellSpec("c"+strconv.Itoa(i), "exec sleep 1000"))
 	}
-	// Nobody has read meanwhile: one list waits, and it is the last one.
+	// One unread list is buffered, and it is the newest.
 	if list := <-watch; len(list) != 5 || list[4].State != Running {
 		t.Errorf("got %+v", list)
 	}
 	cancel()
-	for range watch { // closed once the context has ended
+	for range watch { // closed after the end of the context
 	}
 }
 
@@ -485,18 +486,18 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestStopDuringStart(t *testing.T) {
 	g := newGroup(t)
-	asked := make(chan struct{}, 1)
+	called := make(chan struct{}, 1)
 	spec := shellSpec("slow", "exec sleep 1000")
 	spec.Ready = func(context.Context) error {
 		select {
-		case asked <- struct{}{}:
+		case called <- struct{}{}:
 		default:
 		}
 		return errors.New("not yet")
 	}
 	failed := make(chan error)
 	go func() { failed <- g.Start(context.Background(), spec) }()
-	<-asked
+	<-called
 	if err := g.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}

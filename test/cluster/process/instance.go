@@ -17,14 +17,14 @@ import (
 
 // instance is one run of a component.
 type instance interface {
-	// pid is 0 where no process belongs to it.
+	// pid returns the process ID, 0 for a function.
 	pid() int
 	startTime() time.Time
-	// terminate asks it to end, kill ends it; both return at once.
+	// terminate requests an orderly end, kill ends the instance; both return at once.
 	terminate()
 	kill()
 	exited() <-chan struct{}
-	// exit says how it ended, or that it has not.
+	// exit describes how the instance ended, or that it is still running.
 	exit() string
 }
 
@@ -36,7 +36,7 @@ func (g *Group) launch(spec Spec, logPath string) (instance, error) {
 	if spec.Run != nil {
 		return startFunction(spec, log), nil
 	}
-	defer log.Close() // the program has it
+	defer log.Close() // the program has its own descriptor
 	return startProgram(spec, log, g.dir)
 }
 
@@ -80,10 +80,10 @@ func (f *function) exit() string {
 	if isClosed(f.done) {
 		return f.outcome
 	}
-	return "its Run ignores that its context has ended"
+	return "Run ignores the end of its context"
 }
 
-// inheritedEnv is what a program is given of this process's environment.
+// inheritedEnv lists the environment variables that a program inherits from this process.
 var inheritedEnv = []string{"PATH", "HOME", "USER", "TMPDIR", "LANG", "TZ", "GOCOVERDIR", "SystemRoot"}
 
 // program is a running Spec.Path.
@@ -94,7 +94,7 @@ type program struct {
 }
 
 func startProgram(spec Spec, log *os.File, dir string) (*program, error) {
-	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // the group ends it, with SIGTERM first
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // the group ends it, first with SIGTERM
 	cmd.Dir, cmd.Stdout, cmd.Stderr = spec.WorkDir, log, log
 	cmd.Env = append(environment(), spec.Env...)
 	cmd.SysProcAttr = processAttributes()
@@ -102,8 +102,8 @@ func startProgram(spec Spec, log *os.File, dir string) (*program, error) {
 		return nil, err
 	}
 	p := &program{cmd: cmd, started: time.Now(), done: make(chan struct{})}
-	forget, err := saveRecord(dir, spec.Name, spec.Path, cmd.Process.Pid)
-	go p.reap(forget)
+	removeRecord, err := saveRecord(dir, spec.Name, spec.Path, cmd.Process.Pid)
+	go p.reap(removeRecord)
 	if err != nil {
 		p.kill()
 		<-p.done
@@ -112,15 +112,15 @@ func startProgram(spec Spec, log *os.File, dir string) (*program, error) {
 	return p, nil
 }
 
-// reap waits for the program's end. What it started itself goes with it, and is
-// killed before the program's id is given back to the kernel: until then
-// neither the id nor that of its process group can be somebody else's.
-func (p *program) reap(forget func()) {
+// reap waits for the program's end and kills its remaining children. It does so before it
+// releases the process ID: until then the kernel does not reuse the ID or the process
+// group.
+func (p *program) reap(removeRecord func()) {
 	waitForExitStatus(p.cmd.Process.Pid)
 	killGroup(p.cmd.Process.Pid)
-	// The error is the exit status again, and exit reads that from the state.
+	// The error repeats the exit status, which exit reads from the state.
 	_ = p.cmd.Wait()
-	forget()
+	removeRecord()
 	close(p.done)
 }
 
@@ -128,7 +128,7 @@ func (p *program) pid() int                { return p.cmd.Process.Pid }
 func (p *program) startTime() time.Time    { return p.started }
 func (p *program) exited() <-chan struct{} { return p.done }
 
-// Signals to a process that has ended meanwhile fail, and need not arrive.
+// Signals fail if the process has ended; that needs no handling.
 func (p *program) terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 func (p *program) kill()      { _ = p.cmd.Process.Kill() }
 
@@ -136,7 +136,7 @@ func (p *program) exit() string {
 	if isClosed(p.done) {
 		return p.cmd.ProcessState.String()
 	}
-	return "it is still running after SIGKILL"
+	return "still running after SIGKILL"
 }
 
 func environment() []string {
@@ -149,14 +149,13 @@ func environment() []string {
 	return env
 }
 
-// forkRequests is served by the one thread that starts all programs. "Kill the child
-// when its parent dies" means to the kernel: when the thread that forked it
-// ends. So that thread must live as long as the process does, and no other
-// goroutine may run on it.
+// forkRequests serves the thread that starts all programs. The kernel kills a child with
+// its parent when the thread that forked it ends. So this thread must live as long as the
+// process, and no other goroutine may run on it.
 var forkRequests = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
-		runtime.LockOSThread() // and never unlock: the loop never ends
+		runtime.LockOSThread() // never unlocked: the loop does not end
 		for do := range work {
 			do()
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxLogSize is how large a log file may grow; the one before it is kept.
+	// maxLogSize limits the size of a log file, in bytes; the previous log is kept.
 	maxLogSize       = 32 << 20
 	logLimitInterval = 15 * time.Second
 	previousLog      = ".1"
@@ -28,13 +28,13 @@ const (
 
 func logsIn(dir string) string { return filepath.Join(dir, "logs") }
 
-// openLog opens a log for appending: only so can it be cut to nothing while a
-// program writes to it.
+// openLog opens a log for appending, which allows truncating it while a program writes to
+// it.
 func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// rotateLog puts the log of an earlier run aside.
+// rotateLog renames the log of an earlier run.
 func rotateLog(path string) error {
 	if err := os.Rename(path, path+previousLog); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rotate log: %w", err)
@@ -42,8 +42,8 @@ func rotateLog(path string) error {
 	return nil
 }
 
-// appendToLog writes a line of ours into a component's log. The log is no place to
-// fail over: what the line says stands in the status as well.
+// appendToLog writes a line of the group into a component's log. It ignores errors: the
+// status has the same information.
 func appendToLog(path, line string) {
 	if log, err := openLog(path); err == nil {
 		fmt.Fprintf(log, "--- %s %s\n", time.Now().Format(time.RFC3339), line)
@@ -51,7 +51,7 @@ func appendToLog(path, line string) {
 	}
 }
 
-// limitLogs keeps every log of the group under maxLogSize, roughly.
+// limitLogs keeps the size of all logs of the group near maxLogSize.
 func (g *Group) limitLogs(ctx context.Context) {
 	tick := time.NewTicker(logLimitInterval)
 	defer tick.Stop()
@@ -63,14 +63,14 @@ func (g *Group) limitLogs(ctx context.Context) {
 		}
 		for _, status := range g.List() {
 			if err := limitLog(status.LogPath, maxLogSize); err != nil {
-				appendToLog(status.LogPath, "this log cannot be bounded: "+err.Error())
+				appendToLog(status.LogPath, "cannot limit the size of this log: "+err.Error())
 			}
 		}
 	}
 }
 
-// limitLog copies a log that is too large aside and cuts it to nothing; it
-// cannot be renamed, because the program goes on writing to the file it has.
+// limitLog copies a log that is too large and truncates it. It cannot rename the log,
+// because the program has the file open.
 func limitLog(path string, most int64) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= most {
@@ -88,12 +88,12 @@ func limitLog(path string, most int64) error {
 	if err != nil {
 		return err
 	}
-	_, copied := io.Copy(to, from)
-	return errors.Join(copied, to.Close(), os.Truncate(path, 0))
+	_, copyErr := io.Copy(to, from)
+	return errors.Join(copyErr, to.Close(), os.Truncate(path, 0))
 }
 
-// Tail returns the last lines of a text file, at most so many and at most
-// 64 KiB, without the last line feed.
+// Tail returns the last lines of a text file, at most so many and at most 64 KiB, without
+// the last line feed.
 func Tail(path string, lines int) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func Tail(path string, lines int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if start > 0 { // begin with a whole line
+	if start > 0 { // start at the beginning of a line
 		_, content, _ = bytes.Cut(content, []byte("\n"))
 	}
 	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
@@ -118,8 +118,8 @@ func Tail(path string, lines int) (string, error) {
 
 type logKey struct{}
 
-// Log is where a component that lives in this process (Spec.Run) writes its
-// log. With a context that is not such a component's it discards.
+// Log returns the log of a component that runs in this process (Spec.Run). For any other
+// context it returns a writer that discards everything.
 func Log(ctx context.Context) io.Writer {
 	if log, ok := ctx.Value(logKey{}).(io.Writer); ok {
 		return log
@@ -127,29 +127,30 @@ func Log(ctx context.Context) io.Writer {
 	return io.Discard
 }
 
-// maxReasonSearchBytes bounds what is searched of a log, in bytes; a start logs less.
+// maxReasonSearchBytes limits, in bytes, how much of a log is searched; the log of a start
+// is smaller.
 const maxReasonSearchBytes = 4 << 20
 
-// fatalPatterns are the lines by which programs say why they give up, the clearest
-// first: a structured log's last word (zap's, klog's), Go's, and an error.
+// fatalPatterns match the lines in which programs report why they end, the clearest first:
+// the fatal line of a structured log (zap, klog), a Go panic, and an error.
 var fatalPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`"level":"(fatal|panic)"|^F[0-9]{4} `),
 	regexp.MustCompile(`^(panic|fatal error): `),
 	regexp.MustCompile(`"level":"error"`),
 }
 
-// logSize is where a log's next line will begin.
+// logSize returns the offset of a log's next line.
 func logSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0 // not there yet
+		return 0 // does not exist yet
 	}
 	return info.Size()
 }
 
-// findReason returns the first of the gravest lines that a log has from an offset on,
-// without the stack in it; empty where no line looks like it. A stack that
-// follows the reason would otherwise push it out of the log's tail.
+// findReason returns the first line that matches the clearest pattern in the log from the
+// offset on, without its stack, or "". A stack that follows the reason would push it out of
+// the log's tail.
 func findReason(path string, from int64) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -157,15 +158,15 @@ func findReason(path string, from int64) string {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || info.Size() < from {
-		from = 0 // cut to nothing meanwhile
+		from = 0 // truncated meanwhile
 	}
 	found := make([]string, len(fatalPatterns))
 	reader := bufio.NewReader(io.NewSectionReader(file, from, maxReasonSearchBytes))
 	for {
 		line, err := reader.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
-		for i, looks := range fatalPatterns {
-			if found[i] == "" && looks.MatchString(line) {
+		for i, pattern := range fatalPatterns {
+			if found[i] == "" && pattern.MatchString(line) {
 				found[i] = line
 			}
 		}
@@ -181,7 +182,7 @@ func findReason(path string, from int64) string {
 	return ""
 }
 
-// trimStack cuts a structured line's stack, which is its last field.
+// trimStack removes the stack from a structured log line, where it is the last field.
 func trimStack(line string) string {
 	if before, _, found := strings.Cut(line, `,"stacktrace":"`); found {
 		return before + "}"
@@ -189,28 +190,26 @@ func trimStack(line string) string {
 	return line
 }
 
-// StartError says why a component did not become ready.
+// StartError reports why a component did not become ready.
 type StartError struct {
 	// Name of the component.
 	Name string
 	// Err is the reason.
 	Err error
-	// Reason is the line of this start's log that looks like the program's own
-	// reason to give up; empty where none does.
+	// Reason is the log line that explains the program's end; it may be empty.
 	Reason string
 	// LogPath and Tail are the component's log file and its last lines.
 	LogPath, Tail string
 }
 
-// Error shows the reason, ours and the program's, where the log lies, and its last
-// lines.
+// Error describes the reason, the program's own reason, the log file and its last lines.
 func (e *StartError) Error() string {
 	text := fmt.Sprintf("start %s: %v", e.Name, e.Err)
 	if e.Tail == "" {
 		return text + " (its log " + e.LogPath + " is empty)"
 	}
 	if e.Reason != "" && !strings.HasSuffix(e.Tail, e.Reason) {
-		text += "\nit says: " + e.Reason
+		text += "\nits log reports: " + e.Reason
 	}
 	return text + "\nthe end of " + e.LogPath + ":\n    " + strings.ReplaceAll(e.Tail, "\n", "\n    ")
 }
@@ -218,13 +217,13 @@ func (e *StartError) Error() string {
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// startError is of a start whose log begins at the offset from.
+// startError returns the error of a start whose log begins at offset from.
 func (c *component) startError(err error, from int64) *StartError {
-	tail, _ := Tail(c.logPath, 20) // a log that cannot be read must not hide the reason
+	tail, _ := Tail(c.logPath, 20) // an unreadable log must not hide the reason
 	return &StartError{Name: c.spec.Name, Err: err, Reason: findReason(c.logPath, from), LogPath: c.logPath, Tail: tail}
 }
 
-// errorOrNil keeps a nil *StartError from becoming an error that is not nil.
+// errorOrNil prevents that a nil *StartError becomes a non-nil error.
 func errorOrNil(err *StartError) error {
 	if err == nil {
 		return nil

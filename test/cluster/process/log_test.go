@@ -18,7 +18,7 @@ func TestTail(t *testing.T) {
 		{"short", "one\ntwo\n", "one\ntwo"},
 		{"last three", "1\n2\n3\n4\n5\n", "3\n4\n5"},
 		{"no line feed at the end", "1\n2", "1\n2"},
-		{"begins with a whole line", "first " + long + "\nsecond\nthird\n", "second\nthird"},
+		{"starts with a whole line", "first " + long + "\nsecond\nthird\n", "second\nthird"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,12 +63,12 @@ func TestLimitLog(t *testing.T) {
 	if err := limitLog(path, 9); err != nil {
 		t.Fatal(err)
 	}
-	log.WriteString("more") // as the program does, which has the file open
+	log.WriteString("more") // the program writes to its open file as well
 	if now, before := read(t, path), read(t, path+previousLog); now != "more" || before != "0123456789" {
 		t.Errorf("now %q, before %q", now, before)
 	}
 	if err := limitLog(filepath.Join(t.TempDir(), "none"), 1); err != nil {
-		t.Errorf("a log that is not there: %v", err)
+		t.Errorf("a missing log: %v", err)
 	}
 }
 
@@ -98,12 +98,13 @@ func TestReason(t *testing.T) {
 	)
 	tests := []struct{ name, content, want string }{
 		{"empty", "", ""},
-		{"nothing like it", warning + "listening\nno panic: all is well\n", ""},
-		{"the gravest and not the first", first + second + full + "}\n" + goPanic, full + "}"},
+		{"no fatal line", warning + "listening\nno panic: all is well\n", ""},
+		{"the clearest, not the first", first + second + full + "}\n" + goPanic, full + "}"},
 		{"without its stack", full + `,"stacktrace":"a\n\tb"}` + "\n", full + "}"},
 		{"a plain panic", warning + goPanic, "panic: failed to open database"},
-		{"Go's own last word", "fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep"},
-		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n", "F1121 11:45:39.8 main.go:2] no certificate"},
+		{"a fatal error of Go", "fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep"},
+		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n",
+			"F1121 11:45:39.8 main.go:2] no certificate"},
 		{"the first error", warning + first + second, strings.TrimSpace(first)},
 		{"no line feed at the end", full + "}", full + "}"},
 	}
@@ -118,11 +119,11 @@ func TestReason(t *testing.T) {
 		})
 	}
 	if got := findReason(filepath.Join(t.TempDir(), "none"), 0); got != "" {
-		t.Errorf("of no log: %q", got)
+		t.Errorf("findReason of a missing log: %q", got)
 	}
 }
 
-// A program that dies with a long stack has its reason shown all the same.
+// The error shows the reason of a program that ends with a long stack.
 func TestStartErrorShowsReasonBeforeStack(t *testing.T) {
 	g := newGroup(t)
 	spec := shellSpec("etcd", `echo '{"level":"panic","error":"no space left on device"}'; echo 'panic: x'
@@ -134,9 +135,10 @@ func TestStartErrorShowsReasonBeforeStack(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if strings.Contains(failed.Tail, "no space left") {
-		t.Fatalf("the tail is long enough by itself:\n%s", failed.Tail)
+		t.Fatalf("the tail alone already shows the reason:\n%s", failed.Tail)
 	}
-	if want := "it says: {\"level\":\"panic\",\"error\":\"no space left on device\"}\nthe end of "; !strings.Contains(err.Error(), want) {
+	want := "its log reports: {\"level\":\"panic\",\"error\":\"no space left on device\"}\nthe end of "
+	if !strings.Contains(err.Error(), want) {
 		t.Errorf("error lacks %q:\n%v", want, err)
 	}
 }

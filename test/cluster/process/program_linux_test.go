@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorVariable makes the test binary run as a supervisor in the folder that
-// it names, until it is killed.
+// supervisorVariable makes the test binary run as a supervisor in the folder that it names,
+// until it is killed.
 const supervisorVariable = "SLUICE_TEST_SUPERVISE"
 
 func TestMain(m *testing.M) {
@@ -82,8 +82,8 @@ func TestKilledSupervisorEndsChildren(t *testing.T) {
 	}
 }
 
-// The kernel kills a child when the thread that forked it ends. Whoever calls
-// Start on a thread that ends must not lose the component.
+// The kernel kills a child when the thread that forked it ends. A caller of Start whose
+// thread ends must keep the component.
 func TestChildOutlivesStartingThread(t *testing.T) {
 	g := newGroup(t)
 	thread := startOnEndingThread(func() {
@@ -101,13 +101,14 @@ func TestChildOutlivesStartingThread(t *testing.T) {
 	}
 }
 
-// startOnEndingThread calls do on a thread that ends soon after, and returns its id.
+// startOnEndingThread calls do on a thread that ends soon after, and returns the thread's
+// ID.
 func startOnEndingThread(do func()) int {
 	thread := make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
-			// The main thread never ends: keep it, and take another.
+			// The main thread never ends: keep it and use another.
 			thread <- startOnEndingThread(do)
 			runtime.UnlockOSThread()
 			return
@@ -133,23 +134,23 @@ func TestDescendantsEndWithComponent(t *testing.T) {
 
 func TestReapLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	g, err := NewGroup(dir) // makes the folders
+	g, err := NewGroup(dir) // creates the folders
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Stop(context.Background())
 
 	leftover := startOrphan(t, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
-	deaf := startOrphan(t, "trap '' TERM; echo ready; exec sleep 1000")
-	stranger := startOrphan(t, "echo ready; exec sleep 1000")
-	for name, pid := range map[string]int{"etcd": leftover, "scheduler": deaf} {
+	unresponsive := startOrphan(t, "trap '' TERM; echo ready; exec sleep 1000")
+	unrelated := startOrphan(t, "echo ready; exec sleep 1000")
+	for name, pid := range map[string]int{"etcd": leftover, "scheduler": unresponsive} {
 		if _, err := saveRecord(dir, name, "/bin/sh", pid); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The same id, but born at another time, or on another boot.
+	// The same ID with another start time, or another boot.
 	for name, born := range map[string]string{"apiserver": "1", "kwok": "", "webhook": "f3b1/77"} {
-		content, _ := json.Marshal(Record{Name: name, PID: stranger, StartID: born})
+		content, _ := json.Marshal(Record{Name: name, PID: unrelated, StartID: born})
 		write(t, filepath.Join(recordsIn(dir), name+recordSuffix), string(content))
 	}
 	gone, _ := json.Marshal(Record{Name: "gone", PID: 1 << 22, StartID: "x"})
@@ -162,21 +163,21 @@ func TestReapLeftovers(t *testing.T) {
 	if len(ended) != 2 || ended[0].Name != "etcd" || ended[1].Name != "scheduler" {
 		t.Errorf("ended %+v, want etcd and scheduler", ended)
 	}
-	if isAlive(t, leftover) || isAlive(t, deaf) {
-		t.Error("a leftover is alive")
+	if isAlive(t, leftover) || isAlive(t, unresponsive) {
+		t.Error("a recorded process is alive")
 	}
-	if !isAlive(t, stranger) {
-		t.Error("a stranger was killed")
+	if !isAlive(t, unrelated) {
+		t.Error("a process with another start was killed")
 	}
 	if records, _ := filepath.Glob(filepath.Join(recordsIn(dir), "*")); len(records) != 0 {
-		t.Errorf("records left: %v", records)
+		t.Errorf("remaining records: %v", records)
 	}
 }
 
 func TestReapLeftoversWithInvalidRecord(t *testing.T) {
 	dir := t.TempDir()
 	if ended, err := ReapLeftovers(dir); err != nil || len(ended) != 0 {
-		t.Errorf("of an empty folder: %v, %v", ended, err)
+		t.Errorf("ReapLeftovers of an empty folder: %v, %v", ended, err)
 	}
 	if err := os.MkdirAll(recordsIn(dir), 0o700); err != nil {
 		t.Fatal(err)
@@ -187,8 +188,8 @@ func TestReapLeftoversWithInvalidRecord(t *testing.T) {
 	}
 }
 
-// startOrphan starts a script that no group knows and returns its process id once it
-// has said "ready".
+// startOrphan starts a script outside of all groups and returns its process ID after the
+// script has printed "ready".
 func startOrphan(t *testing.T, script string) int {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
@@ -205,7 +206,7 @@ func startOrphan(t *testing.T, script string) int {
 		cmd.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("the script said %q, %v", line, err)
+		t.Fatalf("the script printed %q, %v", line, err)
 	}
 	return cmd.Process.Pid
 }
@@ -219,6 +220,6 @@ func TestStartIDIsStable(t *testing.T) {
 		t.Errorf("got %q, %v; want %q", second, err, first)
 	}
 	if none, err := startID(1 << 22); err != nil || none != "" {
-		t.Errorf("of a process that is not there: %q, %v", none, err)
+		t.Errorf("startID of a missing process: %q, %v", none, err)
 	}
 }

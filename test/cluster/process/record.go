@@ -16,50 +16,49 @@ import (
 
 const (
 	recordSuffix = ".json"
-	// reapTermTimeout is how long a leftover may take to end by itself.
+	// reapTermTimeout bounds the time between SIGTERM and SIGKILL.
 	reapTermTimeout  = 3 * time.Second
 	reapKillTimeout  = 5 * time.Second
 	reapPollInterval = 20 * time.Millisecond
 )
 
-// Record is what <dir>/run/<name>.json says of a running program.
+// Record is the content of <dir>/run/<name>.json about a running program.
 type Record struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	PID  int    `json:"pid"`
-	// StartID names the process's start: a process with this id and another
-	// birth is a stranger.
+	// StartID identifies the start of the process. A process with the same ID and another
+	// start is not the recorded one.
 	StartID string `json:"birth"`
 }
 
 func recordsIn(dir string) string { return filepath.Join(dir, "run") }
 
-// saveRecord writes the record of a program that was started; forget removes it.
-func saveRecord(dir, name, path string, pid int) (forget func(), err error) {
+// saveRecord writes the record of a started program; the returned function removes it.
+func saveRecord(dir, name, path string, pid int) (removeRecord func(), err error) {
 	file := filepath.Join(recordsIn(dir), name+recordSuffix)
-	forget = func() { _ = os.Remove(file) } // a record left behind is harmless
-	born, err := startID(pid)
+	removeRecord = func() { _ = os.Remove(file) } // a remaining record is harmless
+	started, err := startID(pid)
 	if err != nil {
-		return forget, fmt.Errorf("record %s: %w", name, err)
+		return removeRecord, fmt.Errorf("record %s: %w", name, err)
 	}
-	content, err := json.Marshal(Record{Name: name, Path: path, PID: pid, StartID: born})
+	content, err := json.Marshal(Record{Name: name, Path: path, PID: pid, StartID: started})
 	if err != nil {
-		return forget, fmt.Errorf("record %s: %w", name, err)
+		return removeRecord, fmt.Errorf("record %s: %w", name, err)
 	}
-	// Written aside and renamed: half a record would be no record.
+	// The rename makes the write atomic.
 	if err := os.WriteFile(file+".new", append(content, '\n'), 0o600); err != nil {
-		return forget, fmt.Errorf("record %s: %w", name, err)
+		return removeRecord, fmt.Errorf("record %s: %w", name, err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
-		return forget, fmt.Errorf("record %s: %w", name, err)
+		return removeRecord, fmt.Errorf("record %s: %w", name, err)
 	}
-	return forget, nil
+	return removeRecord, nil
 }
 
-// ReapLeftovers ends the programs that dir's records name and that still run,
-// removes the records, and returns those of the programs it ended. It is for
-// whoever has made sure that no other process works with dir (a lock), before
-// NewGroup. A process whose start differs from its record's is left alone.
+// ReapLeftovers ends the running programs of dir's records, removes the records, and
+// returns those of the programs that it ended. The caller must hold a lock on dir and call
+// it before NewGroup. ReapLeftovers ignores a process whose start differs from its record.
 func ReapLeftovers(dir string) ([]Record, error) {
 	files, err := filepath.Glob(filepath.Join(recordsIn(dir), "*"+recordSuffix))
 	if err != nil {
@@ -98,26 +97,25 @@ func readRecord(file string) (Record, error) {
 	return record, nil
 }
 
-// isRunning reports whether the recorded process, and no stranger, is alive.
+// isRunning reports whether the recorded process, with the recorded start, is alive.
 func (r Record) isRunning() (bool, error) {
 	if r.PID <= 1 || r.StartID == "" {
 		return false, nil
 	}
 	now, err := startID(r.PID)
 	if err != nil {
-		return false, fmt.Errorf("look for %s, process %d: %w", r.Name, r.PID, err)
+		return false, fmt.Errorf("find %s, process %d: %w", r.Name, r.PID, err)
 	}
 	return now == r.StartID, nil
 }
 
-// terminate ends the recorded process; running says whether there was one.
+// terminate ends the recorded process; running reports whether it was alive.
 func (r Record) terminate() (running bool, err error) {
-	// On Linux the handle is a pidfd, so that the signal reaches the process
-	// that runs looks at after it or nobody. Asking in this order leaves no
-	// moment in which the id could change hands.
+	// On Linux the handle is a pidfd, which never refers to another process. It is opened
+	// before isRunning, so that the ID cannot be reused in between.
 	handle, err := os.FindProcess(r.PID)
 	if err != nil {
-		return false, nil // it is gone
+		return false, nil // the process has ended
 	}
 	defer func() { _ = handle.Release() }()
 	if alive, err := r.isRunning(); err != nil || !alive {
@@ -127,7 +125,7 @@ func (r Record) terminate() (running bool, err error) {
 		signal syscall.Signal
 		within time.Duration
 	}{{syscall.SIGTERM, reapTermTimeout}, {syscall.SIGKILL, reapKillTimeout}} {
-		// An error means that it is gone, which the wait finds out.
+		// An error means that the process has ended, which waitForExit detects.
 		_ = handle.Signal(step.signal)
 		if gone, err := r.waitForExit(step.within); gone || err != nil {
 			return true, err

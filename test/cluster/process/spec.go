@@ -18,43 +18,41 @@ const (
 
 // Spec describes one component. Either Path or Run is set.
 type Spec struct {
-	// Name is unique in its group, and the name of its log and record files:
+	// Name is unique in its group and part of the names of its log and record files. It has
 	// lower case letters, digits, '-' and '.', at most 63 characters.
 	Name string
 
-	// Path of the program. It is started in a process group of its own, so
-	// that Ctrl-C on a terminal reaches it only through Group.Stop.
+	// Path of the program. It runs in its own process group, so that Ctrl-C on a terminal
+	// ends it only through Group.Stop.
 	Path string
 	// Args of the program, without its own name.
 	Args []string
-	// Env holds "KEY=value" entries. Beyond them a program is given only what
-	// inheritedEnv lists: a variable that happens to be set in a person's shell
-	// must not configure a component.
+	// Env holds "KEY=value" entries. The program also inherits the variables in
+	// inheritedEnv, and no others: the variables of a user's shell must not configure a
+	// component.
 	Env []string
-	// WorkDir is the program's working directory; the default is this one's.
+	// WorkDir is the program's working directory; the default is that of this process.
 	WorkDir string
 
-	// Run is a component that lives in this process instead of Path. It runs
-	// until its context ends; to return earlier, or to panic, is to crash.
-	// Log(ctx) is its log file.
+	// Run is a function that runs instead of Path, until its context ends. An earlier
+	// return or a panic counts as a crash. Log(ctx) is its log file.
 	Run func(ctx context.Context) error
 
-	// Ready returns nil once the component serves. It is asked every 50 ms from
-	// the start on, each time with a context of two seconds. Nil means that the
-	// component is ready as soon as it is started.
+	// Ready returns nil once the component serves. The group calls it every 50 ms from the
+	// start on, each time with a context of two seconds. If Ready is nil, the component is
+	// ready as soon as it has started.
 	Ready func(ctx context.Context) error
-	// ReadyTimeout is how long a start may take until Ready says yes; the
-	// default is a minute.
+	// ReadyTimeout bounds the time until Ready succeeds; the default is a minute.
 	ReadyTimeout time.Duration
-	// StopTimeout is how long the component may take to end after SIGTERM (or
-	// after its context ended) before it is killed; the default is ten seconds.
+	// StopTimeout is the time after SIGTERM, or after the end of Run's context, before the
+	// group kills the component. The default is ten seconds.
 	StopTimeout time.Duration
 }
 
 var nameFormat = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
-// withDefaults returns the spec with its time-outs filled in, or says which
-// field is wrong.
+// withDefaults returns the spec with default timeouts, or an error that names an invalid
+// field.
 func (s Spec) withDefaults() (Spec, error) {
 	if !nameFormat.MatchString(s.Name) {
 		return s, fmt.Errorf("Spec.Name %q: must be lower case letters, digits, '-' and '.', at most 63 characters", s.Name)
@@ -81,40 +79,40 @@ func (s Spec) withDefaults() (Spec, error) {
 type State string
 
 const (
-	// Starting: launched, and not yet ready.
+	// Starting components were launched and are not ready yet.
 	Starting State = "Starting"
-	// Running: launched and ready.
+	// Running components are ready.
 	Running State = "Running"
-	// BackOff: it ended by itself, and waits until NextStart.
+	// BackOff components have ended and wait until NextStart.
 	BackOff State = "BackOff"
-	// Stopping: it was told to end.
+	// Stopping components are being ended by the group.
 	Stopping State = "Stopping"
-	// Stopped: it ended because it was told to.
+	// Stopped components were ended by the group.
 	Stopped State = "Stopped"
 )
 
-// Status is what a screen shows of one component.
+// Status describes one component for a screen.
 type Status struct {
 	Name  string
 	State State
-	// PID of the program, 0 where none runs and for a component in this process.
+	// PID of the program; 0 if none runs, and for a function.
 	PID int
 	// Restarts counts the starts after the first.
 	Restarts int
-	// StartedAt is when it was last launched.
+	// StartedAt is the time of the last launch.
 	StartedAt time.Time
-	// LastExit says how it last ended or why it could not be started again
-	// ("signal: killed"); empty until then.
+	// LastExit describes how the component last ended, or why its restart failed ("signal:
+	// killed"). It is empty until then.
 	LastExit string
-	// LastExitAt goes with LastExit.
+	// LastExitAt is the time of LastExit.
 	LastExitAt time.Time
-	// NextStart is when a component in BackOff is launched again.
+	// NextStart is the time of the next launch in state BackOff.
 	NextStart time.Time
-	// LogPath is where its output goes.
+	// LogPath is the file of the component's output.
 	LogPath string
 }
 
-// List returns the state of each component, in the order of their start.
+// List returns the status of each component, in the order of their start.
 func (g *Group) List() []Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,8 +127,8 @@ func (g *Group) listLocked() []Status {
 	return list
 }
 
-// Watch sends the list now and after every change, until ctx ends; then the
-// channel is closed. Who reads slowly gets the newest list, not every one.
+// Watch sends the list now and after every change until ctx ends, and then closes the
+// channel. A slow reader receives the newest list, not every one.
 func (g *Group) Watch(ctx context.Context) <-chan []Status {
 	out := make(chan []Status, 1)
 	g.mu.Lock()
@@ -146,7 +144,7 @@ func (g *Group) Watch(ctx context.Context) <-chan []Status {
 	return out
 }
 
-// change edits a component's status and tells the watchers.
+// change updates a component's status and notifies the watchers.
 func (g *Group) change(c *component, edit func(*Status)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,10 +155,10 @@ func (g *Group) change(c *component, edit func(*Status)) {
 func (g *Group) notifyLocked() {
 	for out := range g.watchers {
 		select {
-		case <-out: // the list that nobody has read yet is out of date
+		case <-out: // replace a list that was not read yet
 		default:
 		}
-		// There is room: only this function sends, and it holds the lock.
+		// The channel has room: only this function sends, and it holds the lock.
 		out <- g.listLocked()
 	}
 }

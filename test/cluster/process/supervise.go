@@ -12,25 +12,25 @@ import (
 const (
 	readyPollInterval = 50 * time.Millisecond
 	readyTimeout      = 2 * time.Second
-	// stableAfter is how long a component has to run until its next crash
-	// counts as a first one.
+	// stableAfter is the run time after which the count of crashes starts again.
 	stableAfter = time.Minute
 )
 
-// component is one Spec and what has become of it.
+// component is a Spec and its state.
 type component struct {
 	spec    Spec
 	logPath string
 	status  Status // guarded by the group's mutex
 	crashes int    // in a row
 
-	restart chan chan error // one answer each
-	// stopCtx ends with the first word to stop, hurry when the patience is over.
+	restart chan chan error // one result each
+	// stopCtx ends when a stop is requested, killCtx when the stop must not wait any
+	// longer.
 	stopCtx, killCtx         context.Context
 	requestStop, requestKill context.CancelFunc
 
-	done    chan struct{} // closed when nothing of it runs any more
-	stopErr error         // what does not end; set before done is closed
+	done    chan struct{} // closed when the component has ended
+	stopErr error         // set before done is closed
 }
 
 func newComponent(spec Spec, logPath string) *component {
@@ -46,17 +46,17 @@ func newComponent(spec Spec, logPath string) *component {
 	return c
 }
 
-// stop tells the component to stop and waits until it has.
+// stop requests a stop and waits until the component has ended.
 func (c *component) stop(ctx context.Context) error {
 	c.requestStop()
-	stopHurry := context.AfterFunc(ctx, c.requestKill)
-	defer stopHurry()
+	cancelKill := context.AfterFunc(ctx, c.requestKill)
+	defer cancelKill()
 	<-c.done
 	return c.stopErr
 }
 
-// launchAndWait launches the component once and waits until it is ready. On an error
-// nothing of it runs any more.
+// launchAndWait launches the component and waits until it is ready. After an error the
+// component is not running.
 func (g *Group) launchAndWait(ctx context.Context, c *component) (instance, *StartError) {
 	logFrom := logSize(c.logPath)
 	in, err := g.launch(c.spec, c.logPath)
@@ -89,7 +89,7 @@ func (c *component) awaitReady(ctx context.Context, in instance) error {
 	defer cancel()
 	tick := time.NewTicker(readyPollInterval)
 	defer tick.Stop()
-	var answer error
+	var lastErr error
 	for {
 		select {
 		case <-in.exited():
@@ -97,35 +97,35 @@ func (c *component) awaitReady(ctx context.Context, in instance) error {
 		case <-c.stopCtx.Done():
 			return ErrStopped
 		case <-ctx.Done():
-			if answer != nil {
-				return fmt.Errorf("%w; last answer: %w", context.Cause(ctx), answer)
+			if lastErr != nil {
+				return fmt.Errorf("%w; last error: %w", context.Cause(ctx), lastErr)
 			}
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		ask, cancelAsk := context.WithTimeout(ctx, readyTimeout)
-		err := c.spec.Ready(ask)
-		cancelAsk()
+		probeCtx, cancelProbe := context.WithTimeout(ctx, readyTimeout)
+		err := c.spec.Ready(probeCtx)
+		cancelProbe()
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // else the answer is only that time is over
-			answer = err
+		if ctx.Err() == nil { // an error after the timeout adds no information
+			lastErr = err
 		}
 	}
 }
 
-// supervise keeps a component that was ready once running until it is halted.
+// supervise keeps a component running, after it was ready once, until a stop is requested.
 func (g *Group) supervise(c *component, in instance) {
 	defer close(c.done)
 	for in != nil {
-		var answer chan error
+		var result chan error
 		select {
 		case <-c.stopCtx.Done():
 			c.terminate(in)
 			g.markEnded(c, in.exit())
 			return
-		case answer = <-c.restart:
+		case result = <-c.restart:
 			g.change(c, func(s *Status) { s.State = Stopping })
 			c.terminate(in)
 			c.crashes = 0
@@ -135,25 +135,25 @@ func (g *Group) supervise(c *component, in instance) {
 			}
 			c.crashes++
 		}
-		in = g.restartUntilReady(c, in.exit(), answer)
+		in = g.restartUntilReady(c, in.exit(), result)
 	}
 }
 
-// restartUntilReady launches the component until it is ready or halted; then it returns nil.
-// The first attempt's outcome goes to answer, if there is one.
-func (g *Group) restartUntilReady(c *component, exit string, answer chan<- error) instance {
+// restartUntilReady launches the component until it is ready. It returns nil if a stop is
+// requested. If result is set, it receives the outcome of the first attempt.
+func (g *Group) restartUntilReady(c *component, exit string, result chan<- error) instance {
 	for {
 		if !g.waitBackOff(c, exit) {
-			if answer != nil {
-				answer <- fmt.Errorf("restart %s: %w", c.spec.Name, ErrStopped)
+			if result != nil {
+				result <- fmt.Errorf("restart %s: %w", c.spec.Name, ErrStopped)
 			}
 			g.markEnded(c, exit)
 			return nil
 		}
 		in, err := g.launchAndWait(c.stopCtx, c)
-		if answer != nil {
-			answer <- errorOrNil(err)
-			answer = nil
+		if result != nil {
+			result <- errorOrNil(err)
+			result = nil
 		}
 		if err == nil {
 			return in
@@ -163,8 +163,8 @@ func (g *Group) restartUntilReady(c *component, exit string, answer chan<- error
 	}
 }
 
-// waitBackOff notes how the component ended and waits for the time of its next start;
-// false means that it was halted meanwhile.
+// waitBackOff records how the component ended and waits for its next start. It returns
+// false if a stop is requested meanwhile.
 func (g *Group) waitBackOff(c *component, exit string) bool {
 	now, wait := time.Now(), backOff(c.crashes)
 	g.change(c, func(s *Status) {
@@ -181,7 +181,7 @@ func (g *Group) waitBackOff(c *component, exit string) bool {
 	}
 }
 
-// markEnded notes that nothing of the component runs any more.
+// markEnded records that the component has ended.
 func (g *Group) markEnded(c *component, exit string) {
 	g.change(c, func(s *Status) {
 		s.State, s.PID, s.NextStart = Stopped, 0, time.Time{}
@@ -189,22 +189,22 @@ func (g *Group) markEnded(c *component, exit string) {
 	})
 }
 
-// terminate asks the instance to end, and kills it when it takes too long.
+// terminate requests the end of the instance, and kills it after the timeout.
 func (c *component) terminate(in instance) {
 	in.terminate()
-	patience := time.NewTimer(c.spec.StopTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(c.spec.StopTimeout)
+	defer timeout.Stop()
 	select {
 	case <-in.exited():
 		return
-	case <-patience.C:
+	case <-timeout.C:
 	case <-c.killCtx.Done():
 	}
 	c.kill(in)
 }
 
-// kill ends the instance and waits for it. A program is gone at once; a function
-// that ignores its context cannot be ended, and must not block us.
+// kill ends the instance and waits for it. A program ends at once; a function that ignores
+// its context continues and must not block the group.
 func (c *component) kill(in instance) {
 	in.kill()
 	grace := time.NewTimer(readyTimeout)

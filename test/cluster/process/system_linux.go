@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processAttributes puts a program into a process group of its own and makes the
-// kernel kill it when the thread that forks it ends.
+// processAttributes gives a program its own process group and makes the kernel kill it when
+// the thread that forked it ends.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// waitForExitStatus returns when the child has ended, and leaves it to be waited for.
+// waitForExitStatus returns when the child has ended, and leaves the exit status for Wait.
 func waitForExitStatus(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -33,13 +33,13 @@ func waitForExitStatus(pid int) {
 	}
 }
 
-// killGroup kills what is left of the group that the child pid leads. There is
-// usually nothing, and that is the error.
+// killGroup kills the remaining processes of the group that the child pid leads. Usually
+// none remains, which is the ignored error.
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// startID names the start of a process: the boot and the clock ticks since. It is
-// empty for a process that does not exist, or that is a zombie without threads
-// and so holds no file and no port any more.
+// startID identifies the start of a process by the boot and the clock ticks since then. It
+// returns "" for a process that does not exist, and for a zombie without threads, which
+// holds no file and no port.
 func startID(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -48,9 +48,9 @@ func startID(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The second field is the program's name in parentheses, and may contain
-	// anything; those that we want are the 3rd (state), the 20th (number of
-	// threads) and the 22nd (start).
+	// The second field is the program's name in parentheses, which may contain any
+	// characters. The needed fields are the 3rd (state), the 20th (number of threads) and
+	// the 22nd (start).
 	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
 	fields := strings.Fields(string(rest))
 	if len(fields) < 20 {

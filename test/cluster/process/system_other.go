@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// attributes asks for nothing: only Linux can tie a program's life to this
-// process's, and elsewhere the records are what ReapLeftovers goes by.
-func attributes() *syscall.SysProcAttr { return nil }
+// processAttributes sets nothing: only Linux can end a program together with this process.
+// On other systems ReapLeftovers uses the records.
+func processAttributes() *syscall.SysProcAttr { return nil }
 
-// awaitEnd does nothing here: the wait that follows it does.
-func awaitEnd(int) {}
+// waitForExitStatus does nothing on this system; the following Wait does.
+func waitForExitStatus(int) {}
 
-// killGroup does nothing here: the program is in this process's own group.
+// killGroup does nothing on this system: the program is in this process's own group.
 func killGroup(int) {}
 
-// birth names the start of a process, as ps prints it. It is empty for a process
-// that does not exist, and where there is no ps.
-func birth(pid int) (string, error) {
+// startID identifies the start of a process, as ps prints it. It returns "" for a process
+// that does not exist, and if ps is missing.
+func startID(pid int) (string, error) {
 	out, err := exec.Command("ps", "-o", "stat=,lstart=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {
 		return "", nil

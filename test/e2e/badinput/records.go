@@ -90,15 +90,15 @@ func noticeTable() table {
 			{"a digest within a digest", `{spec: {kind: Digest, subject: null, date: 2027-03-03}}`, "spec.digest", "each is sent as its own mail"},
 			{"a weekly summary within a digest", `{spec: {kind: WeeklySummary}}`, "spec.digest", "each is sent as its own mail"},
 			{"a digest with an invalid name", `{spec: {digest: "No name"}}`, "spec.digest", "should match"},
-			{"a warning without a deadline", `{spec: {deadline: null}}`, "spec.deadline", "is required for a kind that warns of an end"},
+			{"a warning without a deadline", `{spec: {deadline: null}}`, "spec.deadline", "is required for the kinds that warn of an end"},
 			{"a digest with a name that is too long", `{spec: {digest: ` + longText(254) + `}}`, "spec.digest", "may not be more than 253"},
 			{"inputs that are not strings", `{spec: {inputs: {count: 1}}}`, "spec.inputs.count", "must be of type string"},
 			{"too many inputs", `{spec: {inputs: {` + repeatItems(65, `i%d: a`) + `}}}`, "spec.inputs", "at most 64"},
 		},
 		mutable: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
 		immutable: []edit{
-			{"another recipient", newRecipient(`email: b@c.d`), "spec", "it says what was sent"},
-			{"other inputs", `{spec: {inputs: {owner: b}}}`, "spec", "it says what was sent"},
+			{"another recipient", newRecipient(`email: b@c.d`), "spec", "cannot be changed"},
+			{"other inputs", `{spec: {inputs: {owner: b}}}`, "spec", "cannot be changed"},
 		},
 		status: []edit{
 			{"an unknown phase", `{status: {phase: Lost}}`, "status.phase", `"Pending", "Sending", "Sent", "Failed", "Superseded"`},

@@ -134,8 +134,10 @@ func (f Fleet) FillPods(s *Server) error {
 func (f Fleet) tenancyObjects() []map[string]any {
 	const sluice = "sluice.dev/v1alpha1"
 	rest := []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1000", "limit": "1000"}}}
-	department := map[string]any{"displayName": "Science",
-		"nodePools": []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}}}
+	department := map[string]any{
+		"displayName": "Science",
+		"nodePools":   []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}},
+	}
 	if f.MaxRuntime != "" {
 		department["workloads"] = map[string]any{"*": map[string]any{"maxRuntime": f.MaxRuntime}}
 	}
@@ -237,8 +239,10 @@ func podSpec(node string) corev1.PodSpec {
 		Name: "train", Image: "registry.example.org/lab/pytorch@sha256:1b3a7c3f5de0a1c8f2c6b1f4d8e6a9c7b5d3f1e0a2c4b6d8f0e1a3c5b7d9f1e3",
 		Command:   []string{"torchrun", "--nproc-per-node=1", "train.py", "--config=/etc/train/config.yaml"},
 		Resources: corev1.ResourceRequirements{Limits: resources, Requests: resources},
-		VolumeMounts: []corev1.VolumeMount{{Name: "work", MountPath: "/work"},
-			{Name: "kube-api-access-8xk2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "work", MountPath: "/work"},
+			{Name: "kube-api-access-8xk2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+		},
 		TerminationMessagePath:   "/dev/termination-log",
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
 	}
@@ -264,8 +268,10 @@ func podStatus(started metav1.Time) corev1.PodStatus {
 			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
 		}},
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
-		corev1.ContainersReady, corev1.PodScheduled} {
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
+		corev1.ContainersReady, corev1.PodScheduled,
+	} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: started})
 	}
 	return status
@@ -275,9 +281,13 @@ func podStatus(started metav1.Time) corev1.PodStatus {
 func managedFields(at metav1.Time) []metav1.ManagedFieldsEntry {
 	const fields = `{"f:metadata":{"f:annotations":{".":{},"f:sluice.dev/created-by":{}},"f:generateName":{},"f:labels":{".":{},"f:batch.kubernetes.io/controller-uid":{},"f:job-name":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"10000000-0000-4000-8000-000000000000\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"train\"}":{".":{},"f:command":{},"f:env":{".":{}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:nvidia.com/gpu":{}}}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:terminationGracePeriodSeconds":{}}}`
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fields)},
-		{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status"},
+		{
+			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(fields),
+		},
+		{
+			Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status",
+		},
 	}
 }

@@ -25,7 +25,8 @@ func approverRoles(department *v1alpha1.Department) []v1alpha1.ApproverRole {
 }
 
 // canDecide reports whether the user has one of the approvers' roles: as a member of the department or the project, or
-// by RBAC for the two administrators' roles. It creates a SubjectAccessReview only if the members do not suffice.
+// by RBAC for the two administrators' roles. It creates a SubjectAccessReview only if no member entry gives the user
+// such a role.
 func canDecide(
 	ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant, authorizer validation.DepartmentAuthorizer,
 ) (bool, error) {
@@ -82,13 +83,13 @@ const (
 	statusDecided
 	// decisionMissing: the update has no decision.
 	decisionMissing
-	// protectedFieldChanged: the update has a decision, and changes a field of Sluice.
+	// protectedFieldChanged: the update has a decision, and also changes a field that only Sluice may change.
 	protectedFieldChanged
 	// statusAlreadyDecided: the Extension was decided before.
 	statusAlreadyDecided
 )
 
-// classifyChange compares two statuses. The approver and the time belong to the decision.
+// classifyChange compares two statuses. The fields decidedBy and decidedAt are part of the decision.
 func classifyChange(before, after *v1alpha1.ExtensionStatus) statusChange {
 	switch {
 	case equality.Semantic.DeepEqual(before, after):

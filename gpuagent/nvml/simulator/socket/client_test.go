@@ -34,8 +34,11 @@ func newNode(t *testing.T) *simulator.Node {
 	t.Helper()
 	n, err := simulator.New(simulator.Config{
 		Order: simulator.StableOrder, Clock: simulator.NewSkipClock(startTime),
-		GPUs: []simulator.GPU{{Model: "A100-40GB", UUID: migGPU, Mode: nvml.Enabled}, {Model: "H100-80GB", UUID: wholeGPU},
-			{Model: "T4", UUID: "GPU-lost"}},
+		GPUs: []simulator.GPU{
+			{Model: "A100-40GB", UUID: migGPU, Mode: nvml.Enabled},
+			{Model: "H100-80GB", UUID: wholeGPU},
+			{Model: "T4", UUID: "GPU-lost"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,10 @@ import (
 // sendBytes sends bytes to a server and returns its answer.
 func sendBytes(t testing.TB, sent []byte) string {
 	t.Helper()
-	n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
-		Order: simulator.StableOrder})
+	n, err := simulator.New(simulator.Config{
+		GPUs:  []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
+		Order: simulator.StableOrder,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

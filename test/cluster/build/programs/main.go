@@ -1,10 +1,9 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command programs builds the programs of the embedded Kubernetes ahead of time
-// and prints their paths. Test runs find them in the cache then, and do not
-// spend their time limits on the first build. Names as arguments are those of
-// further programs:
+// Command programs builds the programs of the embedded Kubernetes and prints their paths.
+// Later test runs find them in the cache and do not spend their time limits on the first
+// build. Arguments are the names of additional programs:
 //
 //	go run ./test/cluster/build/programs kueue
 package main

@@ -9,61 +9,61 @@ import (
 	"slices"
 )
 
-// Kind of a container, as far as its devices are concerned.
+// Kind is the kind of a container with regard to its devices.
 type Kind int
 
 const (
-	// Init runs to its end before the containers after it: they are given its
-	// devices again.
+	// Init containers end before the following containers start, which can use their
+	// devices.
 	Init Kind = iota
-	// LongRunning runs as long as the pod: a regular container or a sidecar.
+	// LongRunning containers run as long as the pod: regular containers and sidecars.
 	LongRunning
 )
 
-// Demand is what one container asks for.
+// Demand describes the devices that one container requests.
 type Demand struct {
 	// Container is the container's name.
 	Container string
 	Kind      Kind
-	// Amounts by resource.
+	// Amounts holds the number of devices by resource.
 	Amounts map[string]int64
 }
 
-// UnregisteredError says that a node has never had devices of a resource.
+// UnregisteredError reports that a node never had devices of a resource.
 type UnregisteredError struct{ Resource string }
 
-// Error uses the kubelet's words.
+// Error returns the kubelet's message.
 func (e *UnregisteredError) Error() string {
 	return "cannot allocate unregistered device " + e.Resource
 }
 
-// UnhealthyError says that a node has had devices of a resource, and has none now.
+// UnhealthyError reports that a node had devices of a resource and has none now.
 type UnhealthyError struct{ Resource string }
 
-// Error uses the kubelet's words.
+// Error returns the kubelet's message.
 func (e *UnhealthyError) Error() string {
 	return "no healthy devices present; cannot allocate unhealthy devices " + e.Resource
 }
 
-// UnavailableError says that too few devices of a resource are left.
+// UnavailableError reports that too few devices of a resource are free.
 type UnavailableError struct {
 	Resource string
-	// Requested is what a container still lacked, Available what there was.
+	// Requested counts the devices that a container still needs, Available the free ones.
 	Requested, Available int64
 }
 
-// Error uses the kubelet's words.
+// Error returns the kubelet's message.
 func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
 		e.Resource, e.Requested, e.Available)
 }
 
-// Admit gives devices to a pod (UID, namespace, name and exit delay are the
-// caller's; its grants are made here). The demands are those of the init
-// containers and sidecars in their order, then of the regular containers. In all
-// the pod holds what the API server counts for it: the larger of what its init
-// containers need and what lasts. A pod that demands nothing is not kept. The
-// error is an *UnregisteredError, an *UnhealthyError or an *UnavailableError.
+// Admit assigns devices to a pod and sets its grants; the caller sets UID, namespace, name
+// and exit delay. demands lists first the init containers and sidecars in their order, then
+// the regular containers. The pod holds as many devices as the API server counts for it:
+// the larger of the needs of its init containers and of its long-running containers. The
+// state does not keep a pod without demands. The error is an *UnregisteredError, an
+// *UnhealthyError or an *UnavailableError.
 func (s State) Admit(pod Pod, demands []Demand) (State, error) {
 	a := &allocation{free: s.free(), registered: s.registered, spare: map[string][]string{}}
 	pod.Grants = nil
@@ -78,7 +78,7 @@ func (s State) Admit(pod Pod, demands []Demand) (State, error) {
 			if err != nil {
 				return s, err
 			}
-			grant.Devices[resource] = s.sortedFree(ids)
+			grant.Devices[resource] = s.inNodeOrder(ids)
 		}
 		if len(grant.Devices) > 0 {
 			pod.Grants = append(pod.Grants, grant)
@@ -90,22 +90,22 @@ func (s State) Admit(pod Pod, demands []Demand) (State, error) {
 	return s.withPods(pod), nil
 }
 
-// free returns by resource the devices that no living pod holds: first those
-// without processes, each part in the node's order. A resource that the node has
-// is in it even if nothing is free.
+// free returns, by resource, the devices that no running pod holds: first those without
+// processes, then the others, both in the node's order. It has an entry for each resource
+// of the node, also without free devices.
 func (s State) free() map[string][]string {
-	living, lingering := map[string]bool{}, map[string]bool{}
+	running, ended := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.pods {
 		for _, id := range pod.Devices() {
-			living[id] = living[id] || pod.Running()
-			lingering[id] = lingering[id] || !pod.Running()
+			running[id] = running[id] || pod.Running()
+			ended[id] = ended[id] || !pod.Running()
 		}
 	}
 	free := map[string][]string{}
 	for _, processes := range []bool{false, true} {
 		for _, device := range s.inventory {
 			list := free[device.Resource]
-			if !living[device.ID] && lingering[device.ID] == processes {
+			if !running[device.ID] && ended[device.ID] == processes {
 				list = append(list, device.ID)
 			}
 			free[device.Resource] = list
@@ -114,25 +114,25 @@ func (s State) free() map[string][]string {
 	return free
 }
 
-func (s State) sortedFree(ids []string) []string {
-	wanted := make(map[string]bool, len(ids))
+func (s State) inNodeOrder(ids []string) []string {
+	selected := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		wanted[id] = true
+		selected[id] = true
 	}
 	ordered := make([]string, 0, len(ids))
 	for _, device := range s.inventory {
-		if wanted[device.ID] {
+		if selected[device.ID] {
 			ordered = append(ordered, device.ID)
 		}
 	}
 	return ordered
 }
 
-// allocation is one pod's way through what is free.
+// allocation assigns devices to one pod.
 type allocation struct {
 	free       map[string][]string
 	registered map[string]bool
-	spare      map[string][]string // of the pod's own init containers
+	spare      map[string][]string // from the pod's own init containers
 }
 
 func (a *allocation) allocate(resource string, amount int64, kind Kind) ([]string, error) {

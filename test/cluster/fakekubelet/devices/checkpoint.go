@@ -15,7 +15,7 @@ import (
 
 const version = 1
 
-// envelope keeps the content's bytes as they are: the checksum is theirs.
+// envelope keeps the bytes of the content for the checksum.
 type envelope struct {
 	Checksum string          `json:"checksum"`
 	Content  json.RawMessage `json:"content"`
@@ -27,7 +27,7 @@ type content struct {
 	Pods    []Pod  `json:"pods"`
 }
 
-// Encode returns a node's checkpoint: who holds what, with a checksum.
+// Encode returns a node's checkpoint, with a checksum.
 func Encode(node string, s State) ([]byte, error) {
 	inner, err := json.Marshal(content{Version: version, Node: node, Pods: s.Pods()})
 	if err != nil {
@@ -36,43 +36,42 @@ func Encode(node string, s State) ([]byte, error) {
 	return encodeEnvelope(inner), nil
 }
 
-// encodeEnvelope is no json.Marshal, which may write the content in other bytes than
-// those that the checksum is of.
+// encodeEnvelope avoids json.Marshal, which could change the bytes of the content.
 func encodeEnvelope(inner []byte) []byte {
 	return fmt.Appendf(nil, `{"checksum":%q,"content":%s}`, checksum(inner), inner)
 }
 
-// Decode returns the holders in a checkpoint of this node. It refuses one that
-// was torn or changed, that is another node's, or that gives one device to two
-// living pods: with any of these nobody could say who holds what.
+// Decode returns the pods in a checkpoint of this node. It rejects a checkpoint that was
+// damaged or changed, that belongs to another node, or that assigns one device to two
+// running pods.
 func Decode(node string, raw []byte) ([]Pod, error) {
 	var outer envelope
 	if err := decodeStrict(raw, &outer); err != nil {
 		return nil, err
 	}
 	if sum := checksum(outer.Content); sum != outer.Checksum {
-		return nil, fmt.Errorf("its checksum is %q, its content's is %q", outer.Checksum, sum)
+		return nil, fmt.Errorf("the checksum is %q, that of the content is %q", outer.Checksum, sum)
 	}
 	var inner content
 	if err := decodeStrict(outer.Content, &inner); err != nil {
 		return nil, err
 	}
 	if inner.Version != version {
-		return nil, fmt.Errorf("its version is %d, this program knows %d", inner.Version, version)
+		return nil, fmt.Errorf("the version is %d, supported is %d", inner.Version, version)
 	}
 	if inner.Node != node {
-		return nil, fmt.Errorf("it is node %q's, not %q's", inner.Node, node)
+		return nil, fmt.Errorf("the checkpoint belongs to node %q, not to %q", inner.Node, node)
 	}
 	return inner.Pods, validate(inner.Pods)
 }
 
 func validate(pods []Pod) error {
-	holder, seen := map[string]string{}, map[string]bool{}
+	holder, known := map[string]string{}, map[string]bool{}
 	for _, pod := range pods {
-		if pod.UID == "" || pod.Namespace == "" || pod.Name == "" || seen[pod.UID] {
-			return fmt.Errorf("pod %s/%s has no UID of its own (%q)", pod.Namespace, pod.Name, pod.UID)
+		if pod.UID == "" || pod.Namespace == "" || pod.Name == "" || known[pod.UID] {
+			return fmt.Errorf("pod %s/%s has no unique UID (%q)", pod.Namespace, pod.Name, pod.UID)
 		}
-		seen[pod.UID] = true
+		known[pod.UID] = true
 		if pod.ExitDelay < 0 {
 			return fmt.Errorf("pod %s has a negative exit delay", pod.UID)
 		}
@@ -80,7 +79,7 @@ func validate(pods []Pod) error {
 			continue
 		}
 		for _, id := range pod.Devices() {
-			if other, taken := holder[id]; taken {
+			if other, exists := holder[id]; exists {
 				return fmt.Errorf("device %s is held by pod %s and by pod %s", id, other, pod.UID)
 			}
 			holder[id] = pod.UID
@@ -101,7 +100,7 @@ func decodeStrict(raw []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows behind its end")
+		return errors.New("trailing data after the object")
 	}
 	return nil
 }

@@ -53,16 +53,16 @@ func TestDecodeRejectsInvalid(t *testing.T) {
 	}{
 		{"nothing", nil, "EOF"},
 		{"a torn file", valid[:len(valid)-10], "unexpected EOF"},
-		{"zeroes, as after a power cut", make([]byte, 512), "invalid character"},
-		{"a changed one", bytes.Replace(valid, []byte("GPU-0"), []byte("GPU-3"), 1), "its checksum is"},
-		{"two in one", append(bytes.Clone(valid), valid...), "something follows"},
+		{"zeros, as after a power failure", make([]byte, 512), "invalid character"},
+		{"a changed file", bytes.Replace(valid, []byte("GPU-0"), []byte("GPU-3"), 1), "the checksum is"},
+		{"two checkpoints", append(bytes.Clone(valid), valid...), "trailing data"},
 		{"another program's", []byte(`{"Data":{},"Checksum":1}`), "unknown field"},
-		{"a later version's", encodeEnvelope([]byte(`{"version":2,"node":"dgx-1","pods":[]}`)), "version is 2"},
+		{"a later version", encodeEnvelope([]byte(`{"version":2,"node":"dgx-1","pods":[]}`)), "version is 2"},
 		{"unknown fields", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[],"x":1}`)), "unknown field"},
-		{"another node's", encodeEnvelope([]byte(`{"version":1,"node":"dgx-2","pods":[]}`)), `node "dgx-2"'s, not "dgx-1"'s`},
-		{"a pod without name", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[{"uid":"a"}]}`)), "no UID of its own"},
+		{"another node's", encodeEnvelope([]byte(`{"version":1,"node":"dgx-2","pods":[]}`)), `belongs to node "dgx-2", not to "dgx-1"`},
+		{"a pod without name", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[{"uid":"a"}]}`)), "no unique UID"},
 		{
-			"a device twice", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[
+			"one device twice", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[
 			{"uid":"a","namespace":"n","name":"a","grants":[{"container":"c","devices":{"nvidia.com/gpu":["GPU-0"]}}]},
 			{"uid":"b","namespace":"n","name":"b","grants":[{"container":"c","devices":{"nvidia.com/gpu":["GPU-0"]}}]}]}`)),
 			"device GPU-0 is held by pod a and by pod b",
@@ -77,8 +77,8 @@ func TestDecodeRejectsInvalid(t *testing.T) {
 	}
 }
 
-// Whatever lies in the file, reading it ends; what is accepted means the same
-// once written and read again, and never has a device twice.
+// Decode terminates on any content. An accepted checkpoint is unchanged after Encode and
+// Decode, and never assigns a device twice.
 func FuzzDecode(f *testing.F) {
 	valid, err := Encode("dgx-1", New(inventory, deviceHolders()))
 	if err != nil {
@@ -89,7 +89,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"node":"dgx-1","pods":[{"uid":"a","namespace":"n","name":"p","grants":null}]}`), true)
 	f.Fuzz(func(t *testing.T, raw []byte, sealed bool) {
 		if sealed && json.Valid(raw) {
-			// Past the checksum, where a mutation alone would hardly ever come.
+			// Bypass the checksum, which mutations alone would hardly match.
 			raw = encodeEnvelope(raw)
 		}
 		pods, err := Decode("dgx-1", raw)
@@ -99,13 +99,13 @@ func FuzzDecode(f *testing.F) {
 		s := New(inventory, pods)
 		again, err := Encode("dgx-1", s)
 		if err != nil {
-			t.Fatalf("what was accepted cannot be written: %v", err)
+			t.Fatalf("cannot encode an accepted checkpoint: %v", err)
 		}
 		if _, err := Decode("dgx-1", again); err != nil {
-			t.Fatalf("what was written is refused: %v", err)
+			t.Fatalf("Decode rejected an encoded checkpoint: %v", err)
 		}
 		if _, err := s.Admit(Pod{UID: "new"}, []Demand{newDemand("main", LongRunning, gpu, 1)}); err != nil {
-			t.Logf("no room: %v", err)
+			t.Logf("does not fit: %v", err)
 		}
 	})
 }

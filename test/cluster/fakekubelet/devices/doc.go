@@ -1,17 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package devices decides which container gets which device of a node: the
-// kubelet's device manager as a function over its state.
+// Package devices simulates NVIDIA's device plugin and the kubelet's device manager.
+// ReadGPUs reads the GPUs of a node's driver, OfGPUs returns the devices that the plugin
+// reports of them, and Labels the labels of GPU feature discovery, all with MIG strategy
+// "mixed". A State holds a node's devices and their assignment to pods; Admit returns the
+// next State or the reason for a rejection. Encode and Decode convert the assignment to a
+// checkpoint and back.
 //
-// What enters is a State (the node's devices, and who holds which) and a pod's
-// demands. What leaves is the next State, or why there is none. Encode and Decode turn what is
-// held into a checkpoint and back. The package reads no clock, no file and no
-// API, and never changes a State that it was given.
-//
-// A pod is given devices when it is admitted, and keeps exactly those until it
-// is over. Its processes may outlive it: until they are gone its devices are
-// given only to a pod that finds no others, and that pod must wait for them (see
-// State.Blockers). So a device never has two living pods, and never processes
-// of two.
+// A pod gets its devices at admission and keeps them until it has ended. Its processes may
+// outlive it. Until they end, its devices go only to pods for which no other device is free,
+// and such a pod waits (see State.BlockingPods). So a device never has two running pods, and
+// never processes of two pods. The package does not change GPUs.
 package devices

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// countedDevices is what the API server counts for a pod, written down independently:
-// the most that is in use at any time.
+// countedDevices returns how many devices the API server counts for a pod, by an
+// independent computation: the most that are in use at any time.
 func countedDevices(demands []Demand, resource string) int64 {
 	var lasting, most int64
 	for _, d := range demands {
@@ -43,8 +43,8 @@ func randomDemands(t *rapid.T) []Demand {
 	return demands
 }
 
-// A node lives through any sequence of pods; at every step nobody holds what is
-// another's, everybody holds what was asked for, and nothing is lost.
+// In any sequence of operations no device has two pods, each container holds what it
+// requested, and no device is lost.
 func TestNoDeviceAllocatedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New(inventory, nil)
@@ -54,13 +54,13 @@ func TestNoDeviceAllocatedTwice(t *testing.T) {
 			"admit": func(t *rapid.T) {
 				uid := fmt.Sprintf("pod-%d", len(demanded))
 				demands := randomDemands(t)
-				room := true
+				fits := true
 				for resource, free := range s.free() {
-					room = room && countedDevices(demands, resource) <= int64(len(free))
+					fits = fits && countedDevices(demands, resource) <= int64(len(free))
 				}
 				next, err := s.Admit(Pod{UID: uid, Namespace: "n", Name: uid}, demands)
-				if (err == nil) != room {
-					t.Fatalf("room for %v: %t, but Admit says %v", demands, room, err)
+				if (err == nil) != fits {
+					t.Fatalf("fits %v: %t, but Admit returned %v", demands, fits, err)
 				}
 				if err == nil {
 					demanded[uid] = demands
@@ -83,16 +83,16 @@ func randomUID(t *rapid.T, s State) string {
 	return rapid.SampledFrom(uids).Draw(t, "uid")
 }
 
-// releaseRandomPod lets the processes of a pod that is over be gone.
+// releaseRandomPod releases an ended pod.
 func releaseRandomPod(t *rapid.T, s State) State {
 	over := slices.DeleteFunc(s.Pods(), Pod.Running)
 	if len(over) == 0 {
-		t.Skip("no pod is over")
+		t.Skip("no pod has ended")
 	}
 	return s.Release(rapid.SampledFrom(over).Draw(t, "over").UID)
 }
 
-// restartState writes the checkpoint and reads it again.
+// restartState encodes the checkpoint and decodes it again.
 func restartState(t *rapid.T, s State) State {
 	raw, err := Encode("dgx-1", s)
 	if err != nil {
@@ -117,7 +117,7 @@ func checkInvariants(t *rapid.T, s State, demanded map[string][]Demand) {
 		}
 		for _, id := range pod.Devices() {
 			if other, taken := holders[id]; taken {
-				t.Fatalf("device %s has %s and %s", id, other, pod.UID)
+				t.Fatalf("device %s is held by %s and %s", id, other, pod.UID)
 			}
 			holders[id] = pod.UID
 		}
@@ -147,11 +147,11 @@ func checkGrants(t *rapid.T, pod Pod, demands []Demand) {
 		for resource, n := range d.Amounts {
 			ids := given[d.Container][resource]
 			if int64(len(ids)) != n {
-				t.Fatalf("container %s asked for %d of %s and holds %v", d.Container, n, resource, ids)
+				t.Fatalf("container %s requested %d of %s and holds %v", d.Container, n, resource, ids)
 			}
 			for _, id := range ids {
 				if !slices.Contains(inventory, Device{id, resource}) {
-					t.Fatalf("%s is no %s", id, resource)
+					t.Fatalf("%s is not of resource %s", id, resource)
 				}
 				if lasting[id] {
 					t.Fatalf("%s is held by two containers that run at the same time", id)

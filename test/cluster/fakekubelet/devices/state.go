@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Device is one that a container can be given.
+// Device is a device that the kubelet can assign to a container.
 type Device struct {
 	// ID is unique on the node: "GPU-<uuid>" or "MIG-<uuid>".
 	ID string
-	// Resource is the extended resource that it is counted as.
+	// Resource is the extended resource that counts the device.
 	Resource string
 }
 
-// Grant is what one container of a pod holds.
+// Grant holds the devices of one container.
 type Grant struct {
 	// Container is the container's name.
 	Container string `json:"container"`
-	// Devices are the IDs by resource, in the node's order.
+	// Devices lists the IDs by resource, in the node's order.
 	Devices map[string][]string `json:"devices"`
 }
 
@@ -31,40 +31,40 @@ type Pod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Grants by container; a device that an init container has passed on to
-	// another container is in both.
+	// Grants has an entry for each container with devices. A device that an init container
+	// passed on to another container is in both.
 	Grants []Grant `json:"grants"`
-	// ExitDelay is how long its processes outlive it.
+	// ExitDelay is how long the processes outlive the pod.
 	ExitDelay time.Duration `json:"exitDelay"`
-	// ReleaseAt is when its processes are gone; zero while the pod lives.
+	// ReleaseAt is the time at which the processes end; zero while the pod runs.
 	ReleaseAt time.Time `json:"releaseAt,omitzero"`
-	// Processes are what runs on its devices, one for each container that holds
-	// some; none before it starts.
+	// Processes has an entry for each container with devices; it is empty before the pod
+	// starts.
 	Processes []Process `json:"processes,omitempty"`
 }
 
-// Process is what a container runs on its devices.
+// Process is the process of a container on its devices.
 type Process struct {
 	// Container is the container's name.
 	Container string `json:"container"`
-	// PID is its identifier on the node.
+	// PID is the process ID on the node.
 	PID uint32 `json:"pid"`
-	// Started is when it began.
+	// Started is the start time.
 	Started time.Time `json:"started"`
-	// Command is what it was started with.
+	// Command is the command line.
 	Command []string `json:"command"`
-	// Cgroup is the control group that it is in.
+	// Cgroup is the control group.
 	Cgroup string `json:"cgroup"`
-	// MemoryMiB is what it takes of each of the container's devices, by ID.
+	// MemoryMiB is the used memory of each of the container's devices, by ID.
 	MemoryMiB map[string]int64 `json:"memoryMiB"`
-	// Utilization is how busy it keeps each device, in percent.
+	// Utilization is the utilization of each device in percent.
 	Utilization int `json:"utilization"`
 }
 
-// Running reports whether the pod is not over.
+// Running reports whether the pod has not ended.
 func (p Pod) Running() bool { return p.ReleaseAt.IsZero() }
 
-// Devices returns the IDs that the pod holds, each once, sorted.
+// Devices returns the IDs of the pod's devices, sorted and without duplicates.
 func (p Pod) Devices() []string {
 	var ids []string
 	for _, grant := range p.Grants {
@@ -76,17 +76,17 @@ func (p Pod) Devices() []string {
 	return slices.Compact(ids)
 }
 
-// State is a node's devices and who holds them. The zero value is a node
-// without devices. Methods return the next State and leave the old one as it is.
+// State holds the devices of a node and their assignment to pods. The zero value is a node
+// without devices. Methods return the next State and do not change the receiver.
 type State struct {
 	inventory  []Device
-	registered map[string]bool // resources that it has or has had
+	registered map[string]bool // resources of present and earlier devices
 	pods       map[string]Pod  // by UID
 }
 
-// New returns the State of a node with these devices and holders, say from a
-// checkpoint. A holder keeps a device that the node no longer has: its processes
-// are there all the same.
+// New returns the State of a node with these devices and pods, for example from a
+// checkpoint. A pod keeps a device that the node no longer has, since its processes may
+// still use it.
 func New(inventory []Device, pods []Pod) State {
 	s := State{pods: make(map[string]Pod, len(pods))}
 	for _, pod := range pods {
@@ -95,8 +95,8 @@ func New(inventory []Device, pods []Pod) State {
 	return s.WithInventory(inventory)
 }
 
-// WithInventory is the State after the device plugin has reported these devices, and no
-// others. What is held stays held, of a device that is gone too.
+// WithInventory returns the State after the device plugin has reported these devices. Pods
+// keep their devices, also those that no longer exist.
 func (s State) WithInventory(inventory []Device) State {
 	registered := maps.Clone(s.registered)
 	if registered == nil {
@@ -108,10 +108,10 @@ func (s State) WithInventory(inventory []Device) State {
 	return State{inventory: slices.Clone(inventory), registered: registered, pods: s.pods}
 }
 
-// Inventory returns the node's devices, in the order in which they are given.
+// Inventory returns the node's devices in the order of assignment.
 func (s State) Inventory() []Device { return slices.Clone(s.inventory) }
 
-// Capacity returns how many devices the node has of each resource.
+// Capacity returns the number of the node's devices by resource.
 func (s State) Capacity() map[string]int {
 	capacity := map[string]int{}
 	for _, device := range s.inventory {
@@ -120,34 +120,35 @@ func (s State) Capacity() map[string]int {
 	return capacity
 }
 
-// Pods returns all holders by UID, those whose processes only are left too.
+// Pods returns all pods with devices by UID, including ended pods whose processes still
+// run.
 func (s State) Pods() []Pod {
 	return slices.SortedFunc(maps.Values(s.pods), func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// Pod returns the holder with this UID.
+// Pod returns the pod with this UID.
 func (s State) Pod(uid string) (Pod, bool) {
 	pod, ok := s.pods[uid]
 	return pod, ok
 }
 
-// BlockingPods returns the UIDs of the pods that are over and whose processes are
-// still on devices of this one, sorted. It must not start before they are gone.
+// BlockingPods returns the UIDs, sorted, of the ended pods whose processes are still on
+// devices of this pod. The pod must not start before they have ended.
 func (s State) BlockingPods(uid string) []string {
 	return s.overlapping(uid, func(other Pod) bool { return !other.Running() })
 }
 
-// IsBlocked returns the UIDs of the living pods that hold devices of this one,
-// which is over; sorted.
-func (s State) IsBlocked(uid string) []string {
+// BlockedPods returns the UIDs, sorted, of the running pods that hold devices of this ended
+// pod.
+func (s State) BlockedPods(uid string) []string {
 	return s.overlapping(uid, Pod.Running)
 }
 
-func (s State) overlapping(uid string, which func(Pod) bool) []string {
+func (s State) overlapping(uid string, matches func(Pod) bool) []string {
 	held := s.pods[uid].Devices()
 	var uids []string
 	for _, other := range s.pods {
-		if other.UID != uid && which(other) && slices.ContainsFunc(other.Devices(), func(id string) bool {
+		if other.UID != uid && matches(other) && slices.ContainsFunc(other.Devices(), func(id string) bool {
 			_, shared := slices.BinarySearch(held, id)
 			return shared
 		}) {
@@ -158,9 +159,9 @@ func (s State) overlapping(uid string, which func(Pod) bool) []string {
 	return uids
 }
 
-// End says that a pod is over, and that its processes will be gone at a time. A
-// pod that was still waiting for its devices never had any, and is let go of at
-// once. Of a pod that is over already the first time counts.
+// End records that a pod has ended and that its processes will end at the given time. A pod
+// that was still waiting for its devices has no processes and is released at once. End does
+// not change a pod that has already ended.
 func (s State) End(uid string, gone time.Time) State {
 	pod, ok := s.pods[uid]
 	if !ok || !pod.Running() {
@@ -173,14 +174,14 @@ func (s State) End(uid string, gone time.Time) State {
 	return s.withPods(pod)
 }
 
-// Release says that a pod's processes are gone, and frees its devices.
+// Release records that a pod's processes have ended, and frees its devices.
 func (s State) Release(uid string) State {
 	pods := maps.Clone(s.pods)
 	delete(pods, uid)
 	return State{inventory: s.inventory, registered: s.registered, pods: pods}
 }
 
-// Start says what a pod that holds devices runs on them.
+// Start records the processes of a pod with devices.
 func (s State) Start(uid string, processes []Process) State {
 	pod, ok := s.pods[uid]
 	if !ok {

@@ -1,13 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine describes a GPU server: what is in it, and how its GPUs are cut
-// when it is new.
-//
-// What enters is a Machine. What leaves are its GPUs for package simulator, and what
-// a kubelet would report as capacity. All of it follows from the description and
-// the node's name, so that it is the same each time. The package does no I/O, and
-// never places an instance: where each one is, is said.
+// Package machine describes a simulated GPU server. A Machine has the hardware, and the MIG
+// layout of its GPUs when the machine is new. It returns the configuration of its GPUs for
+// package simulator, and the capacity that a kubelet reports. Both depend only on the
+// description and the node's name. ProcFS writes the node's /proc: the boot ID, the
+// simulated processes of pods, and a link to the process that represents the device plugin.
+// Simulated process IDs are above those of the kernel, so that a signal never reaches a
+// real process.
 package machine
 
 import (
@@ -33,40 +33,39 @@ const maxGPUs = 16
 type Machine struct {
 	// Model of the server, as its firmware names it.
 	Model string `json:"model"`
-	// GPUModel is what its GPUs are, as package simulator calls them: "A100-40GB".
+	// GPUModel is the model of its GPUs, by its name in package simulator: "A100-40GB".
 	GPUModel string `json:"board"`
-	// GPUs in the machine, 1 to 16, all alike.
+	// GPUs is the number of GPUs, 1 to 16, all of one model.
 	GPUs int `json:"gpus"`
-	// MIG says which GPUs are in MIG mode, and how they are cut when the machine is
-	// new; one that no Cut names is whole. Later on its agent cuts them, and after a
-	// boot all are empty.
+	// MIG lists the GPUs in MIG mode and their layout when the machine is new; other GPUs
+	// are whole. Later the agent partitions the GPUs, and a boot removes all instances.
 	MIG []MIGLayout `json:"mig,omitempty"`
-	// CPUs are the hardware threads.
+	// CPUs is the number of hardware threads.
 	CPUs int64 `json:"cpus"`
-	// HostMemoryGiB is the machine's own memory.
+	// HostMemoryGiB is the machine's main memory.
 	HostMemoryGiB int64 `json:"hostMemoryGiB"`
-	// DiskGiB is what containers may fill of the system's disk.
+	// DiskGiB is the disk space for containers.
 	DiskGiB int64 `json:"diskGiB"`
 }
 
-// MIGLayout is how some of the GPUs are partitioned.
+// MIGLayout describes the partitioning of some GPUs.
 type MIGLayout struct {
-	// Devices are the GPUs' indices; none means all.
+	// Devices lists the indices of the GPUs; empty means all.
 	Devices []int `json:"devices,omitempty"`
-	// Instances on each of them. None is a GPU in MIG mode with nothing on it.
+	// Instances on each of the GPUs; empty means MIG mode without instances.
 	Instances []Instance `json:"instances,omitempty"`
 }
 
-// Instance is one GPU instance, with the compute instance that fills it.
+// Instance is a GPU instance with a compute instance of the same size.
 type Instance struct {
-	// Profile is "1g.5gb" and the like.
+	// Profile is a profile such as "1g.5gb".
 	Profile string `json:"profile"`
-	// Start is the memory slice at which it begins, 0 to 7.
+	// Start is the first memory slice, 0 to 7.
 	Start int `json:"start"`
 }
 
-// DGXA100 is the DGX A100 with 320 GB of GPU memory: eight whole A100, two AMD
-// EPYC 7742 (2 x 64 cores, 256 threads), 1 TiB of memory.
+// DGXA100 returns a DGX A100 with 320 GB of GPU memory: eight whole A100, two AMD EPYC 7742
+// (2 x 64 cores, 256 threads), 1 TiB of memory.
 func DGXA100() Machine {
 	return Machine{
 		Model:         "DGXA100-920-23687-2530-000",
@@ -78,15 +77,15 @@ func DGXA100() Machine {
 	}
 }
 
-// DGXA100MIG is a DGX A100 whose GPUs are in MIG mode, with nothing on them yet.
+// DGXA100MIG returns a DGX A100 whose GPUs are in MIG mode without instances.
 func DGXA100MIG() Machine {
 	m := DGXA100()
 	m.MIG = []MIGLayout{{}}
 	return m
 }
 
-// DGXA100Balanced is a DGX A100 as mig-parted's configuration all-balanced cuts
-// it: on each GPU 2 x 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
+// DGXA100Balanced returns a DGX A100 with mig-parted's configuration all-balanced: on each
+// GPU 2 x 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
 func DGXA100Balanced() Machine {
 	m := DGXA100()
 	m.MIG = []MIGLayout{{Instances: []Instance{
@@ -98,11 +97,11 @@ func DGXA100Balanced() Machine {
 	return m
 }
 
-// Validate returns an error that names the first field that is wrong, the value
-// and what is allowed.
+// Validate returns an error that names the first invalid field, its value and the allowed
+// values.
 func (m Machine) Validate() error {
 	if errs := validation.IsValidLabelValue(m.Model); m.Model == "" || len(errs) > 0 {
-		return fmt.Errorf("model %q: must be a label value, say DGXH100%s", m.Model, fieldError(errs))
+		return fmt.Errorf("model %q: must be a label value, such as DGXH100%s", m.Model, fieldError(errs))
 	}
 	known := func(name string) bool { return strings.EqualFold(name, m.GPUModel) }
 	if !slices.ContainsFunc(simulator.Models(), known) {
@@ -123,24 +122,24 @@ func (m Machine) Validate() error {
 }
 
 func (m Machine) validateLayouts() error {
-	board, cuttable := mig.ModelByName(m.GPUModel)
-	if !cuttable && len(m.MIG) > 0 {
-		return fmt.Errorf("mig: board %s cannot be cut; leave it out", m.GPUModel)
+	model, migCapable := mig.ModelByName(m.GPUModel)
+	if !migCapable && len(m.MIG) > 0 {
+		return fmt.Errorf("mig: GPU model %s cannot be partitioned; leave it out", m.GPUModel)
 	}
-	cut := make([]bool, m.GPUs)
-	for i, c := range m.MIG {
-		for _, gpu := range m.layoutDevices(c) {
+	partitioned := make([]bool, m.GPUs)
+	for i, layout := range m.MIG {
+		for _, gpu := range m.layoutDevices(layout) {
 			if gpu < 0 || gpu >= m.GPUs {
 				return fmt.Errorf("mig[%d].devices: there is no GPU %d; the indices are 0 to %d", i, gpu, m.GPUs-1)
 			}
-			if cut[gpu] {
-				return fmt.Errorf("mig[%d].devices: GPU %d is cut twice; name each once", i, gpu)
+			if partitioned[gpu] {
+				return fmt.Errorf("mig[%d].devices: GPU %d is listed twice; list each once", i, gpu)
 			}
-			cut[gpu] = true
+			partitioned[gpu] = true
 		}
-		gpu := mig.GPU{Model: board}
-		for j, instance := range c.Instances {
-			profile, err := board.Profile(v1alpha1.MIGProfile(instance.Profile))
+		gpu := mig.GPU{Model: model}
+		for j, instance := range layout.Instances {
+			profile, err := model.Profile(v1alpha1.MIGProfile(instance.Profile))
 			if err != nil {
 				return fmt.Errorf("mig[%d].instances[%d].profile: %w", i, j, err)
 			}
@@ -153,9 +152,9 @@ func (m Machine) validateLayouts() error {
 	return nil
 }
 
-func (m Machine) layoutDevices(c MIGLayout) []int {
-	if len(c.Devices) > 0 {
-		return c.Devices
+func (m Machine) layoutDevices(layout MIGLayout) []int {
+	if len(layout.Devices) > 0 {
+		return layout.Devices
 	}
 	all := make([]int, m.GPUs)
 	for i := range all {
@@ -173,18 +172,17 @@ func fieldError(errs []string) string {
 
 const (
 	maxPods = 110 // a kubelet's default
-	// evictionMiB is what a kubelet keeps back of the memory by default, so that
-	// it can evict pods before the kernel kills something.
+	// evictionMiB is the memory that a kubelet reserves by default, so that it can evict
+	// pods before the kernel kills processes.
 	evictionMiB = 100
 )
 
-// Capacity returns what a kubelet with these devices would report as the node's
-// capacity.
+// Capacity returns the capacity that a kubelet with these devices reports.
 func (m Machine) Capacity(s devices.State) corev1.ResourceList {
 	return m.resources(s, 0)
 }
 
-// Allocatable is Capacity less what a kubelet keeps for itself by default.
+// Allocatable returns the capacity less what a kubelet reserves by default.
 func (m Machine) Allocatable(s devices.State) corev1.ResourceList {
 	return m.resources(s, evictionMiB)
 }
@@ -202,45 +200,45 @@ func (m Machine) resources(s devices.State, reservedMiB int64) corev1.ResourceLi
 	return list
 }
 
-// identities is the namespace of all UUIDs made here.
+// identities is the namespace of all UUIDs of this package.
 var identities = uuid.NewSHA1(uuid.NameSpaceDNS, []byte("sim.sluice.dev"))
 
-// GPUID returns the UUID of a node's GPU by its index in a new machine: "GPU-...".
+// GPUID returns the UUID ("GPU-...") of a node's GPU by its index.
 func GPUID(node string, index int) string {
 	return "GPU-" + uuid.NewSHA1(identities, fmt.Appendf(nil, "%s/gpu%d", node, index)).String()
 }
 
-// Simulator returns the GPUs of a new machine, which must be valid: in MIG mode
-// where it says so, and with nothing on them yet. They take no time.
+// Simulator returns the configuration of the GPUs of a new machine, which must be valid.
+// The GPUs have no instances and no latency, and are in MIG mode if they have a layout.
 func (m Machine) Simulator(node string) simulator.Config {
 	config := simulator.Config{Seed: node}
 	for i := range m.GPUs {
 		config.GPUs = append(config.GPUs, simulator.GPU{Model: m.GPUModel, UUID: GPUID(node, i)})
 	}
-	for _, c := range m.MIG {
-		for _, gpu := range m.layoutDevices(c) {
+	for _, layout := range m.MIG {
+		for _, gpu := range m.layoutDevices(layout) {
 			config.GPUs[gpu].Mode = nvml.Enabled
 		}
 	}
 	return config
 }
 
-// Partition cuts the GPUs of a new machine as it says.
+// Partition partitions the GPUs of a new machine.
 func (m Machine) Partition(node string, driver nvml.Library) error {
-	board, _ := mig.ModelByName(m.GPUModel)
-	for _, c := range m.MIG {
-		for _, index := range m.layoutDevices(c) {
-			for _, instance := range c.Instances {
-				profile, err := board.Profile(v1alpha1.MIGProfile(instance.Profile))
+	model, _ := mig.ModelByName(m.GPUModel)
+	for _, layout := range m.MIG {
+		for _, index := range m.layoutDevices(layout) {
+			for _, instance := range layout.Instances {
+				profile, err := model.Profile(v1alpha1.MIGProfile(instance.Profile))
 				if err != nil {
 					return err
 				}
 				gpu, at := GPUID(node, index), nvml.Placement{Start: instance.Start, Size: profile.Memory}
-				made, err := driver.CreateInstance(gpu, nvml.ProfileID(profile.ID), at)
+				created, err := driver.CreateInstance(gpu, nvml.ProfileID(profile.ID), at)
 				if err != nil {
 					return fmt.Errorf("%s at %d of GPU %d: %w", instance.Profile, instance.Start, index, err)
 				}
-				if _, err := driver.CreateComputeInstance(gpu, made.ID); err != nil {
+				if _, err := driver.CreateComputeInstance(gpu, created.ID); err != nil {
 					return fmt.Errorf("%s at %d of GPU %d: %w", instance.Profile, instance.Start, index, err)
 				}
 			}
@@ -249,8 +247,8 @@ func (m Machine) Partition(node string, driver nvml.Library) error {
 	return nil
 }
 
-// Product is how GPU feature discovery calls its GPUs: "NVIDIA-A100-SXM4-40GB"; empty
-// where the board is not known.
+// Product returns the product label of its GPUs ("NVIDIA-A100-SXM4-40GB"), or "" for an
+// unknown model.
 func (m Machine) Product() string {
 	m.GPUs, m.MIG = 1, nil
 	driver, err := simulator.New(m.Simulator(""))

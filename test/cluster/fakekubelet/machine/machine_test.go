@@ -38,18 +38,18 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// Agents and users write these down: they must not change between versions.
+// Agents and users store these IDs: they must not change between versions.
 func TestGPUIDsAreStable(t *testing.T) {
 	if got, want := GPUID("dgx-1", 0), "GPU-fe17984b-2759-5e17-b335-c5d6d69071e7"; got != want {
 		t.Errorf("the first GPU of dgx-1 is %s, want %s", got, want)
 	}
-	seen := map[string]bool{}
+	known := map[string]bool{}
 	for _, node := range []string{"dgx-1", "dgx-2"} {
 		for _, gpu := range DGXA100().Simulator(node).GPUs {
-			if seen[gpu.UUID] {
-				t.Errorf("%s is there twice", gpu.UUID)
+			if known[gpu.UUID] {
+				t.Errorf("%s is used twice", gpu.UUID)
 			}
-			seen[gpu.UUID] = true
+			known[gpu.UUID] = true
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestPartition(t *testing.T) {
 	partly.MIG = []MIGLayout{{Devices: []int{1}, Instances: []Instance{{"7g.40gb", 0}}}, {Devices: []int{7}}}
 	for name, tc := range map[string]struct {
 		machine Machine
-		want    map[int]string // the layout of the GPUs that are in MIG mode
+		want    map[int]string // the layout of the GPUs in MIG mode
 	}{
 		"whole":    {DGXA100(), map[int]string{}},
 		"in part":  {partly, map[int]string{1: "7g.40gb@0", 7: ""}},
@@ -107,22 +107,22 @@ func migLayouts(t *testing.T, driver nvml.Library) map[int]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		board, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-		cut := mig.GPU{Model: board}
+		model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
+		layout := mig.GPU{Model: model}
 		for _, instance := range instances {
-			for i := range board.Profiles {
-				if nvml.ProfileID(board.Profiles[i].ID) == instance.Profile {
-					cut.Instances = append(cut.Instances, mig.Instance{Profile: &board.Profiles[i], Start: instance.Placement.Start})
+			for i := range model.Profiles {
+				if nvml.ProfileID(model.Profiles[i].ID) == instance.Profile {
+					layout.Instances = append(layout.Instances, mig.Instance{Profile: &model.Profiles[i], Start: instance.Placement.Start})
 				}
 			}
 		}
-		found[gpu.Index] = cut.String()
+		found[gpu.Index] = layout.String()
 	}
 	return found
 }
 
 func TestValidate(t *testing.T) {
-	cut := func(instances ...Instance) func(*Machine) {
+	layout := func(instances ...Instance) func(*Machine) {
 		return func(m *Machine) { m.MIG = []MIGLayout{{Instances: instances}} }
 	}
 	h100 := func(m *Machine) { m.GPUModel = "h100-80gb" }
@@ -132,26 +132,29 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{"a DGX A100", func(*Machine) {}, ""},
-		{"a balanced one", func(m *Machine) { *m = DGXA100Balanced() }, ""},
-		{"seven small ones", cut(Instance{"1g.5gb", 0}, Instance{"1g.5gb", 1}, Instance{"1g.5gb", 2}, Instance{"1g.5gb", 3},
+		{"a balanced machine", func(m *Machine) { *m = DGXA100Balanced() }, ""},
+		{"seven small instances", layout(Instance{"1g.5gb", 0}, Instance{"1g.5gb", 1}, Instance{"1g.5gb", 2}, Instance{"1g.5gb", 3},
 			Instance{"1g.5gb", 4}, Instance{"1g.5gb", 5}, Instance{"1g.5gb", 6}), ""},
-		{"double memory", cut(Instance{"1g.10gb", 6}, Instance{"4g.20gb", 0}), ""},
-		{"an H100", func(m *Machine) { h100(m); cut(Instance{"3g.40gb", 4}, Instance{"1g.10gb", 0})(m) }, ""},
-		{"in MIG mode and empty", cut(), ""},
-		{"no board", func(m *Machine) { m.GPUModel = "" }, `board "": must be one of A100-40GB`},
+		{"double memory", layout(Instance{"1g.10gb", 6}, Instance{"4g.20gb", 0}), ""},
+		{"an H100", func(m *Machine) { h100(m); layout(Instance{"3g.40gb", 4}, Instance{"1g.10gb", 0})(m) }, ""},
+		{"in MIG mode and empty", layout(), ""},
+		{"no GPU model", func(m *Machine) { m.GPUModel = "" }, `board "": must be one of A100-40GB`},
 		{"a model with blanks", func(m *Machine) { m.Model = "DGX A100" }, `model "DGX A100": must be a label value`},
-		{"a board that cannot be cut", func(m *Machine) { *m = DGXA100MIG(); m.GPUModel = "L4" }, "mig: board L4 cannot be cut"},
+		{"a GPU model without MIG", func(m *Machine) { *m = DGXA100MIG(); m.GPUModel = "L4" }, "mig: GPU model L4 cannot be partitioned"},
 		{"no model", func(m *Machine) { m.Model = "" }, `model "": must be a label value`},
 		{"no GPUs", func(m *Machine) { m.GPUs = 0 }, "gpus 0: must be 1 to 16"},
 		{"no CPUs", func(m *Machine) { m.CPUs = -1 }, "cpus -1: must be 1 to"},
-		{"no profile", cut(Instance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
-		{"another board's profile", cut(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}), `mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`},
-		{"a place where it cannot be", cut(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, but at [0 4]"},
-		{"outside of the GPU", cut(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
-		{"an overlap", cut(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
-		{"media extensions twice", cut(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}), "mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1"},
-		{"no such GPU", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{8}}} }, "mig[0].devices: there is no GPU 8; the indices are 0 to 7"},
-		{"cut twice", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{3}}, {}} }, "mig[1].devices: GPU 3 is cut twice"},
+		{"no profile", layout(Instance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
+		{"another GPU model's profile", layout(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}),
+			`mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`},
+		{"an invalid start", layout(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, only at [0 4]"},
+		{"outside of the GPU", layout(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
+		{"an overlap", layout(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
+		{"media extensions twice", layout(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}),
+			"mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1"},
+		{"no such GPU", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{8}}} },
+			"mig[0].devices: there is no GPU 8; the indices are 0 to 7"},
+		{"listed twice", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{3}}, {}} }, "mig[1].devices: GPU 3 is listed twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := DGXA100()

@@ -17,9 +17,10 @@ import (
 // AdmissionParametersApplyConfiguration represents a declarative configuration of the AdmissionParameters type for use
 // with apply.
 //
-// AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. There is
-// one, named sluice, and lifecycle restores it. Without it, governed namespaces refuse what the
-// policies cover, and other namespaces are left alone.
+// AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. The only
+// object is named sluice. If it is deleted, the lifecycle controller creates it again. Until then,
+// the API server rejects all requests that the policies cover in governed namespaces, and
+// evaluates none in other namespaces.
 type AdmissionParametersApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

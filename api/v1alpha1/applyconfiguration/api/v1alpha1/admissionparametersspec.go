@@ -13,24 +13,29 @@ import (
 // with apply.
 //
 // AdmissionParametersSpec lists the identities and names that Sluice's admission policies use.
-// Each list is a set, and its entries merge by server-side apply: lifecycle keeps the entries of
-// every cluster and of its own configuration, and other field managers add theirs.
+// Each list is a set whose entries are merged by server-side apply. The lifecycle controller
+// maintains the default entries and the entries of its own configuration. Other field managers can
+// add entries.
 type AdmissionParametersSpecApplyConfiguration struct {
-	// Binders may bind pods of projects to nodes: the schedulers.
+	// Binders are the users that may bind pods of projects to nodes: the schedulers.
 	Binders []apiv1alpha1.UserPattern `json:"binders,omitempty"`
-	// Controllers may set controller references, for example the operators that create pods.
+	// Controllers are the users that may set controller references, for example the operators
+	// that create pods.
 	Controllers []apiv1alpha1.UserPattern `json:"controllers,omitempty"`
-	// Queues may hold pods and workloads back, admit them, and write queue objects: Kueue.
+	// Queues are the users that may suspend and admit pods and workloads, and write queue
+	// objects: Kueue.
 	Queues []apiv1alpha1.UserPattern `json:"queues,omitempty"`
-	// Managers may change what Sluice manages: lifecycle, and tools of the platform team.
+	// Managers are the users that may change the objects that Sluice manages: the lifecycle
+	// controller, and tools of the platform team.
 	Managers []apiv1alpha1.UserPattern `json:"managers,omitempty"`
 	// DeviceClasses are the DeviceClasses whose devices are GPUs.
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
-	// GPUResources are the extended resources that are GPUs or shares of one. MIG slices and the
-	// GPU quota unit are known without an entry.
+	// GPUResources are the extended resources that represent GPUs or shares of a GPU. MIG
+	// slices and the GPU quota unit need no entry.
 	GPUResources []string `json:"gpuResources,omitempty"`
-	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without a
-	// project. The system namespaces of Kubernetes, NVIDIA and the schedulers are exempt always.
+	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
+	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
+	// exempt.
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
 }
 

@@ -18,8 +18,8 @@ type ContactApplyConfiguration struct {
 	Name *apiv1alpha1.DisplayName `json:"name,omitempty"`
 	// Email is the recipient's mail address. An address may occur only once in a list.
 	Email *apiv1alpha1.EmailAddress `json:"email,omitempty"`
-	// Mute lists the kinds of mail that the recipient does not get. Warnings before an end
-	// and requests for a decision cannot be muted.
+	// Mute lists the kinds of mail that the recipient does not get. Warnings of an expiry or a
+	// stop, and requests for a decision, cannot be muted.
 	Mute []apiv1alpha1.OptionalNoticeKind `json:"mute,omitempty"`
 }
 

@@ -22,8 +22,8 @@ type DepartmentSpecApplyConfiguration struct {
 	// the GPU quota in each.
 	NodePools []PoolQuotaApplyConfiguration `json:"nodePools,omitempty"`
 	// Oversubscription sets whether the guarantees of the department's projects may add up to
-	// more than the department's own, for the GPUs of a node pool, for CPU and for memory.
-	// Deny (the default) rejects such a project and reports the amounts.
+	// more than the department's own guarantee. It applies to the GPUs of each node pool, to
+	// CPU and to memory. Deny (the default) rejects such a project and reports the amounts.
 	Oversubscription *apiv1alpha1.Oversubscription `json:"oversubscription,omitempty"`
 	// Resources limits the CPU and memory that the pods of all projects of the department may
 	// request at the same time.
@@ -31,7 +31,8 @@ type DepartmentSpecApplyConfiguration struct {
 	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
 	// projects enforce. Default: baseline.
 	PodSecurity *apiv1alpha1.PodSecurity `json:"podSecurity,omitempty"`
-	// Members have a role in all projects of the department.
+	// Members are the users, groups and service accounts that have a role in all projects of
+	// the department.
 	Members []MemberApplyConfiguration `json:"members,omitempty"`
 	// Workloads sets limits for each type of workload: train, interactive and inference. The
 	// key "*" sets the limits that a type leaves out.

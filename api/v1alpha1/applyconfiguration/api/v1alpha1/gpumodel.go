@@ -27,9 +27,9 @@ type GPUModelApplyConfiguration struct {
 	// ReplicaResource is the resource name of one replica: nvidia.com/gpu, or
 	// nvidia.com/gpu.shared if the device plugin renames it.
 	ReplicaResource *string `json:"replicaResource,omitempty"`
-	// MIGProfiles are the MIG profiles that the GPUs offer. With planning Static they are
-	// those of the layout. The list is empty if the GPU does not support MIG or its profiles
-	// are unknown.
+	// MIGProfiles are the MIG profiles that the GPUs offer. With planning Static they are the
+	// profiles of the layout. The list is empty if the GPU does not support MIG or its
+	// profiles are unknown.
 	MIGProfiles []apiv1alpha1.MIGProfile `json:"migProfiles,omitempty"`
 }
 

@@ -19,12 +19,11 @@ type GPUQuotaApplyConfiguration struct {
 	// Guaranteed is the number of GPUs that are available whenever they are requested. It
 	// must not exceed the limit. Default: 0.
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
-	// Limit is the largest number of GPUs in use at the same time, including those over
-	// quota.
+	// Limit is the largest number of GPUs in use at the same time, including GPUs over quota.
 	Limit *resource.Quantity `json:"limit,omitempty"`
-	// OverQuotaWeight is the weight with which idle GPUs beyond the guarantees are divided
-	// among projects that request them, from 0 to 1000. With 0 only the guaranteed GPUs can
-	// be used, whatever the limit. Default: 1.
+	// OverQuotaWeight is a weight from 0 to 1000. Idle GPUs are divided by weight among the
+	// projects that request more than their guarantee. With 0 only the guaranteed GPUs can be
+	// used, regardless of the limit. Default: 1.
 	OverQuotaWeight *int32 `json:"overQuotaWeight,omitempty"`
 }
 

@@ -18,9 +18,9 @@ type GPUUsageApplyConfiguration struct {
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
 	// Limit is the largest number of GPUs in use at the same time.
 	Limit *resource.Quantity `json:"limit,omitempty"`
-	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools
-	// that Kueue serves, only pods admitted by Kueue count. A pod without a node counts here
-	// and in pending.
+	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools that
+	// Kueue serves, only pods admitted by Kueue count. A pod that has no node yet counts both
+	// here and in pending.
 	Allocated *resource.Quantity `json:"allocated,omitempty"`
 	// OverQuota is the part of allocated that exceeds the guarantee. It is computed for each
 	// node pool separately.

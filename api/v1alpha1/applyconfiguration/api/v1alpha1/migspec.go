@@ -19,8 +19,8 @@ type MIGSpecApplyConfiguration struct {
 	Planning *apiv1alpha1.MIGPlanning `json:"planning,omitempty"`
 	// Resets sets when a GPU may be reset to change its MIG mode. GPUs older than Hopper
 	// require a reset. Never (the default) leaves it to the administrator. WhenIdle resets a
-	// GPU that no pod and no process uses. Drain keeps new pods off the node until the pods
-	// on the GPU have ended, and resets it then. Only this GPU is reset.
+	// GPU that no pod and no process uses. Drain keeps new pods off the node until the pods on
+	// the GPU have ended, and then resets the GPU. Only this GPU is reset.
 	Resets *apiv1alpha1.MIGResets `json:"resets,omitempty"`
 	// Layout lists the partitions of GPUs if planning is Static. The first entry that matches
 	// a GPU applies to it. A GPU that no entry matches is not changed.

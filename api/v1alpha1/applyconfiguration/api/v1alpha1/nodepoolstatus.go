@@ -20,8 +20,8 @@ type NodePoolStatusApplyConfiguration struct {
 	Nodes *int32 `json:"nodes,omitempty"`
 	// GPUs is the number of physical GPUs on these nodes.
 	GPUs *int32 `json:"gpus,omitempty"`
-	// Products are the GPU models in the pool, as the GPUNodes report them, else as the node
-	// labels of GPU feature discovery report them.
+	// Products are the GPU models in the pool. They come from the GPUNodes, or else from the
+	// node labels of GPU feature discovery.
 	Products []GPUModelApplyConfiguration `json:"products,omitempty"`
 	// Settings are values that the pool's policy reads from the scheduler's configuration,
 	// such as the key of its queue label.

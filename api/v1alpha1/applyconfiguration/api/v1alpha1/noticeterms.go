@@ -23,9 +23,9 @@ type NoticeTermsApplyConfiguration struct {
 	// WorkloadEnd lists how long before the end of a workload its owners and its creator are
 	// warned. Default: 24h, 4h and 30m.
 	WorkloadEnd []period.Duration `json:"workloadEnd,omitempty"`
-	// Digest is a cron expression of five fields: minute, hour, day of month, month and day
-	// of week. At these times the project warnings are sent, collected into one mail per
-	// recipient. Without it each warning is sent as its own mail.
+	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
+	// week. At these times each recipient gets all project warnings in one mail. Without it
+	// each warning is sent as its own mail.
 	Digest *string `json:"digest,omitempty"`
 	// TimeZone is the time zone of the department, by its IANA name, such as Europe/Berlin.
 	// Days, holidays and cron expressions are read in it. Default: UTC.

@@ -12,14 +12,15 @@ import (
 // PolicyMatchApplyConfiguration represents a declarative configuration of the PolicyMatch type for use
 // with apply.
 //
-// PolicyMatch selects objects that match all lists. An empty list matches every object.
+// PolicyMatch selects objects that match all lists. An empty list matches every object, except for
+// kinds.
 type PolicyMatchApplyConfiguration struct {
 	// Departments are names of departments.
 	Departments []string `json:"departments,omitempty"`
 	// Projects are names of projects.
 	Projects []string `json:"projects,omitempty"`
-	// Kinds are kinds of objects, such as Pod, or with their group, such as Job.batch. An
-	// empty list matches pods.
+	// Kinds are kinds of objects, without their group, such as Pod, or with it, such as
+	// Job.batch. An empty list matches pods.
 	Kinds []string `json:"kinds,omitempty"`
 	// Operations are CREATE and UPDATE. An empty list matches both.
 	Operations []apiv1alpha1.PolicyOperation `json:"operations,omitempty"`

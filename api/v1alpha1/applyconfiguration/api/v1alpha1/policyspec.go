@@ -19,7 +19,7 @@ type PolicySpecApplyConfiguration struct {
 	// only returns warnings, DryRun only counts and records.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
 	// Match selects the objects for which the policy is evaluated. An empty match selects
-	// every object in governed namespaces.
+	// every pod in governed namespaces.
 	Match *PolicyMatchApplyConfiguration `json:"match,omitempty"`
 	// Parameters is an object of any form that the policy reads as input.parameters.
 	Parameters *v1.JSON `json:"parameters,omitempty"`

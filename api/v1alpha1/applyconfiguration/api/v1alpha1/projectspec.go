@@ -25,7 +25,7 @@ type ProjectSpecApplyConfiguration struct {
 	// Owners are responsible for the project. They receive mail about its expiry and the end
 	// of its workloads. At least one is required.
 	Owners []OwnerApplyConfiguration `json:"owners,omitempty"`
-	// Members have a role in the project.
+	// Members are the users, groups and service accounts that have a role in the project.
 	Members []MemberApplyConfiguration `json:"members,omitempty"`
 	// NodePools are the node pools that the project may use, in order of preference, with the
 	// GPU quota in each.
@@ -42,8 +42,8 @@ type ProjectSpecApplyConfiguration struct {
 	// key "*" sets the limits that a type leaves out. A limit may be tighter than the
 	// department's, never looser.
 	Workloads map[apiv1alpha1.WorkloadType]WorkloadLimitsApplyConfiguration `json:"workloads,omitempty"`
-	// ValidFrom is the day from which the department's validity is counted in whole periods,
-	// including renewals. Default: the day on which the project was created.
+	// ValidFrom is the first day of the project's validity. All periods of validity, including
+	// renewals, are counted from it. Default: the day on which the project was created.
 	ValidFrom *period.Date `json:"validFrom,omitempty"`
 	// Hold keeps the project in its current phase of expiry and keeps its workloads from
 	// being stopped.

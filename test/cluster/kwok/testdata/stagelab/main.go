@@ -1,9 +1,9 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Stagelab plays one stage at a time with kwok's own code: it reads pods and
-// nodes, one JSON object a line, and answers each with what kwok would do next.
-// It is built in the module of the pins, since nothing else may import kwok.
+// Stagelab runs one stage at a time with kwok's own code. It reads pods and nodes, one JSON
+// object per line, and responds to each with kwok's next action. It is built in the module
+// of the pins, since no other module may import kwok.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 type answer struct {
-	// Stages that kwok would choose from; more than one is a coin toss.
+	// Stages lists the stages that match; kwok chooses at random among several.
 	Stages []string        `json:"stages,omitempty"`
 	Delay  time.Duration   `json:"delay,omitempty"`
 	Patch  json.RawMessage `json:"patch,omitempty"`
@@ -104,11 +104,11 @@ func play(stages map[string][]*internalversion.Stage, raw []byte) (*answer, erro
 		},
 	})
 	_, err = choice[0].DoSteps(0, object.GetFinalizers(), object, renderer,
-		func(*internalversion.StageEvent) error { return fmt.Errorf("an event: kwok has no right to write it") },
-		func() error { return fmt.Errorf("a deletion: kwok has no right to it") },
+		func(*internalversion.StageEvent) error { return fmt.Errorf("an event: kwok has no permission for it") },
+		func() error { return fmt.Errorf("a deletion: kwok has no permission for it") },
 		func(p *lifecycle.Patch) error {
 			if p.Subresource != "status" {
-				return fmt.Errorf("a patch of %q: kwok has no right to it", p.Subresource)
+				return fmt.Errorf("a patch of %q: kwok has no permission for it", p.Subresource)
 			}
 			before, err := json.Marshal(object)
 			if err != nil {
@@ -118,7 +118,7 @@ func play(stages map[string][]*internalversion.Stage, raw []byte) (*answer, erro
 			a.Object, err = strategicpatch.StrategicMergePatch(before, p.Data, object)
 			return err
 		},
-		func(*lifecycle.Apply) error { return fmt.Errorf("an apply: kwok has no right to it") },
+		func(*lifecycle.Apply) error { return fmt.Errorf("an apply: kwok has no permission for it") },
 	)
 	return a, err
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package conflict_test
+package apply_test
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
-func TestWithRetry(t *testing.T) {
+func TestRequeueOnConflict(t *testing.T) {
 	resource := schema.GroupResource{Resource: "projects"}
 	other := errors.New("disk full")
 	tests := map[string]struct {
@@ -33,7 +33,7 @@ func TestWithRetry(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := conflict.WithRetry(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			r := apply.RequeueOnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				return reconcile.Result{}, tc.err
 			}))
 			result, err := r.Reconcile(t.Context(), reconcile.Request{})

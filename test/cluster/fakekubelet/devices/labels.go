@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceplugin
+package devices
 
 import (
 	"maps"
@@ -12,9 +12,9 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// architecture is what GPU feature discovery says of an architecture.
+// architecture holds the labels of GPU feature discovery for a GPU architecture.
 type architecture struct {
-	mark         string // in the product's name
+	mark         string // part of the product name
 	name         string
 	major, minor string
 }
@@ -28,19 +28,19 @@ var architectures = []architecture{
 	{"B200", "blackwell", "10", "0"},
 }
 
-// Product is how feature discovery writes the driver's name of a GPU.
+// Product returns the value of the product label for the driver's name of a GPU.
 func Product(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
-// IsInstanceLabel reports whether feature discovery writes this label for a MIG
-// profile, and takes it away when no instance of it is left.
+// IsInstanceLabel reports whether feature discovery writes this label for a MIG profile. It
+// removes the label with the profile's last instance.
 func IsInstanceLabel(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.ResourceNVIDIAMIGPrefix)
 }
 
-// Labels returns what feature discovery would write on a server of this model: how
-// many GPUs and of what kind, whole or cut, and the instances by profile. Driver and
-// CUDA versions are not among them, since there is no driver; nor are the engines
-// of instances on other boards than the A100. The GPUs are all alike.
+// Labels returns the labels that feature discovery writes on a server of this model: the
+// number and kind of GPUs, partitioned or not, and the instances by profile. It omits
+// driver and CUDA versions, and the engines of instances on GPU models other than the A100.
+// All GPUs must be of one model.
 func Labels(model string, gpus []GPU) map[string]string {
 	labels := map[string]string{
 		"nvidia.com/gpu.machine":         model,
@@ -51,12 +51,12 @@ func Labels(model string, gpus []GPU) map[string]string {
 	}
 	whole := 0
 	for _, gpu := range gpus {
-		_, cuttable := mig.ModelByPCIDevice(gpu.PCIDevice)
+		_, migCapable := mig.ModelByPCIDevice(gpu.PCIDevice)
 		product := Product(gpu.Name)
 		maps.Copy(labels, map[string]string{
 			v1alpha1.LabelGPUProduct:  product,
 			v1alpha1.LabelGPUMemory:   strconv.FormatInt(gpu.MemoryMiB, 10),
-			v1alpha1.LabelMIGCapable:  strconv.FormatBool(cuttable),
+			v1alpha1.LabelMIGCapable:  strconv.FormatBool(migCapable),
 			"nvidia.com/gpu.mode":     "compute",
 			v1alpha1.LabelGPUReplicas: "0",
 		})
@@ -74,14 +74,14 @@ func Labels(model string, gpus []GPU) map[string]string {
 			instance.count(labels, product)
 		}
 	}
-	// A GPU in MIG mode is counted, but cannot be shared out.
+	// A GPU in MIG mode counts, but cannot be shared.
 	if whole > 0 {
 		labels[v1alpha1.LabelGPUReplicas] = "1"
 	}
 	return labels
 }
 
-// count adds an instance, and describes its profile.
+// count counts an instance and describes its profile.
 func (i Instance) count(labels map[string]string, product string) {
 	prefix := i.resource() + "."
 	before, _ := strconv.Atoi(labels[prefix+"count"]) // "" for the first: 0
@@ -99,15 +99,15 @@ func (i Instance) count(labels map[string]string, product string) {
 	}
 }
 
-// enginesOnA100 are what NVML reports of an instance on an A100.
+// enginesOnA100 returns the engines that NVML reports of an instance on an A100.
 func (i Instance) enginesOnA100() map[string]int {
-	const wholeBoard = 8
+	const wholeGPU = 8
 	engines := map[string]int{
 		"copy":    i.Profile.Compute,
-		"decoder": map[int]int{1: 0, 2: 1, 4: 2, wholeBoard: 5}[i.Profile.Memory],
+		"decoder": map[int]int{1: 0, 2: 1, 4: 2, wholeGPU: 5}[i.Profile.Memory],
 		"encoder": 0, "jpeg": 0, "ofa": 0,
 	}
-	if i.Profile.Attribute != "" || i.Profile.Memory == wholeBoard {
+	if i.Profile.Attribute != "" || i.Profile.Memory == wholeGPU {
 		engines["jpeg"], engines["ofa"] = 1, 1
 	}
 	if i.Profile.Attribute != "" {

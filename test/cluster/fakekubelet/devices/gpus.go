@@ -1,14 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is NVIDIA's device plugin, and GPU feature discovery beside it, as far as
-// they look at GPUs: both with MIG strategy "mixed".
-//
-// What enters is the driver. What leaves is what they see at that moment (Look), the
-// devices that the plugin would report of it, and the labels that feature discovery
-// would write. The package never changes a GPU, never remembers what it saw, and
-// decides nothing about who is given what.
-package deviceplugin
+package devices
 
 import (
 	"errors"
@@ -18,42 +11,42 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
-	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
-// GPU is one GPU as the plugin sees it.
+// GPU is a GPU as the device plugin reads it.
 type GPU struct {
 	nvml.GPU
-	// Partitioned tells that it is in MIG mode; else it is a device itself.
+	// Partitioned reports whether the GPU is in MIG mode; otherwise the GPU itself is a
+	// device.
 	Partitioned bool
-	// Instances are those that are devices, by their first memory slice.
+	// Instances lists the instances that are devices, by their first memory slice.
 	Instances []Instance
 }
 
-// Instance is a GPU instance with a compute instance on it.
+// Instance is a GPU instance with a compute instance.
 type Instance struct {
-	// Name is its profile's: "1g.5gb".
+	// Name is the name of its profile: "1g.5gb".
 	Name v1alpha1.MIGProfile
-	// UUID is the MIG device's: "MIG-...".
+	// UUID identifies the MIG device: "MIG-...".
 	UUID string
-	// Profile is what the driver says of the profile.
+	// Profile is the driver's description of the profile.
 	Profile nvml.Profile
 }
 
-// ReadGPUs returns the node's GPUs by index. One that the driver does not reach is left out,
-// and so is an instance without a compute instance: nobody can be given it.
+// ReadGPUs returns the node's GPUs by index. It omits GPUs that the driver cannot reach,
+// and instances without a compute instance, which cannot be assigned.
 func ReadGPUs(driver nvml.Library) ([]GPU, error) {
 	found, err := driver.GPUs()
 	if err != nil {
-		return nil, fmt.Errorf("looking for GPUs: %w", err)
+		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
 	var list []GPU
-	for _, each := range found {
-		gpu, err := readGPU(driver, each)
+	for _, item := range found {
+		gpu, err := readGPU(driver, item)
 		switch {
 		case errors.Is(err, nvml.ErrGPULost):
 		case err != nil:
-			return nil, fmt.Errorf("looking at GPU %s: %w", each.UUID, err)
+			return nil, fmt.Errorf("read GPU %s: %w", item.UUID, err)
 		default:
 			list = append(list, gpu)
 		}
@@ -84,16 +77,16 @@ func readGPU(driver nvml.Library, found nvml.GPU) (GPU, error) {
 	if err != nil {
 		return gpu, err
 	}
-	for _, each := range instances {
-		computes, err := driver.ComputeInstances(found.UUID, each.ID)
+	for _, item := range instances {
+		computes, err := driver.ComputeInstances(found.UUID, item.ID)
 		if errors.Is(err, nvml.ErrNotFound) {
-			continue // it went since
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return gpu, err
 		}
 		for _, compute := range computes {
-			instance := profiles[each.Profile]
+			instance := profiles[item.Profile]
 			instance.UUID = compute.UUID
 			gpu.Instances = append(gpu.Instances, instance)
 		}
@@ -101,11 +94,11 @@ func readGPU(driver nvml.Library, found nvml.GPU) (GPU, error) {
 	return gpu, nil
 }
 
-// profilesOf are the profiles of a GPU by what the driver calls them.
+// profilesOf returns the profiles of a GPU by the driver's IDs.
 func profilesOf(driver nvml.Library, gpu nvml.GPU) (map[nvml.ProfileID]Instance, error) {
-	board, known := mig.ModelByPCIDevice(gpu.PCIDevice)
+	model, known := mig.ModelByPCIDevice(gpu.PCIDevice)
 	if !known {
-		return nil, fmt.Errorf("board %#08x is in MIG mode, and not known", gpu.PCIDevice)
+		return nil, fmt.Errorf("unknown GPU model %#08x is in MIG mode", gpu.PCIDevice)
 	}
 	list, err := driver.Profiles(gpu.UUID)
 	if err != nil {
@@ -114,37 +107,35 @@ func profilesOf(driver nvml.Library, gpu nvml.GPU) (map[nvml.ProfileID]Instance,
 	profiles := map[nvml.ProfileID]Instance{}
 	for _, profile := range list {
 		shape := mig.Shape{Compute: profile.Compute, Memory: profile.Memory, Attribute: profile.Attribute}
-		for i := range board.Profiles {
-			if board.Profiles[i].Shape == shape {
-				profiles[profile.ID] = Instance{Name: board.Profiles[i].Name, Profile: profile}
+		for i := range model.Profiles {
+			if model.Profiles[i].Shape == shape {
+				profiles[profile.ID] = Instance{Name: model.Profiles[i].Name, Profile: profile}
 			}
 		}
 	}
 	return profiles, nil
 }
 
-// IsResource reports whether the plugin counts devices under this name, on this node
-// or on another.
+// IsResource reports whether the plugin counts devices under this name, on any node.
 func IsResource(name string) bool {
 	return name == string(v1alpha1.ResourceNVIDIAGPU) || strings.HasPrefix(name, v1alpha1.ResourceNVIDIAMIGPrefix)
 }
 
-// Devices returns what the plugin would report, in the order of its place in the
-// machine.
-func Devices(gpus []GPU) []devices.Device {
-	var list []devices.Device
+// OfGPUs returns the devices that the plugin reports, in the order of their GPUs.
+func OfGPUs(gpus []GPU) []Device {
+	var list []Device
 	for _, gpu := range gpus {
 		if !gpu.Partitioned {
-			list = append(list, devices.Device{ID: gpu.UUID, Resource: string(v1alpha1.ResourceNVIDIAGPU)})
+			list = append(list, Device{ID: gpu.UUID, Resource: string(v1alpha1.ResourceNVIDIAGPU)})
 		}
 		for _, instance := range gpu.Instances {
-			list = append(list, devices.Device{ID: instance.UUID, Resource: instance.resource()})
+			list = append(list, Device{ID: instance.UUID, Resource: instance.resource()})
 		}
 	}
 	return list
 }
 
-// MemoryMiB returns how much memory each device has, by ID.
+// MemoryMiB returns the memory of each device, by ID.
 func MemoryMiB(gpus []GPU) map[string]int64 {
 	memory := map[string]int64{}
 	for _, gpu := range gpus {
@@ -158,5 +149,5 @@ func MemoryMiB(gpus []GPU) map[string]int64 {
 	return memory
 }
 
-// resource returns the extended resource that an instance is counted as.
+// resource returns the extended resource that counts the instance.
 func (i Instance) resource() string { return string(v1alpha1.ResourceMIG(i.Name)) }

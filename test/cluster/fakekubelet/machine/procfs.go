@@ -1,16 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs writes a node's /proc, as far as a GPU agent looks into it.
-//
-// What enters are the processes of simulated pods. What leaves is a folder with
-// what the kernel would show of them (cgroup, cmdline, comm, stat), the boot's
-// identity, and an entry for one process that is real and stands in for the
-// device plugin. Simulated processes have identifiers that the kernel gives to
-// none, so that nobody can mistake one for a process that can be signaled.
-//
-// The package never reads the real /proc, and never starts or signals anything.
-package procfs
+package machine
 
 import (
 	"errors"
@@ -26,28 +17,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// FirstPID is the least identifier of a simulated process. The kernel's own end at
-// 4 194 304.
+// FirstPID is the lowest simulated process ID. The kernel's own end at 4 194 304.
 const FirstPID uint32 = 5_000_001
 
-// Tree is the folder that stands for a node's /proc.
-type Tree struct{ Root string }
+// ProcFS is the folder with a node's /proc.
+type ProcFS struct{ Root string }
 
-// bootIDPath is the kernel's own, below /proc.
-func (t Tree) bootIDPath() string {
+// bootIDPath returns the path that the kernel uses below /proc.
+func (t ProcFS) bootIDPath() string {
 	return filepath.Join(t.Root, "sys", "kernel", "random", "boot_id")
 }
 
-// Boot begins a boot: a new identity, and no process.
-func (t Tree) Boot() error {
+// Boot starts a boot, with a new boot ID and without processes.
+func (t ProcFS) Boot() error {
 	if err := t.removeEntries(func(string) bool { return true }); err != nil {
 		return err
 	}
 	return t.writeFile(t.bootIDPath(), uuid.NewString()+"\n")
 }
 
-// BootID is the identity of the present boot; empty before the first.
-func (t Tree) BootID() (string, error) {
+// BootID returns the ID of the present boot; "" before the first.
+func (t ProcFS) BootID() (string, error) {
 	raw, err := os.ReadFile(t.bootIDPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -55,8 +45,8 @@ func (t Tree) BootID() (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// AddProcess writes what the kernel shows of a process. Its folder appears as a whole.
-func (t Tree) AddProcess(p Process) error {
+// AddProcess writes the files of a process. The folder appears atomically.
+func (t ProcFS) AddProcess(p Process) error {
 	folder := filepath.Join(t.Root, strconv.FormatUint(uint64(p.PID), 10))
 	next := folder + ".next"
 	if err := errors.Join(os.RemoveAll(next), os.RemoveAll(folder)); err != nil {
@@ -77,27 +67,27 @@ func (t Tree) AddProcess(p Process) error {
 	return nil
 }
 
-// RemoveProcess takes a process away. It is no error if there is none.
-func (t Tree) RemoveProcess(pid uint32) error {
+// RemoveProcess removes a process. It ignores a missing one.
+func (t ProcFS) RemoveProcess(pid uint32) error {
 	return os.RemoveAll(filepath.Join(t.Root, strconv.FormatUint(uint64(pid), 10)))
 }
 
-// RetainProcesses takes away every process but these, and what a crash has left.
-func (t Tree) RetainProcesses(pids map[uint32]bool) error {
+// RetainProcesses removes all processes except these, and the remains of a crash.
+func (t ProcFS) RetainProcesses(pids map[uint32]bool) error {
 	return t.removeEntries(func(name string) bool {
 		pid, err := strconv.ParseUint(name, 10, 32)
 		return name != "sys" && (err != nil || !pids[uint32(pid)])
 	})
 }
 
-// removeEntries removes the entries that are none of a tree's, or that which picks.
-func (t Tree) removeEntries(which func(name string) bool) error {
+// removeEntries removes the entries that match.
+func (t ProcFS) removeEntries(matches func(name string) bool) error {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, entry := range entries {
-		if which(entry.Name()) {
+		if matches(entry.Name()) {
 			if err := os.RemoveAll(filepath.Join(t.Root, entry.Name())); err != nil {
 				return err
 			}
@@ -106,9 +96,8 @@ func (t Tree) removeEntries(which func(name string) bool) error {
 	return nil
 }
 
-// LinkProcess shows a real process under its own identifier: whoever looks, finds the
-// kernel's own words about it.
-func (t Tree) LinkProcess(pid int) error {
+// LinkProcess adds a link to a real process under its own ID.
+func (t ProcFS) LinkProcess(pid int) error {
 	if err := t.UnlinkProcess(pid); err != nil {
 		return err
 	}
@@ -118,47 +107,47 @@ func (t Tree) LinkProcess(pid int) error {
 	return os.Symlink(filepath.Join("/proc", strconv.Itoa(pid)), t.linkPath(pid))
 }
 
-// UnlinkProcess takes the entry of a real process away. It is no error if there is none.
-func (t Tree) UnlinkProcess(pid int) error {
+// UnlinkProcess removes the link to a real process. It ignores a missing one.
+func (t ProcFS) UnlinkProcess(pid int) error {
 	if err := os.Remove(t.linkPath(pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (t Tree) linkPath(pid int) string { return filepath.Join(t.Root, strconv.Itoa(pid)) }
+func (t ProcFS) linkPath(pid int) string { return filepath.Join(t.Root, strconv.Itoa(pid)) }
 
-func (t Tree) writeFile(path, content string) error {
+func (t ProcFS) writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(content), 0o600)
 }
 
-// Process is one process of a simulated pod.
+// Process is a process of a simulated pod.
 type Process struct {
 	// PID is at least FirstPID.
 	PID uint32
-	// Command is what it was started with, at least its program.
+	// Command is the command line, at least the program.
 	Command []string
-	// Cgroup is its control group below the root of the unified hierarchy: see
-	// Cgroup.
+	// Cgroup is the control group below the root of the unified hierarchy, as the function
+	// Cgroup returns it.
 	Cgroup string
-	// Started is when it began.
+	// Started is the start time.
 	Started time.Time
 }
 
-// QOS is a pod's class, in the words of the kubelet's control groups.
+// QOS is a pod's class, as in the names of the kubelet's control groups.
 type QOS string
 
-// The classes. Guaranteed pods lie above those of the others.
+// The classes. The control groups of guaranteed pods are one level above the others.
 const (
 	Guaranteed QOS = ""
 	Burstable  QOS = "burstable"
 	BestEffort QOS = "besteffort"
 )
 
-// Cgroup is the control group of a container as containerd names it, with the
+// Cgroup returns the control group of a container as containerd names it, with the
 // kubelet's systemd driver.
 func Cgroup(class QOS, podUID, containerID string) string {
 	slices, name := []string{"/kubepods.slice"}, "kubepods"
@@ -166,22 +155,22 @@ func Cgroup(class QOS, podUID, containerID string) string {
 		name += "-" + string(class)
 		slices = append(slices, name+".slice")
 	}
-	// A hyphen is the hierarchy's own separator.
+	// A hyphen separates the levels of the hierarchy.
 	name += "-pod" + strings.ReplaceAll(podUID, "-", "_")
 	return path.Join(append(slices, name+".slice", "cri-containerd-"+containerID+".scope")...)
 }
 
-// clockTicks is how many there are in a second, as user space is told.
+// clockTicks is the number of clock ticks per second in user space.
 const clockTicks = 100
 
-// maxComm is as long, in bytes, as the kernel lets a process's name be.
+// maxComm is the kernel's limit for a process's name, in bytes.
 const maxComm = 15
 
 func (p Process) files(booted time.Time) map[string]string {
 	comm := path.Base(p.Command[0])
 	comm = comm[:min(len(comm), maxComm)]
-	// What an agent may ask for is in its place, the rest is zero: the state, the
-	// parents (PID 1), and the 22nd field, when it began.
+	// The fields that an agent reads are set, the rest is zero: the state, the parent (PID
+	// 1), and the 22nd field, the start time.
 	fields := make([]string, 52)
 	for i := range fields {
 		fields[i] = "0"

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package procfs
+package machine
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func listEntries(t *testing.T, dir string) (names []string) {
 }
 
 func TestAddProcess(t *testing.T) {
-	tree := Tree{t.TempDir()}
+	tree := ProcFS{t.TempDir()}
 	booted := time.Now().Add(-time.Hour)
 	if err := errors.Join(tree.Boot(), os.Chtimes(tree.bootIDPath(), booted, booted)); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestAddProcess(t *testing.T) {
 		Cgroup:  Cgroup(Burstable, "0f4c3f0e-7a4e-4f0e-9a39-0a6f2f6f8c01", strings.Repeat("ab", 32)),
 		Started: booted.Add(90*time.Second + 20*time.Millisecond),
 	}
-	for range 2 { // the second time in place of the first
+	for range 2 { // the second call replaces the first
 		if err := tree.AddProcess(p); err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +83,9 @@ func TestCgroups(t *testing.T) {
 }
 
 func TestAddAndRemoveProcesses(t *testing.T) {
-	tree := Tree{filepath.Join(t.TempDir(), "proc")}
+	tree := ProcFS{filepath.Join(t.TempDir(), "proc")}
 	if id, err := tree.BootID(); id != "" || err != nil {
-		t.Errorf("before the first boot the identity is %q (%v)", id, err)
+		t.Errorf("before the first boot the boot ID is %q (%v)", id, err)
 	}
 	if err := tree.Boot(); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAddAndRemoveProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(tree.Root, "5000009.next"), 0o700); err != nil { // what a crash left
+	if err := os.Mkdir(filepath.Join(tree.Root, "5000009.next"), 0o700); err != nil { // remains of a crash
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -111,7 +111,7 @@ func TestAddAndRemoveProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := listEntries(t, tree.Root); !slices.Equal(got, []string{"5000002", "sys"}) {
-		t.Errorf("there are %v, want the one that is kept", got)
+		t.Errorf("the processes are %v, want the retained one", got)
 	}
 	for range 2 {
 		if err := tree.LinkProcess(os.Getpid()); err != nil {
@@ -130,9 +130,9 @@ func TestAddAndRemoveProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second, err := tree.BootID(); err != nil || second == first {
-		t.Errorf("after another boot the identity is %q (%v), as before", second, err)
+		t.Errorf("after another boot the boot ID is %q (%v), unchanged", second, err)
 	}
 	if got := listEntries(t, tree.Root); !slices.Equal(got, []string{"sys"}) {
-		t.Errorf("after a boot there are %v", got)
+		t.Errorf("after a boot the processes are %v", got)
 	}
 }

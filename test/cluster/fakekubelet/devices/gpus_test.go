@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceplugin_test
+package devices_test
 
 import (
 	"errors"
@@ -14,12 +14,11 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
-// newSimulatedNode is a new machine's driver.
+// newSimulatedNode returns the driver of a new machine.
 func newSimulatedNode(t *testing.T, m machine.Machine) *simulator.Node {
 	t.Helper()
 	driver, err := simulator.New(m.Simulator("dgx-1"))
@@ -32,9 +31,9 @@ func newSimulatedNode(t *testing.T, m machine.Machine) *simulator.Node {
 	return driver
 }
 
-func readGPUs(t *testing.T, driver nvml.Library) []deviceplugin.GPU {
+func readGPUs(t *testing.T, driver nvml.Library) []devices.GPU {
 	t.Helper()
-	gpus, err := deviceplugin.ReadGPUs(driver)
+	gpus, err := devices.ReadGPUs(driver)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,27 +41,27 @@ func readGPUs(t *testing.T, driver nvml.Library) []deviceplugin.GPU {
 }
 
 func TestDevices(t *testing.T) {
-	for i, device := range deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
+	for i, device := range devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
 		if want := (devices.Device{ID: machine.GPUID("dgx-1", i), Resource: "nvidia.com/gpu"}); device != want {
 			t.Errorf("device %d is %v, want %v", i, device, want)
 		}
 	}
 	gpus := readGPUs(t, newSimulatedNode(t, machine.DGXA100Balanced()))
-	cut := deviceplugin.Devices(gpus)
+	partitioned := devices.OfGPUs(gpus)
 	var resources []string
-	seen, memory := map[string]bool{}, deviceplugin.MemoryMiB(gpus)
-	for _, device := range cut {
+	known, memory := map[string]bool{}, devices.MemoryMiB(gpus)
+	for _, device := range partitioned {
 		resources = append(resources, device.Resource)
-		if !strings.HasPrefix(device.ID, "MIG-") || seen[device.ID] || memory[device.ID] == 0 {
-			t.Errorf("%q with %d MiB is no MIG device of its own", device.ID, memory[device.ID])
+		if !strings.HasPrefix(device.ID, "MIG-") || known[device.ID] || memory[device.ID] == 0 {
+			t.Errorf("%q with %d MiB is not a unique MIG device", device.ID, memory[device.ID])
 		}
-		seen[device.ID] = true
+		known[device.ID] = true
 	}
 	first := []string{"nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
-	if diff := cmp.Diff(first, resources[:4]); diff != "" || len(cut) != 32 {
-		t.Errorf("%d devices; of the first GPU (-want +got):\n%s", len(cut), diff)
+	if diff := cmp.Diff(first, resources[:4]); diff != "" || len(partitioned) != 32 {
+		t.Errorf("%d devices; of the first GPU (-want +got):\n%s", len(partitioned), diff)
 	}
-	if got := deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
+	if got := devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
 		t.Errorf("empty GPUs in MIG mode are %v", got)
 	}
 }
@@ -77,11 +76,11 @@ func TestUnallocatableDevicesOmitted(t *testing.T) {
 	if err := errors.Join(driver.DestroyComputeInstance(one, instances[0].ID, 0), driver.Lose(other)); err != nil {
 		t.Fatal(err)
 	}
-	if got := deviceplugin.Devices(readGPUs(t, driver)); len(got) != 32-1-4 {
-		t.Errorf("%d devices, want those with a compute instance, on the GPUs that there are: 27", len(got))
+	if got := devices.OfGPUs(readGPUs(t, driver)); len(got) != 32-1-4 {
+		t.Errorf("%d devices, want those with a compute instance, on the reachable GPUs: 27", len(got))
 	}
 	driver.Deny(true)
-	if _, err := deviceplugin.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
+	if _, err := devices.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
 		t.Errorf("without permission: %v, want %v", err, nvml.ErrNoPermission)
 	}
 }
@@ -103,15 +102,15 @@ func TestLabels(t *testing.T) {
 		"nvidia.com/mps.capable":          "false",
 	}
 	labels := func(m machine.Machine) map[string]string {
-		return deviceplugin.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
+		return devices.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
 	}
 	if diff := cmp.Diff(whole, labels(machine.DGXA100())); diff != "" {
 		t.Errorf("whole GPUs (-want +got):\n%s", diff)
 	}
 
-	cut := maps.Clone(whole)
-	cut["nvidia.com/gpu.replicas"] = "0"
-	if diff := cmp.Diff(cut, labels(machine.DGXA100MIG())); diff != "" {
+	partitioned := maps.Clone(whole)
+	partitioned["nvidia.com/gpu.replicas"] = "0"
+	if diff := cmp.Diff(partitioned, labels(machine.DGXA100MIG())); diff != "" {
 		t.Errorf("empty GPUs in MIG mode (-want +got):\n%s", diff)
 	}
 	for profile, attributes := range map[string][6]string{
@@ -121,21 +120,21 @@ func TestLabels(t *testing.T) {
 		"3g.20gb": {"8", "19968", "42", "3", "3", "2"},
 	} {
 		prefix := "nvidia.com/mig-" + profile + "."
-		cut[prefix+"product"] = "NVIDIA-A100-SXM4-40GB-MIG-" + profile
-		cut[prefix+"replicas"] = "1"
-		cut[prefix+"count"] = attributes[0]
-		cut[prefix+"memory"] = attributes[1]
-		cut[prefix+"multiprocessors"] = attributes[2]
-		cut[prefix+"slices.gi"] = attributes[3]
-		cut[prefix+"slices.ci"] = attributes[3]
-		cut[prefix+"engines.copy"] = attributes[4]
-		cut[prefix+"engines.decoder"] = attributes[5]
-		cut[prefix+"engines.encoder"] = "0"
-		cut[prefix+"engines.jpeg"] = "0"
-		cut[prefix+"engines.ofa"] = "0"
+		partitioned[prefix+"product"] = "NVIDIA-A100-SXM4-40GB-MIG-" + profile
+		partitioned[prefix+"replicas"] = "1"
+		partitioned[prefix+"count"] = attributes[0]
+		partitioned[prefix+"memory"] = attributes[1]
+		partitioned[prefix+"multiprocessors"] = attributes[2]
+		partitioned[prefix+"slices.gi"] = attributes[3]
+		partitioned[prefix+"slices.ci"] = attributes[3]
+		partitioned[prefix+"engines.copy"] = attributes[4]
+		partitioned[prefix+"engines.decoder"] = attributes[5]
+		partitioned[prefix+"engines.encoder"] = "0"
+		partitioned[prefix+"engines.jpeg"] = "0"
+		partitioned[prefix+"engines.ofa"] = "0"
 	}
-	if diff := cmp.Diff(cut, labels(machine.DGXA100Balanced())); diff != "" {
-		t.Errorf("cut GPUs (-want +got):\n%s", diff)
+	if diff := cmp.Diff(partitioned, labels(machine.DGXA100Balanced())); diff != "" {
+		t.Errorf("partitioned GPUs (-want +got):\n%s", diff)
 	}
 
 	media := machine.DGXA100()

@@ -1,9 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflict retries reconciliations that met a newer version of an object, after
-// a short time and without an error in the log.
-package conflict
+package apply
 
 import (
 	"context"
@@ -14,16 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// retryDelay is about how long a cache takes to receive the newer version, in machine time.
-const retryDelay = 100 * time.Millisecond
+// conflictRequeue is about how long a cache takes to receive the newer version, in machine time.
+const conflictRequeue = 100 * time.Millisecond
 
-// WithRetry returns r without its conflicts, which it retries after retryDelay.
-func WithRetry(r reconcile.Reconciler) reconcile.Reconciler {
+// RequeueOnConflict returns r without its conflicts: it retries a reconciliation that met a newer
+// version of an object after conflictRequeue, without an error in the log. Controllers that write with a
+// resourceVersion need it.
+func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			ctrl.LoggerFrom(ctx).V(1).Info("Retrying after a conflict", "reason", err.Error())
-			return reconcile.Result{RequeueAfter: retryDelay}, nil
+			return reconcile.Result{RequeueAfter: conflictRequeue}, nil
 		}
 		return result, err
 	})

@@ -349,8 +349,8 @@ func queueSpec(owner, parent string, quota, limit int64) map[string]any {
 type podGroupState struct{ Queue, Shard, Class, Preemptibility string }
 
 func podGroupStateOf(group *unstructured.Unstructured) podGroupState {
-	field := func(field string) string {
-		found, _, _ := unstructured.NestedString(group.Object, "spec", field)
+	field := func(name string) string {
+		found, _, _ := unstructured.NestedString(group.Object, "spec", name)
 		return found
 	}
 	return podGroupState{field("queue"), group.GetLabels()["kai.scheduler/node-pool"], field("priorityClassName"), field("preemptibility")}

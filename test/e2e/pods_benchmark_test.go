@@ -248,7 +248,7 @@ func (r *throughputComparison) createWithRetry(ctx context.Context, ns string) e
 	pod := r.benchmarkPod(ns)
 	for {
 		_, err := r.clientset.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
-		if err == nil || ctx.Err() != nil || !isWebhookTimeout(err) && !strings.Contains(err.Error(), "time was over") {
+		if err == nil || ctx.Err() != nil || !isWebhookTimeout(err) && !strings.Contains(err.Error(), "exceeded the evaluation time limit") {
 			return err
 		}
 		r.retries.Add(1)

@@ -92,8 +92,10 @@ func (p *controlPlaneSetup) issueCertificates() error {
 	if err := member.Write(p.pkiFile("etcd.crt"), p.pkiFile("etcd.key")); err != nil {
 		return err
 	}
-	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		kubernetesService}
+	names := []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		kubernetesService,
+	}
 	for name, hosts := range map[string][]string{APIServer: names, ControllerManager: nil, Scheduler: nil} {
 		pair, err := p.ca.Server(hosts...)
 		if err != nil {

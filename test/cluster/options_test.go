@@ -43,25 +43,41 @@ func TestOptionsRejectHostileInput(t *testing.T) {
 	}{
 		{"port above the maximum", Options{Port: 70000}, []string{"port 70000: ", "1 to 65535", "0 for a free one"}},
 		{"negative port", Options{Port: -1}, []string{"port -1: "}},
-		{"port taken", Options{Port: taken}, []string{"port " + strconv.Itoa(taken) + ": ", "address already in use",
-			"name another, or 0"}},
+		{"port taken", Options{Port: taken}, []string{
+			"port " + strconv.Itoa(taken) + ": ", "address already in use",
+			"name another, or 0",
+		}},
 		{"dir is a file", Options{Dir: file}, []string{"the cluster's folder " + file, "is a file; name a folder"}},
 		{"dir below a file", Options{Dir: filepath.Join(file, "sub")}, []string{"the cluster's folder", "not a directory"}},
-		{"dir that cannot be created", Options{Dir: "/proc/sluice"},
-			[]string{"the cluster's folder /proc/sluice: ", "name a folder that you may write"}},
-		{"dir with the user's files", Options{Dir: occupied},
-			[]string{"the cluster's folder " + occupied, "thesis.tex", "empty or a new folder"}},
-		{"dir with an invalid mark", Options{Dir: broken},
-			[]string{"the cluster's folder " + broken, stateFile, "remove this one by hand"}},
-		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}},
-			[]string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
+		{
+			"dir that cannot be created",
+			Options{Dir: "/proc/sluice"},
+			[]string{"the cluster's folder /proc/sluice: ", "name a folder that you may write"},
+		},
+		{
+			"dir with the user's files",
+			Options{Dir: occupied},
+			[]string{"the cluster's folder " + occupied, "thesis.tex", "empty or a new folder"},
+		},
+		{
+			"dir with an invalid mark",
+			Options{Dir: broken},
+			[]string{"the cluster's folder " + broken, stateFile, "remove this one by hand"},
+		},
+		{
+			"unknown component",
+			Options{ExtraArgs: map[string][]string{"kubelet": nil}},
+			[]string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"},
+		},
 		{"KeepData without Dir", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
 		{"negative timeout", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
 		{
 			"argument unknown to the API server",
 			Options{Dir: fresh, ExtraArgs: map[string][]string{APIServer: {"--nonsense"}}},
-			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense",
-				filepath.Join(fresh, "logs", APIServer+".log")},
+			[]string{
+				"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense",
+				filepath.Join(fresh, "logs", APIServer+".log"),
+			},
 		},
 	}
 	for _, tt := range tests {
@@ -91,8 +107,10 @@ func TestCheckDirAcceptsClusterDirs(t *testing.T) {
 	if err := writeMark(started, state{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile),
-		filepath.Join(killedEarly, stateFile+".new")} {
+	for _, path := range []string{
+		filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile),
+		filepath.Join(killedEarly, stateFile+".new"),
+	} {
 		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}

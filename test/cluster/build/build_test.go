@@ -82,8 +82,10 @@ func TestProgramsCached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)",
-		"building kwok v0.8.0 (2 of 2): ", "are built"} {
+	for _, want := range []string{
+		"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)",
+		"building kwok v0.8.0 (2 of 2): ", "are built",
+	} {
 		if !strings.Contains(output.String(), want) {
 			t.Errorf("progress lacks %q:\n%s", want, &output)
 		}
@@ -322,8 +324,10 @@ func TestCacheKey(t *testing.T) {
 
 func TestAssetsTakePrecedence(t *testing.T) {
 	newFakePins(t, hello)
-	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n",
-		"kube-scheduler" + executableSuffix(): "not executable"})
+	assets := newSourceTree(t, map[string]string{
+		"etcd" + executableSuffix():           "#!/bin/sh\n",
+		"kube-scheduler" + executableSuffix(): "not executable",
+	})
 	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -399,8 +403,10 @@ func TestFindPins(t *testing.T) {
 func TestVersionFlags(t *testing.T) {
 	when := time.Date(2026, 7, 22, 20, 7, 38, 0, time.FixedZone("CEST", 7200))
 	got := kubernetesVersionFlags(moduleInfo{Version: "v1.36.3", Time: &when})
-	want := map[string]string{"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "",
-		"gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z"}
+	want := map[string]string{
+		"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "",
+		"gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z",
+	}
 	for name, value := range want {
 		for _, pkg := range []string{"k8s.io/component-base/version.", "k8s.io/client-go/pkg/version."} {
 			if got[pkg+name] != value {

@@ -90,8 +90,10 @@ func goOutput(ctx context.Context, dir string, env []string, args ...string) (st
 // suggestFix returns a remedy for the go command's error messages.
 func suggestFix(output string) string {
 	for _, known := range []struct{ sign, do string }{
-		{"no space left on device",
-			"make room on the disk (about 3 GB for the build cache of the first build, 400 MB for the programs) and run again"},
+		{
+			"no space left on device",
+			"make room on the disk (about 3 GB for the build cache of the first build, 400 MB for the programs) and run again",
+		},
 		{"signal: killed", "the compiler was killed, likely for memory: free some (2 GB are enough) and run again"},
 		{"dial tcp", "the first build needs a Go module proxy: check the network and `go env GOPROXY`, and run again"},
 		{"module lookup disabled", "the first build needs a Go module proxy: set GOPROXY, and run again"},

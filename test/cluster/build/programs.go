@@ -44,15 +44,23 @@ type program struct {
 // missing module fails early.
 var programs = []program{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
-	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes",
-		versionFlags: kubernetesVersionFlags},
-	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes",
-		versionFlags: kubernetesVersionFlags},
-	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes",
-		versionFlags: kubernetesVersionFlags},
+	{
+		name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags,
+	},
+	{
+		name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags,
+	},
+	{
+		name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes",
+		versionFlags: kubernetesVersionFlags,
+	},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", versionFlags: kwokVersionFlags},
-	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags,
-		pins: "kueue", manifests: "config"},
+	{
+		name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags,
+		pins: "kueue", manifests: "config",
+	},
 }
 
 // Names returns the programs of every embedded cluster.

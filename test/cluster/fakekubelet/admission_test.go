@@ -75,22 +75,28 @@ func TestEvaluateAdmission(t *testing.T) {
 		{
 			name: "too few devices", state: busy,
 			pod: newTestPod("a", newContainer("main", "nvidia.com/gpu", "2")),
-			refused: &rejection{"UnexpectedAdmissionError",
+			refused: &rejection{
+				"UnexpectedAdmissionError",
 				"Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. " +
-					"Requested: 2, Available: 1, which is unexpected"},
+					"Requested: 2, Available: 1, which is unexpected",
+			},
 		},
 		{
 			name: "devices of another machine", state: empty,
 			pod: newTestPod("a", newContainer("main", "nvidia.com/mig-1g.5gb", "1")),
-			refused: &rejection{"UnexpectedAdmissionError",
-				"Allocate failed due to cannot allocate unregistered device nvidia.com/mig-1g.5gb, which is unexpected"},
+			refused: &rejection{
+				"UnexpectedAdmissionError",
+				"Allocate failed due to cannot allocate unregistered device nvidia.com/mig-1g.5gb, which is unexpected",
+			},
 		},
 		{
 			name: "too little of another extended resource", state: busy,
 			pod:    newTestPod("a", newContainer("main", "sluice.dev/gpu-milli", "1500")),
 			before: []*corev1.Pod{newTestPod("busy", newContainer("main", "sluice.dev/gpu-milli", "7k"))},
-			refused: &rejection{"OutOfsluice.dev/gpu-milli",
-				"Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"},
+			refused: &rejection{
+				"OutOfsluice.dev/gpu-milli",
+				"Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000",
+			},
 		},
 		{
 			name: "an extended resource that the node does not have", state: empty,
@@ -111,14 +117,18 @@ func TestEvaluateAdmission(t *testing.T) {
 		{
 			name: "an invalid simulation", state: empty,
 			pod: withAnnotation(newTestPod("a", newContainer("main", "nvidia.com/gpu", "1")), kwok.RunFor, "soon"),
-			refused: &rejection{"InvalidSimulation",
-				`annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`},
+			refused: &rejection{
+				"InvalidSimulation",
+				`annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`,
+			},
 		},
 		{
 			name: "an invalid exit delay", state: empty,
 			pod: withAnnotation(newTestPod("a", newContainer("main")), ExitDelay, "-1s"),
-			refused: &rejection{"InvalidSimulation",
-				`annotation sim.sluice.dev/exit-delay: "-1s" is not a duration: write it like 30s or 1h30m`},
+			refused: &rejection{
+				"InvalidSimulation",
+				`annotation sim.sluice.dev/exit-delay: "-1s" is not a duration: write it like 30s or 1h30m`,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -145,14 +155,26 @@ func TestParsePodBehavior(t *testing.T) {
 		{map[string]string{ExitDelay: "0s"}, podBehavior{0, -1, 80}, ""},
 		{map[string]string{ExitDelay: "1m30s", Memory: "8192", Utilization: "0"}, podBehavior{90 * time.Second, 8192, 0}, ""},
 		{map[string]string{Memory: "0", Utilization: "100"}, podBehavior{time.Second, 0, 100}, ""},
-		{map[string]string{Memory: "8Gi"}, defaults,
-			`annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Memory: "-1"}, defaults,
-			`annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Utilization: "101"}, defaults,
-			`annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`},
-		{map[string]string{Utilization: "080"}, defaults,
-			`annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`},
+		{
+			map[string]string{Memory: "8Gi"},
+			defaults,
+			`annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`,
+		},
+		{
+			map[string]string{Memory: "-1"},
+			defaults,
+			`annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`,
+		},
+		{
+			map[string]string{Utilization: "101"},
+			defaults,
+			`annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`,
+		},
+		{
+			map[string]string{Utilization: "080"},
+			defaults,
+			`annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`,
+		},
 	} {
 		got, err := parsePodBehavior(tc.annotations)
 		message := ""

@@ -236,8 +236,10 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 			quantity := node.Status.Capacity[name]
 			got[name] = quantity.Value()
 		}
-		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0,
-			"sluice.dev/gpu-milli": 8000}, got); diff != "" {
+		if diff := cmp.Diff(map[corev1.ResourceName]int64{
+			"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0,
+			"sluice.dev/gpu-milli": 8000,
+		}, got); diff != "" {
 			return fmt.Errorf("capacity (-want +got):\n%s", diff)
 		}
 		return nil

@@ -44,8 +44,10 @@ func (c Config) Validate() error {
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		errs = append(errs, fmt.Errorf("listen %q: must be a loopback address and a port, such as 127.0.0.1:2525", c.Listen))
 	}
-	for name, value := range map[string]string{"dir": c.Dir, "certificates": c.Certificates, "username": c.Username,
-		"password": c.Password} {
+	for name, value := range map[string]string{
+		"dir": c.Dir, "certificates": c.Certificates, "username": c.Username,
+		"password": c.Password,
+	} {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("%s: is empty", name))
 		}

@@ -77,8 +77,10 @@ func TestReadHostileMails(t *testing.T) {
 		"a huge header": {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
 		"deep":          {nestedMail(1000), "deep", "more than 5 levels"},
 		"many parts":    {many, "many", "more than 100 parts"},
-		"a truncated multipart": {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut",
-			"not all of the mail"},
+		"a truncated multipart": {
+			"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut",
+			"not all of the mail",
+		},
 		"no boundary":           {"Subject: none\r\nContent-Type: multipart/mixed\r\n\r\nx", "none", "not all of the mail"},
 		"an unknown charset":    {"Subject: odd\r\nContent-Type: text/plain; charset=x-odd\r\n\r\n\xff", "odd", ""},
 		"an unknown encoding":   {"Subject: odd\r\nContent-Transfer-Encoding: x-odd\r\n\r\nx", "odd", ""},
@@ -104,8 +106,10 @@ func TestReadHostileMails(t *testing.T) {
 
 func TestReadRejectsOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml",
-		fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
+	for _, name := range []string{
+		"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml",
+		fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml",
+	} {
 		if _, err := Read(dir, name); !errors.Is(err, ErrNoMail) {
 			t.Errorf("%q: %v", name, err)
 		}

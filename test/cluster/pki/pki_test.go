@@ -134,8 +134,10 @@ func TestMutualTLS(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
 		}),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert,
-			ClientCAs: pool(ca)},
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs: pool(ca),
+		},
 	}
 	serving.ErrorLog = log.New(io.Discard, "", 0) // the rejected client needs no log
 	go serving.ServeTLS(listener, "", "")

@@ -246,8 +246,10 @@ func TestBackOff(t *testing.T) {
 		got = append(got, backOff(crashes))
 	}
 	ms, s := time.Millisecond, time.Second
-	want := []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 30 * s,
-		30 * s, 30 * s}
+	want := []time.Duration{
+		0, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 30 * s,
+		30 * s, 30 * s,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}

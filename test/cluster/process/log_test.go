@@ -103,8 +103,10 @@ func TestReason(t *testing.T) {
 		{"without its stack", full + `,"stacktrace":"a\n\tb"}` + "\n", full + "}"},
 		{"a plain panic", warning + goPanic, "panic: failed to open database"},
 		{"a fatal error of Go", "fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep"},
-		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n",
-			"F1121 11:45:39.8 main.go:2] no certificate"},
+		{
+			"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n",
+			"F1121 11:45:39.8 main.go:2] no certificate",
+		},
 		{"the first error", warning + first + second, strings.TrimSpace(first)},
 		{"no line feed at the end", full + "}", full + "}"},
 	}

@@ -134,8 +134,10 @@ func (f Fleet) FillPods(s *Server) error {
 func (f Fleet) tenancyObjects() []map[string]any {
 	const sluice = "sluice.dev/v1alpha1"
 	rest := []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1000", "limit": "1000"}}}
-	department := map[string]any{"displayName": "Science",
-		"nodePools": []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}}}
+	department := map[string]any{
+		"displayName": "Science",
+		"nodePools":   []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}},
+	}
 	if f.MaxRuntime != "" {
 		department["workloads"] = map[string]any{"*": map[string]any{"maxRuntime": f.MaxRuntime}}
 	}

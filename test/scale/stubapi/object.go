@@ -221,8 +221,10 @@ func (o *object) json(metadataOnly bool) ([]byte, error) {
 			whole = &metav1.PartialObjectMetadata{TypeMeta: partialMetadataType, ObjectMeta: pod.ObjectMeta}
 		}
 	} else if metadataOnly {
-		whole = map[string]any{"apiVersion": partialMetadataType.APIVersion, "kind": partialMetadataType.Kind,
-			"metadata": o.tree["metadata"]}
+		whole = map[string]any{
+			"apiVersion": partialMetadataType.APIVersion, "kind": partialMetadataType.Kind,
+			"metadata": o.tree["metadata"],
+		}
 	}
 	return json.Marshal(whole)
 }

@@ -73,8 +73,10 @@ func podSpec(node string) corev1.PodSpec {
 		Name: "train", Image: "registry.example.org/lab/pytorch@sha256:1b3a7c3f5de0a1c8f2c6b1f4d8e6a9c7b5d3f1e0a2c4b6d8f0e1a3c5b7d9f1e3",
 		Command:   []string{"torchrun", "--nproc-per-node=1", "train.py", "--config=/etc/train/config.yaml"},
 		Resources: corev1.ResourceRequirements{Limits: resources, Requests: resources},
-		VolumeMounts: []corev1.VolumeMount{{Name: "work", MountPath: "/work"},
-			{Name: "kube-api-access-8xk2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "work", MountPath: "/work"},
+			{Name: "kube-api-access-8xk2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+		},
 		TerminationMessagePath:   "/dev/termination-log",
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
 	}
@@ -86,8 +88,10 @@ func podSpec(node string) corev1.PodSpec {
 		DNSPolicy: corev1.DNSClusterFirst, ServiceAccountName: "default", SchedulerName: "default-scheduler",
 		PriorityClassName: "sluice-train",
 		Priority:          new(int32(-8)), TerminationGracePeriodSeconds: new(int64(30)),
-		Tolerations: []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists,
-			Effect: corev1.TaintEffectNoSchedule}},
+		Tolerations: []corev1.Toleration{{
+			Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule,
+		}},
 		Volumes: []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
 }
@@ -102,8 +106,10 @@ func podStatus(started metav1.Time) corev1.PodStatus {
 			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
 		}},
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
-		corev1.ContainersReady, corev1.PodScheduled} {
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
+		corev1.ContainersReady, corev1.PodScheduled,
+	} {
 		status.Conditions = append(status.Conditions,
 			corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: started})
 	}
@@ -120,9 +126,13 @@ func managedFields(at metav1.Time) []metav1.ManagedFieldsEntry {
 		`"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},` +
 		`"f:terminationGracePeriodSeconds":{}}}`
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at,
-			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)},
-		{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at,
-			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status"},
+		{
+			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		},
+		{
+			Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status",
+		},
 	}
 }

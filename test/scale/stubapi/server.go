@@ -197,8 +197,10 @@ func (s *Server) groups() metav1.APIGroupList {
 		switch {
 		case kind.Group == "":
 		case at < 0:
-			list.Groups = append(list.Groups, metav1.APIGroup{Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv},
-				PreferredVersion: gv})
+			list.Groups = append(list.Groups, metav1.APIGroup{
+				Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv},
+				PreferredVersion: gv,
+			})
 		case !slices.Contains(list.Groups[at].Versions, gv):
 			list.Groups[at].Versions = append(list.Groups[at].Versions, gv)
 		}

@@ -157,8 +157,10 @@ func TestObjectLifecycle(t *testing.T) {
 func TestBuiltInKinds(t *testing.T) {
 	_, config := startServer(t)
 	c, ctx := newClient(t, config), t.Context()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"},
-		Spec: batchv1.JobSpec{Parallelism: new(int32(4))}}
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"},
+		Spec:       batchv1.JobSpec{Parallelism: new(int32(4))},
+	}
 	mustSucceed(t, c.Create(ctx, job))
 	if job.Name == "" || *job.Spec.Parallelism != 4 {
 		t.Errorf("created job: %+v", job)
@@ -307,8 +309,10 @@ func TestWatchResumesFromResourceVersion(t *testing.T) {
 	if got := nextEvent(t, w); got != "DELETED first" {
 		t.Errorf("got %s", got)
 	}
-	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0",
-		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}}); err != nil {
+	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion:   "0",
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}}); err != nil {
 		t.Errorf("watch with initial events: %v", err)
 	}
 }

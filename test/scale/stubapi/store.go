@@ -55,8 +55,10 @@ type Write struct {
 }
 
 func newStore(kinds []Kind) *store {
-	s := &store{version: 1, tables: map[string]*table{}, pages: map[string]*continuation{}, writes: map[Write]int{},
-		changes: map[Write]int{}}
+	s := &store{
+		version: 1, tables: map[string]*table{}, pages: map[string]*continuation{}, writes: map[Write]int{},
+		changes: map[Write]int{},
+	}
 	for _, kind := range kinds {
 		s.tables[kind.groupResource().String()] = &table{kind: kind, objects: map[string]*object{}, more: make(chan struct{}), oldest: 1}
 	}

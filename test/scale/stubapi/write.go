@@ -89,8 +89,10 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if o == nil {
-		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status: metav1.StatusSuccess})
+		writeJSON(w, http.StatusOK, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusSuccess,
+		})
 		return nil
 	}
 	code := http.StatusOK
@@ -220,8 +222,10 @@ func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 // markDeleted returns nil, or the object that waits for its finalizers.
 func (c *writeRequest) markDeleted() (map[string]any, error) {
 	previous := unstructured.Unstructured{Object: c.before}
-	for _, condition := range []struct{ key, value string }{{"uid", string(previous.GetUID())},
-		{"resourceVersion", previous.GetResourceVersion()}} {
+	for _, condition := range []struct{ key, value string }{
+		{"uid", string(previous.GetUID())},
+		{"resourceVersion", previous.GetResourceVersion()},
+	} {
 		if requested, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && requested != condition.value {
 			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
 				fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))

@@ -49,8 +49,10 @@ func TestAdmit(t *testing.T) {
 		},
 		{
 			name: "separate devices for each container",
-			demands: []Demand{newDemand("a", LongRunning, gpu, 1), newDemand("b", LongRunning, gpu, 2),
-				newDemand("c", LongRunning, migDevice, 1)},
+			demands: []Demand{
+				newDemand("a", LongRunning, gpu, 1), newDemand("b", LongRunning, gpu, 2),
+				newDemand("c", LongRunning, migDevice, 1),
+			},
 			want: newGrants(newGrant("a", gpu, "GPU-0"), newGrant("b", gpu, "GPU-1", "GPU-2"), newGrant("c", migDevice, "MIG-0")),
 		},
 		{
@@ -67,8 +69,10 @@ func TestAdmit(t *testing.T) {
 		},
 		{
 			name: "a sidecar keeps its devices",
-			demands: []Demand{newDemand("init", Init, gpu, 1), newDemand("sidecar", LongRunning, gpu, 1),
-				newDemand("main", LongRunning, gpu, 1)},
+			demands: []Demand{
+				newDemand("init", Init, gpu, 1), newDemand("sidecar", LongRunning, gpu, 1),
+				newDemand("main", LongRunning, gpu, 1),
+			},
 			want: newGrants(newGrant("init", gpu, "GPU-0"), newGrant("sidecar", gpu, "GPU-0"), newGrant("main", gpu, "GPU-1")),
 		},
 		{

@@ -145,15 +145,21 @@ func TestValidate(t *testing.T) {
 		{"no GPUs", func(m *Machine) { m.GPUs = 0 }, "gpus 0: must be 1 to 16"},
 		{"no CPUs", func(m *Machine) { m.CPUs = -1 }, "cpus -1: must be 1 to"},
 		{"no profile", layout(Instance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
-		{"another GPU model's profile", layout(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}),
-			`mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`},
+		{
+			"another GPU model's profile", layout(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}),
+			`mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`,
+		},
 		{"an invalid start", layout(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, only at [0 4]"},
 		{"outside of the GPU", layout(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
 		{"an overlap", layout(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
-		{"media extensions twice", layout(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}),
-			"mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1"},
-		{"no such GPU", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{8}}} },
-			"mig[0].devices: there is no GPU 8; the indices are 0 to 7"},
+		{
+			"media extensions twice", layout(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}),
+			"mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1",
+		},
+		{
+			"no such GPU", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{8}}} },
+			"mig[0].devices: there is no GPU 8; the indices are 0 to 7",
+		},
 		{"listed twice", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{3}}, {}} }, "mig[1].devices: GPU 3 is listed twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

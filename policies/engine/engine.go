@@ -145,5 +145,5 @@ var (
 	ErrShape = errors.New("a value of the wrong type")
 )
 
-// ErrNotLoaded: no policies are loaded yet. The caller must not admit the object.
+// ErrNotLoaded reports that no policies are loaded yet. The caller must not admit the object.
 var ErrNotLoaded = errors.New("no policies are loaded yet")

@@ -16,10 +16,10 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
-// ErrNoObject: an admission request needs an object.
+// ErrNoObject reports that an admission request has no object.
 var ErrNoObject = errors.New("the input has no object")
 
-// ErrNoTime: an admission request needs a time. Without it a rule that reads the time
+// ErrNoTime reports that an admission request has no time. Without it a rule that reads the time
 // would be undefined and refuse nothing.
 var ErrNoTime = errors.New("the input has no time")
 

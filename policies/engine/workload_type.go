@@ -17,7 +17,7 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
-// ErrTypeConflict: two policies set different types for a workload.
+// ErrTypeConflict reports that two policies set different types for a workload.
 var ErrTypeConflict = errors.New("the policies disagree about the workload's type")
 
 // TypeError reports that policies could not determine a workload's type. It wraps

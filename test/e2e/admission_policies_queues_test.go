@@ -97,6 +97,11 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 	}
 	t.Cleanup(func() { deleteAndWait(t, pod) })
 
+	// The API server applies a policy to a namespace once it has observed its label.
+	otherQueue := `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`
+	eventually(t, func() error {
+		return checkRejected(eve.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(otherQueue)), client.DryRunAll), "queue names are set at creation")
+	})
 	const started, gate = `{"spec":{"suspend":false}}`, `[{"op":"remove","path":"/spec/schedulingGates/0"}]`
 	for name, tc := range map[string]struct {
 		as      client.Client
@@ -108,7 +113,7 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 		"a suspended Job started":                  {eve, job, types.MergePatchType, started, "Kueue starts a queued workload"},
 		"the scheduling gate removed":              {eve, pod, types.JSONPatchType, gate, "leave the gate as it is"},
 		"another role in the pod group":            {eve, pod, types.MergePatchType, `{"metadata":{"annotations":{"kueue.x-k8s.io/role-hash":"other"}}}`, "kueue.x-k8s.io/ do not change"},
-		"another queue for the pod":                {eve, pod, types.MergePatchType, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "queue names are set at creation"},
+		"another queue for the pod":                {eve, pod, types.MergePatchType, otherQueue, "queue names are set at creation"},
 		"allowed: another scheduling gate removed": {eve, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/1"}]`, ""},
 		"allowed: started by Kueue":                {kueue, job, types.MergePatchType, `{"spec":{"suspend":false,"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
 		"allowed: ungated by Kueue":                {kueue, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1podset","value":"main"},{"op":"add","path":"/spec/nodeSelector","value":{"zone":"a"}}]`, ""},

@@ -45,7 +45,7 @@ var (
 // findImpureImport returns the pure folder that the import violates, or "".
 func findImpureImport(folder, imported string) string {
 	for _, pure := range pureFolders {
-		if folder != pure.path && !(pure.subfolders && isBelow(folder, pure.path)) {
+		if folder != pure.path && (!pure.subfolders || !isBelow(folder, pure.path)) {
 			continue
 		}
 		for _, forbidden := range ioPackages {

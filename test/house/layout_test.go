@@ -144,11 +144,12 @@ func TestLayout(t *testing.T) {
 
 func TestFindLayoutProblems(t *testing.T) {
 	imports := func(paths ...string) string {
-		text := "package p\n"
+		var text strings.Builder
+		text.WriteString("package p\n")
 		for _, path := range paths {
-			text += fmt.Sprintf("import _ %q\n", module+"/"+path)
+			fmt.Fprintf(&text, "import _ %q\n", module+"/"+path)
 		}
-		return text
+		return text.String()
 	}
 	tests := map[string]struct {
 		files map[string]string

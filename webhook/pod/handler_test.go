@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/evanphx/json-patch/v5"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

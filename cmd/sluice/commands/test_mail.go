@@ -68,7 +68,7 @@ to do. A test mail precedes all waiting mail, within the rate limits.`,
 		printErr := output.print(cmd.OutOrStdout(), result, func(output io.Writer) error {
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, strings.TrimSpace(result.text(time.Local)))
-				return nil
+				return nil //nolint:nilerr // the command returns it, with its text
 			}
 			_, err := io.WriteString(output, result.text(time.Local))
 			return err

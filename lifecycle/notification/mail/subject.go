@@ -81,8 +81,6 @@ func (p *TemplateData) setStartCommand(s *v1alpha1.ObjectReference, kind, target
 
 // MessageID returns the Message-ID of a Notice's mail, with angle brackets: the same at each
 // attempt, and a different one for a recreated Notice.
-//
-//nolint:revive // it is the name of what it returns
 func MessageID(notice *v1alpha1.Notice, domain string) string {
 	return "<" + hashStrings("notice", notice.Name, string(notice.UID)) + "@" + domain + ">"
 }

@@ -99,8 +99,8 @@ func pluralize(n int32, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// PendingReason explains why a workload is queued.
-type PendingReason struct {
+// Reason explains why a workload is queued.
+type Reason struct {
 	// Summary does not change while the reason is the same.
 	Summary string
 	// Details includes the current amounts.
@@ -124,7 +124,7 @@ const maxQuotedMessage, maxReasonSummary, maxReasonDetails = 300, 200, 800
 
 // ExplainQueued translates the message of Kueue's condition QuotaReserved for a workload that is
 // not admitted.
-func ExplainQueued(message string) PendingReason {
+func ExplainQueued(message string) Reason {
 	var summaries, details []string
 	transient := false
 	add := func(summary, detail string) {
@@ -162,7 +162,7 @@ func ExplainQueued(message string) PendingReason {
 	default:
 		add("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
 	}
-	why := PendingReason{
+	why := Reason{
 		Summary:   singleLine(strings.Join(summaries, ", "), maxReasonSummary),
 		Details:   singleLine(strings.Join(details, "; "), maxReasonDetails),
 		Transient: transient,

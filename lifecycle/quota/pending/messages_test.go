@@ -18,79 +18,79 @@ func TestExplainQueued(t *testing.T) {
 	const needed = " more needed)"
 	tests := map[string]struct {
 		message string
-		want    PendingReason
+		want    Reason
 	}{
-		"nothing yet": {"", PendingReason{Summary: "Kueue has not evaluated it yet", Details: "Kueue has not evaluated it yet", Transient: true}},
+		"nothing yet": {"", Reason{Summary: "Kueue has not evaluated it yet", Details: "Kueue has not evaluated it yet", Transient: true}},
 		"no room": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 3k more needed",
-			PendingReason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (3 GPUs" + needed},
+			Reason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (3 GPUs" + needed},
 		},
 		"no room in two": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor mig, 125 more needed, insufficient unused quota for sluice.dev/gpu-milli in flavor whole.8, 2500 more needed",
-			PendingReason{
+			Reason{
 				Summary: "no free quota in node pool mig, no free quota in node pool whole.8",
 				Details: "no free quota in node pool mig (0.125 of a GPU" + needed + "; no free quota in node pool whole.8 (2.5 GPUs" + needed,
 			},
 		},
 		"two pod sets of one pool": {
 			"couldn't assign flavors to pod set driver: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed; couldn't assign flavors to pod set workers: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 5k more needed",
-			PendingReason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (1 GPU" + needed},
+			Reason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (1 GPU" + needed},
 		},
 		"others are ended": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed. Pending the preemption of 2 workload(s)",
-			PendingReason{
+			Reason{
 				Summary: "no free quota in node pool whole",
 				Details: "no free quota in node pool whole (1 GPU" + needed + "; 2 other workloads are being preempted for it",
 			},
 		},
 		"more than can be": {
 			"couldn't assign flavors to pod set main: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (0) + current podset request (5k) > maximum capacity (4k)",
-			PendingReason{
+			Reason{
 				Summary: "the request exceeds the maximum of node pool whole",
 				Details: "the request exceeds the maximum of node pool whole: 5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
 		},
 		"together more than can be": {
 			"couldn't assign flavors to pod set workers: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (1k) + current podset request (3500) > maximum capacity (4k)",
-			PendingReason{
+			Reason{
 				Summary: "the request exceeds the maximum of node pool whole",
 				Details: "the request exceeds the maximum of node pool whole: 4.5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
 		},
 		"another resource": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 500m more needed",
-			PendingReason{Summary: "no free quota in node pool default", Details: "no free quota in node pool default (500m cpu" + needed},
+			Reason{Summary: "no free quota in node pool default", Details: "no free quota in node pool default (500m cpu" + needed},
 		},
 		"another pool": {
 			"couldn't assign flavors to pod set main: flavor mig doesn't match node affinity, insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed",
-			PendingReason{
+			Reason{
 				Summary: "no free quota in node pool whole, its node selector does not match node pool mig",
 				Details: "no free quota in node pool whole (1 GPU" + needed + "; its node selector does not match node pool mig",
 			},
 		},
 		"another workload got the quota": {
 			"Workload no longer fits after processing another workload",
-			PendingReason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
+			Reason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"targets of others": {
 			"Workload has overlapping preemption targets with another workload",
-			PendingReason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
+			Reason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"no queue": {
 			"LocalQueue default doesn't exist",
-			PendingReason{Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; contact an administrator"},
+			Reason{Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; contact an administrator"},
 		},
 		"a stopped queue": {
 			"ClusterQueue team-a is stopped",
-			PendingReason{Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; contact an administrator"},
+			Reason{Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; contact an administrator"},
 		},
 		"another namespace": {
 			"Workload namespace doesn't match ClusterQueue selector",
-			PendingReason{Summary: "the queue does not accept this namespace", Details: "the queue does not accept this namespace; contact an administrator"},
+			Reason{Summary: "the queue does not accept this namespace", Details: "the queue does not accept this namespace; contact an administrator"},
 		},
 		"something else": {
 			"failed to assign flavors to pod set main:\n\tno topology\x00",
-			PendingReason{Summary: "Kueue reports another reason", Details: "Kueue reports: failed to assign flavors to pod set main: no topology"},
+			Reason{Summary: "Kueue reports another reason", Details: "Kueue reports: failed to assign flavors to pod set main: no topology"},
 		},
 	}
 	for name, tc := range tests {

@@ -35,7 +35,7 @@ type QueuedWorkload struct {
 	// Pool is the preferred node pool of all pods. It is empty if they differ.
 	Pool string
 	// Reason is why the oldest Workload of the owner is queued.
-	Reason PendingReason
+	Reason Reason
 	// Since is when the workload was queued.
 	Since time.Time
 }
@@ -113,14 +113,14 @@ func (w *kueueWorkload) isForPods() bool {
 }
 
 // pendingReason returns since when the Workload is queued, and why.
-func (w *kueueWorkload) pendingReason() (time.Time, PendingReason) {
+func (w *kueueWorkload) pendingReason() (time.Time, Reason) {
 	reserved := meta.FindStatusCondition(w.Status.Conditions, kueueQuotaReserved)
 	switch {
 	case reserved == nil:
 		return w.CreationTimestamp.Time, ExplainQueued("")
 	case reserved.Status == metav1.ConditionTrue:
 		const message = "its GPUs are reserved, but a Kueue admission check is not complete"
-		return reserved.LastTransitionTime.Time, PendingReason{Summary: message, Details: message}
+		return reserved.LastTransitionTime.Time, Reason{Summary: message, Details: message}
 	default:
 		return reserved.LastTransitionTime.Time, ExplainQueued(reserved.Message)
 	}

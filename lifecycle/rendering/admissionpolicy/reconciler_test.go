@@ -103,7 +103,7 @@ func TestMissingParameters(t *testing.T) {
 	}
 	refused := func(err error, want string) error {
 		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
-			return fmt.Errorf("got %v, want a refusal that contains %q", err, want)
+			return fmt.Errorf("got %w, want a refusal that contains %q", err, want)
 		}
 		return nil
 	}

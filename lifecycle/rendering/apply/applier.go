@@ -145,7 +145,7 @@ func (a *Applier) serverSideApply(
 		}
 	}
 	desired := object.DeepCopy()
-	if cached == nil && !(set.NewNamespace && kind.Namespaced) {
+	if cached == nil && (!set.NewNamespace || !kind.Namespaced) {
 		problem, err = a.checkOwnership(ctx, set, desired)
 	} else if cached != nil && !kind.isQueue() {
 		problem, err = a.checkImmutable(ctx, kind, desired, cached)
@@ -227,7 +227,7 @@ func (a *Applier) checkLiveImmutable(ctx context.Context, kind Kind, desired *un
 	}
 	live := kind.New()
 	if a.Live.Get(ctx, client.ObjectKeyFromObject(desired), live) != nil {
-		return nil, nil // the API server's refusal is reported
+		return nil, nil //nolint:nilerr // the API server's refusal is reported
 	}
 	return a.checkImmutable(ctx, kind, desired, live)
 }

@@ -106,7 +106,7 @@ func (r *Reconciler) isNotReset(w *workload, s *v1alpha1.WorkloadClockStatus) bo
 	if stopped := s.Stopped; stopped != nil && (stopped.Until == nil || w.now.Before(stopped.Until.Time)) {
 		return true
 	}
-	limits, _ := w.tenant.effectiveLimits(w.now, nil, s.WorkloadType)
+	limits, _ := w.effectiveLimits(w.now, nil, s.WorkloadType)
 	return s.PausedSince != nil && w.now.Before(s.PausedSince.Add(limits.ResetAfter.Length()).Truncate(time.Second))
 }
 

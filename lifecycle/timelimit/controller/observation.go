@@ -77,7 +77,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 	if err := r.reconcileIdentity(ctx, w); err != nil {
 		return nil, err
 	}
-	w.limits, w.workloadType = w.tenant.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
+	w.limits, w.workloadType = w.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
 	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
 		return nil, err
 	}

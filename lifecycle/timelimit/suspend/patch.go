@@ -152,7 +152,7 @@ func (s *Stopper) forEachQueued(ctx context.Context, r root, do func(workload ro
 	for i := range list.Items {
 		workload := root{kind: kind, object: &list.Items[i], anyVersion: r.anyVersion}
 		if err := do(workload); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("Kueue Workload %s: %w", list.Items[i].GetName(), err)
+			return fmt.Errorf("change Kueue Workload %s: %w", list.Items[i].GetName(), err)
 		}
 	}
 	return nil

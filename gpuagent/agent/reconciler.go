@@ -194,9 +194,12 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 	} else {
 		outcome = r.applySpec(ctx, after.node)
 	}
-	if outcome.Observed != nil {
-		after.gpus = outcome.Observed
+	if outcome.Observed == nil {
+		// The driver stopped to answer after the observation and told nothing about the layout. The next
+		// pass connects again and applies the spec; until then no failure is reported, which would undo it.
+		return after, layoutState{recovered: r.layout.recovered}
 	}
+	after.gpus = outcome.Observed
 	if outcome.Changed {
 		if err := r.plugin.invalidate(); err != nil {
 			r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")

@@ -115,7 +115,7 @@ func TestPodsEndAsAnnotated(t *testing.T) {
 	// The pod has kept its device, and the other pods have released theirs.
 	clustertest.Eventually(t, func() error {
 		held := w.deviceHolders(wholeGPUNode)
-		if _, kept := held["repeats/main"]; !kept || len(held) != 1 {
+		if _, kept := held["restarts/main"]; !kept || len(held) != 1 {
 			return fmt.Errorf("the pods hold %v, want one device for the pod that restarts", held)
 		}
 		return nil

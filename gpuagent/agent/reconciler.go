@@ -194,18 +194,18 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 	} else {
 		outcome = r.applySpec(ctx, after.node)
 	}
-	if outcome.Observed == nil {
-		// The driver stopped to answer after the observation and told nothing about the layout. The next
-		// pass connects again and applies the spec; until then no failure is reported, which would undo it.
-		return after, layoutState{recovered: r.layout.recovered}
-	}
-	after.gpus = outcome.Observed
 	if outcome.Changed {
 		if err := r.plugin.invalidate(); err != nil {
 			r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
 		}
 	}
 	countResults(outcome.Results)
+	if outcome.Observed == nil {
+		// The driver stopped answering, so the layout is unknown. The next pass connects again and applies
+		// the spec. Until then the agent reports no failure, because the planner would undo the change.
+		return after, layoutState{recovered: r.layout.recovered}
+	}
+	after.gpus = outcome.Observed
 	if action == recoverLayout {
 		return after, layoutState{recovered: outcome.Complete}
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,20 +139,21 @@ func crdEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 // waitForAdmissionPolicies waits until the API server enforces the admission
-// policies that lifecycle binds. It tests the last one, which denies GPU pods
-// outside of projects.
+// policies that lifecycle binds. It tests the last two, which deny GPU pods and
+// claims of GPUs outside of projects.
 func waitForAdmissionPolicies(ctx context.Context, c client.Client) error {
+	meta := metav1.ObjectMeta{GenerateName: "probe-", Namespace: metav1.NamespaceDefault, Annotations: map[string]string{v1alpha1.AnnotationGPU: "1"}}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: meta, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+		Requests: []resourcev1.DeviceRequest{{Name: "probe", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}}},
+	}}}
 	return waitFor(ctx, "the API server to enforce Sluice's admission policies", func(ctx context.Context) (bool, error) {
-		probe := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				GenerateName: "probe-", Namespace: metav1.NamespaceDefault, Annotations: map[string]string{v1alpha1.AnnotationGPU: "1"},
-			},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
+		for _, probe := range []client.Object{pod, claim} {
+			err := c.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
+			if !apierrors.IsForbidden(err) {
+				return false, err
+			}
 		}
-		err := c.Create(ctx, probe, client.DryRunAll)
-		if apierrors.IsForbidden(err) {
-			return true, nil
-		}
-		return false, err
+		return true, nil
 	})
 }

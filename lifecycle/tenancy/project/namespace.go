@@ -78,24 +78,38 @@ func (r *Reconciler) checkNamespaceConflict(ctx context.Context, project *v1alph
 	if err := r.Client.List(ctx, &others, client.MatchingFields{inventory.ProjectsByNamespace: project.NamespaceName()}); err != nil {
 		return nil, fmt.Errorf("list the projects of namespace %s: %w", project.NamespaceName(), err)
 	}
+	if len(others.Items) < 2 {
+		return nil, nil
+	}
+	namespace, err := r.getNamespace(ctx, project.NamespaceName())
+	if err != nil {
+		return nil, err
+	}
 	for i := range others.Items {
-		if other := &others.Items[i]; other.UID != project.UID && hasPrecedence(other, project) {
+		if other := &others.Items[i]; other.UID != project.UID && hasPrecedence(other, project, namespace) {
 			return tenancy.NewNamespaceTakenError(project.NamespaceName(), other.Name), nil
 		}
 	}
 	return nil, nil
 }
 
-// hasPrecedence orders two projects that name one namespace: first the one that has it,
-// then the older, then by name.
-func hasPrecedence(a, b *v1alpha1.Project) bool {
-	if hasA, hasB := a.Status.Namespace != nil, b.Status.Namespace != nil; hasA != hasB {
+// hasPrecedence orders two projects that name one namespace, which is nil if it does not
+// exist: first the one that has it, then the older, then by name.
+func hasPrecedence(a, b *v1alpha1.Project, namespace *corev1.Namespace) bool {
+	if hasA, hasB := hasNamespace(a, namespace), hasNamespace(b, namespace); hasA != hasB {
 		return hasA
 	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return strings.Compare(a.Name, b.Name) < 0
+}
+
+// hasNamespace reports whether the project has its namespace. The annotation is written when
+// the namespace is created, the status only after that.
+func hasNamespace(project *v1alpha1.Project, namespace *corev1.Namespace) bool {
+	return project.Status.Namespace != nil ||
+		namespace != nil && project.UID != "" && namespace.Annotations[v1alpha1.AnnotationCreatedFor] == string(project.UID)
 }
 
 // getNamespace reads a namespace from the API server, or returns nil. A claim must not

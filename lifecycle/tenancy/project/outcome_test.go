@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
@@ -157,20 +158,30 @@ func TestLongMessagesAreTruncated(t *testing.T) {
 
 func TestHasPrecedence(t *testing.T) {
 	at := func(name string, created time.Time, holds bool) *v1alpha1.Project {
-		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created)}}
+		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created)}}
 		if holds {
 			p.Status.Namespace = &v1alpha1.ProjectNamespace{}
 		}
 		return p
 	}
-	tests := map[string]struct{ first, second *v1alpha1.Project }{
-		"who has it, though younger": {at("b", testTime.Add(time.Hour), true), at("a", testTime, false)},
-		"the older":                  {at("b", testTime, false), at("a", testTime.Add(time.Hour), false)},
-		"else by name":               {at("a", testTime, false), at("b", testTime, false)},
+	createdFor := func(uid string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: uid}}}
+	}
+	tests := map[string]struct {
+		first, second *v1alpha1.Project
+		namespace     *corev1.Namespace
+	}{
+		"who has it, though younger": {at("b", testTime.Add(time.Hour), true), at("a", testTime, false), nil},
+		"the older":                  {at("b", testTime, false), at("a", testTime.Add(time.Hour), false), nil},
+		"else by name":               {at("a", testTime, false), at("b", testTime, false), createdFor("")},
+		// A project that created the namespace and was interrupted before its status was
+		// written has it. Otherwise each of the two would refuse for the other.
+		"for whom it was created": {at("b", testTime, false), at("a", testTime, false), createdFor("b")},
+		"created for a third":     {at("a", testTime, false), at("b", testTime, false), createdFor("c")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if !hasPrecedence(tc.first, tc.second) || hasPrecedence(tc.second, tc.first) {
+			if !hasPrecedence(tc.first, tc.second, tc.namespace) || hasPrecedence(tc.second, tc.first, tc.namespace) {
 				t.Errorf("%s does not come before %s, or both come first", tc.first.Name, tc.second.Name)
 			}
 		})

@@ -8,7 +8,8 @@ SHELL := /bin/bash
 DIR ?= .sluice
 UP_FLAGS ?=
 # Packages to test and flags of go test: make test PKG=./lifecycle/... ARGS=-v
-PKG ?= ./...
+# test/e2e comes first: it takes longest and mostly waits, so that the others run beside it.
+PKG ?= ./test/e2e ./...
 ARGS ?=
 
 COMMANDS := sluice webhook lifecycle
@@ -47,7 +48,7 @@ TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 
 .PHONY: test
 test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
-	@.ci/announce-test '$(PKG)'
+	@.ci/announce-test $(PKG)
 	bin/sluice up --build-only --scheduler kueue
 	@$(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- -timeout 60m $(ARGS) $(PKG); status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status

@@ -4,11 +4,14 @@
 package webhook
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"sluice.dev/api/config"
+	"sluice.dev/policies/engine"
 )
 
 // ConfigKind is the kind of the configuration file.
@@ -24,6 +27,12 @@ type Config struct {
 	// Certificates is the directory of tls.crt, tls.key and ca.crt, which are reloaded when they change.
 	// Default "/etc/sluice/certificates".
 	Certificates string `json:"certificates,omitempty"`
+	// PolicyTimeout is the time limit of one policy for one object, 1ms to 10s. Default 200ms. A machine that
+	// the webhook shares with much else needs more.
+	PolicyTimeout metav1.Duration `json:"policyTimeout,omitempty"`
+	// RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s, and
+	// below the timeout of the webhook configurations to be of use. Default 800ms.
+	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
 	// Registration names the webhook configurations that register this webhook.
 	Registration Registration `json:"registration,omitempty"`
 }
@@ -47,6 +56,8 @@ func (c *Config) Type() metav1.TypeMeta { return c.TypeMeta }
 // Default implements config.File.
 func (c *Config) Default() {
 	c.Common.Default()
+	limits := engine.Limits{Evaluation: c.PolicyTimeout.Duration, Request: c.RequestTimeout.Duration}.WithDefaults()
+	c.PolicyTimeout.Duration, c.RequestTimeout.Duration = limits.Evaluation, limits.Request
 	for setting, value := range map[*string]string{
 		&c.Listen:                  ":9443",
 		&c.Certificates:            "/etc/sluice/certificates",
@@ -59,9 +70,19 @@ func (c *Config) Default() {
 	}
 }
 
+// maxPolicyTimeout is the longest time limit. The API server gives up after at most 30 seconds.
+const maxPolicyTimeout = 10 * time.Second
+
 // Validate implements config.File.
 func (c *Config) Validate() field.ErrorList {
 	errs := append(c.Common.Validate(nil), config.ValidateAddress(field.NewPath("listen"), c.Listen)...)
+	if d := c.PolicyTimeout.Duration; d < time.Millisecond || d > maxPolicyTimeout {
+		errs = append(errs, field.Invalid(field.NewPath("policyTimeout"), d.String(), "must be 1ms to "+maxPolicyTimeout.String()))
+	}
+	if d := c.RequestTimeout.Duration; d < c.PolicyTimeout.Duration || d > maxPolicyTimeout {
+		errs = append(errs, field.Invalid(field.NewPath("requestTimeout"), d.String(),
+			"must be policyTimeout ("+c.PolicyTimeout.Duration.String()+") to "+maxPolicyTimeout.String()))
+	}
 	registration := field.NewPath("registration")
 	for path, name := range map[*field.Path]string{
 		registration.Child("validating"): c.Registration.Validating,

@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	policyStore, err := newPolicyStore(ctx, mgr, logger)
+	policyStore, err := newPolicyStore(ctx, mgr, cfg, logger)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
@@ -106,8 +106,12 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 }
 
 // newPolicyStore returns the policy engine with the store that updates it from the cluster.
-func newPolicyStore(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*store.Store, error) {
-	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: evaluation.ObservePolicy})
+func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, logger logr.Logger) (*store.Store, error) {
+	policyEngine, err := engine.New(engine.Options{
+		Libraries: policies.Libraries(),
+		Limits:    engine.Limits{Evaluation: cfg.PolicyTimeout.Duration, Request: cfg.RequestTimeout.Duration},
+		Observe:   evaluation.ObservePolicy,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type Engine struct {
 // New returns an Engine without policies: until the first Update every request returns
 // ErrNotLoaded. The error lists every problem of the libraries.
 func New(options Options) (*Engine, error) {
-	options.Limits = options.Limits.withDefaults()
+	options.Limits = options.Limits.WithDefaults()
 	if options.CacheEntries == 0 {
 		options.CacheEntries = 256
 	}

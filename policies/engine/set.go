@@ -25,11 +25,12 @@ type Limits struct {
 	Request time.Duration
 }
 
-func (l Limits) withDefaults() Limits {
-	if l.Evaluation <= 0 {
+// WithDefaults returns l with the defaults of the limits that are not set. A limit below 0 is kept.
+func (l Limits) WithDefaults() Limits {
+	if l.Evaluation == 0 {
 		l.Evaluation = 200 * time.Millisecond
 	}
-	if l.Request <= 0 {
+	if l.Request == 0 {
 		l.Request = 800 * time.Millisecond
 	}
 	return l

@@ -77,6 +77,7 @@ func createCRD(t *testing.T, group, version, kind, plural string) {
 // suspended workloads, change queues, or declare a workload part of an admitted one. Guards
 // invariant 4 of the design.
 func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
+	t.Parallel()
 	const ns = "queueing"
 	createQueuedProject(t, ns)
 	eve, kueue := clientFor(t, namespaceAdminConfig(t, ns)), clientFor(t, kueueConfig(t, ns))

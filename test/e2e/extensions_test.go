@@ -181,6 +181,7 @@ func setApproved(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionA
 // A department approves some extensions automatically, and its approvers decide on the
 // others under their own names.
 func TestExtensions(t *testing.T) {
+	t.Parallel()
 	a := newExtensionTest(t)
 	t.Run("the department approves some automatically", a.testAutomaticApproval)
 	t.Run("and no more for concurrent requests", a.testConcurrentExtensions)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -131,7 +132,7 @@ func newGangDeployment(ns, name string, replicas int32, workloadType v1alpha1.Wo
 // same.
 func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 	t.Helper()
-	steady := 0
+	var steadySince time.Time
 	eventuallyLong(t, func() error {
 		got := gpusByTeam{}
 		for team := range want {
@@ -144,12 +145,15 @@ func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 			got[team] += 0
 		}
 		if !maps.Equal(got, want) {
-			steady = 0
+			steadySince = time.Time{}
 			return unexpectedState(fmt.Sprint(want), got)
 		}
 		// Fair shares may match for a moment while they still change.
-		if steady++; steady < 20 {
-			return unexpectedState("the shares are stable", steady)
+		if steadySince.IsZero() {
+			steadySince = time.Now()
+		}
+		if steady := time.Since(steadySince); steady < 2*time.Second {
+			return unexpectedState("the shares are stable for two seconds", steady)
 		}
 		return nil
 	})

@@ -36,6 +36,7 @@ const (
 // a project, the labels of its pods, the queue of its PodGroups whatever their owner
 // requests, and the next node pool when the first is full.
 func TestKAI(t *testing.T) {
+	t.Parallel()
 	installKAI(t)
 	createKAILab(t)
 	grouper, user := kaiClient(t, podGrouper), kaiClient(t, eve)

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
 )
 
 // halfGPUTemplate returns the template of a training pod with half a GPU.
@@ -134,9 +133,33 @@ func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1
 	return p
 }
 
+// checkRetriedAtOnce fails the test unless the pod of the Deployment was created within ten
+// seconds after lifecycle triggered the retry of its ReplicaSet.
+func checkRetriedAtOnce(t *testing.T, ns, app string) {
+	t.Helper()
+	var sets appsv1.ReplicaSetList
+	if err := sharedCluster.adminClient.List(t.Context(), &sets, client.InNamespace(ns), client.MatchingLabels{"app": app}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range sharedCluster.listPods(t, ns) {
+		if p.Labels["app"] != app {
+			continue
+		}
+		for i := range sets.Items {
+			retried, err := time.Parse(time.RFC3339Nano, sets.Items[i].Annotations[v1alpha1.AnnotationRetriedAt])
+			if err != nil {
+				t.Errorf("ReplicaSet %s was not retried: %v", sets.Items[i].Name, err)
+			} else if after := p.CreationTimestamp.Sub(retried); after < -time.Second || after > 10*time.Second {
+				t.Errorf("pod %s was created %s after the retry", p.Name, after)
+			}
+		}
+	}
+}
+
 // A Deployment without quota reports why, and its pod starts seconds after quota is
 // available, however long its controller would have waited.
 func TestPendingWorkloadReportedAndRetried(t *testing.T) {
+	t.Parallel()
 	const ns = "waiting-a"
 	sharedCluster.createDepartment(t, "waiting", newPoolQuota("dgx-mig", "500m", "1"))
 	sharedCluster.createGovernedProject(t, "waiting", ns, newPoolQuota("dgx-mig", "500m", "1"))
@@ -169,11 +192,10 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 		}
 	}
 
-	// After so many rejections the controller waits longer between its attempts than the pod
-	// may take here.
+	// After so many rejections the controller would wait for twenty seconds and more.
 	waitForRejections(t, ns, "ReplicaSet", 13)
 	deletePodNow(t, first)
-	clustertest.EventuallyWithin(t, 10*time.Second, func() error {
+	eventuallyLong(t, func() error {
 		if err := refresh(t, web); err != nil {
 			return err
 		}
@@ -182,6 +204,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 		}
 		return nil
 	})
+	checkRetriedAtOnce(t, ns, "web")
 	waitForPending(t, ns, "0")
 	eventually(t, func() error { return checkEvent(t, web.Name, "QuotaAvailable") })
 
@@ -226,6 +249,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 // A user who applies a Deployment that fits, but whose next version never could, gets a
 // warning at once.
 func TestRollingUpdateOverQuotaWarns(t *testing.T) {
+	t.Parallel()
 	const ns = "waiting-rolling"
 	sharedCluster.createDepartment(t, "rolling", newPoolQuota("dgx-mig", "500m", "1"))
 	sharedCluster.createGovernedProject(t, "rolling", ns, newPoolQuota("dgx-mig", "500m", "1"))

@@ -37,6 +37,7 @@ const defaultUser = "anna@example.org"
 // Each pod of the test data has the result that its header and its golden file describe, in
 // a dry run and for real. Admitted pods are bound to a node of the right node pool.
 func TestPodAdmissionMatchesGoldenFiles(t *testing.T) {
+	t.Parallel()
 	pools := map[string][]v1alpha1.PoolQuota{
 		"whole":  {newPoolQuota("dgx", "2", "4")},
 		"slices": {newPoolQuota("dgx-mig", "1", "2")},

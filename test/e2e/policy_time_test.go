@@ -40,7 +40,7 @@ const migDevice corev1.ResourceName = "nvidia.com/mig-1g.5gb"
 
 // timeStepTimeout covers the effects of a step of policy time, including the graceful
 // termination of pods, on a busy machine.
-const timeStepTimeout = 2 * time.Minute
+const timeStepTimeout = 4 * time.Minute
 
 func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
 	t.Helper()

@@ -20,6 +20,7 @@ import (
 )
 
 func TestProjectNamespaceLifecycle(t *testing.T) {
+	t.Parallel()
 	p := create(t, newProject("created"))
 	waitForProjectReady(t, p)
 	ns := newNamespace("created")
@@ -54,6 +55,7 @@ func lifecycleClient(t *testing.T) client.Client {
 // Lifecycle restores the labels of a namespace. The admission policies allow only lifecycle
 // to change them, so the test changes them with its identity.
 func TestProjectNamespaceLabelsRestored(t *testing.T) {
+	t.Parallel()
 	waitForProjectReady(t, create(t, newProject("kept")))
 	lifecycle := lifecycleClient(t)
 	for _, forged := range []string{`null`, `"thesis-mueller"`} {
@@ -75,6 +77,7 @@ func TestProjectNamespaceLabelsRestored(t *testing.T) {
 }
 
 func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
+	t.Parallel()
 	ns := create(t, newNamespace("lab", v1alpha1.AnnotationAdoptBy, "adopter"))
 	p := create(t, newProject("adopter", inNamespace("lab")))
 	waitForProjectReady(t, p)
@@ -96,6 +99,7 @@ func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
 }
 
 func TestNamespaceWithVolumesKept(t *testing.T) {
+	t.Parallel()
 	p := create(t, newProject("volumes"))
 	waitForProjectReady(t, p)
 	claim := create(t, &corev1.PersistentVolumeClaim{
@@ -133,6 +137,7 @@ func checkEvent(t *testing.T, about, reason string) error {
 // If several projects name one namespace at the same time, one gets it and the others report
 // the conflict.
 func TestNamespaceHasOneProject(t *testing.T) {
+	t.Parallel()
 	type outcome struct {
 		project *v1alpha1.Project
 		err     error
@@ -171,6 +176,7 @@ func TestNamespaceHasOneProject(t *testing.T) {
 }
 
 func TestDepartmentCountsItsProjects(t *testing.T) {
+	t.Parallel()
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-research"}}
 	counts := func(want int32) {
 		t.Helper()
@@ -232,7 +238,8 @@ func namespaceWithRunningPod(t *testing.T, name, fraction string) (*corev1.Names
 
 // Adoption lowers the quota by what running pods hold, and restores it when they end.
 func TestAdoptionCountsRunningPods(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	ns, pod := namespaceWithRunningPod(t, "adopted-part", "0.25")
 	p := create(t, newProject(ns.Name, withQuota("500m", "1")))
 	waitForProjectReady(t, p)
@@ -265,7 +272,8 @@ func TestAdoptionCountsRunningPods(t *testing.T) {
 // If running pods hold more than the project's limit, its namespace is not governed until
 // enough of them have ended.
 func TestAdoptionWaitsForQuota(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	ns, pod := namespaceWithRunningPod(t, "adopted-full", "0.75")
 	p := create(t, newProject(ns.Name, withQuota("0", "500m")))
 	eventually(t, func() error {

@@ -171,14 +171,17 @@ func (s *sluiceCluster) deletePodsAndWait(t *testing.T, ns string, pods []corev1
 	// After a deletion, Kubernetes' quota controller counts from a cache that may lag. Until
 	// its next count, it may count a new pod twice or not at all. The test does not cover
 	// that, so it waits for a stable count.
-	steady := 0
+	var steadySince time.Time
 	eventually(t, func() error {
 		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*remaining)); err != nil {
-			steady = 0
+			steadySince = time.Time{}
 			return err
 		}
-		if steady++; steady < 20 {
-			return unexpectedState("the count is stable", steady)
+		if steadySince.IsZero() {
+			steadySince = time.Now()
+		}
+		if steady := time.Since(steadySince); steady < 2*time.Second {
+			return unexpectedState("the count is stable for two seconds", steady)
 		}
 		return nil
 	})

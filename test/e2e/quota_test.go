@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,17 +15,30 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
 // largeDepartment is a department with more quota than those of the sample.
 const largeDepartment = "roomy"
 
-func createLargeDepartment(t *testing.T) {
+// createLargeDepartment creates the department for the first test that needs it. It goes with
+// the cluster.
+var createLargeDepartment = sync.OnceValue(func() error {
+	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: largeDepartment}}
+	department.Spec.NodePools = []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "4", "8")}
+	department.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: ptr.To(period.MustParseDuration("48h"))}}
+	return sharedCluster.adminClient.Create(context.Background(), department)
+})
+
+func requireLargeDepartment(t *testing.T) {
 	t.Helper()
-	sharedCluster.createDepartment(t, largeDepartment, newPoolQuota("dgx-mig", "4", "8"))
+	if err := createLargeDepartment(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // withQuota sets the quota of a project in largeDepartment.
@@ -84,7 +98,8 @@ func waitForQuotaApplied(t *testing.T, p *v1alpha1.Project) {
 }
 
 func TestProjectQuotaLifecycle(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	ns := create(t, newNamespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
 	own := create(t, getResourceQuota(ns.Name, "own")) // not Sluice's
 	p := create(t, newProject("quota", inNamespace(ns.Name), withQuota("500m", "1")))
@@ -122,7 +137,8 @@ func TestProjectQuotaLifecycle(t *testing.T) {
 // The label governs the pods of a namespace, so the namespace must never have the label
 // before its quotas are enforced.
 func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	watching, err := client.NewWithWatch(sharedCluster.config, client.Options{Scheme: sharedCluster.adminClient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +171,8 @@ func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
 // Lifecycle restores its quotas. The admission policies allow only lifecycle to change them,
 // so the test changes them with its identity.
 func TestQuotasRestored(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	lifecycle := lifecycleClient(t)
 	waitForProjectReady(t, create(t, newProject("quota-kept", withQuota("500m", "1"))))
 	waitForQuotas(t, "quota-kept", "500", "1000")
@@ -193,7 +210,8 @@ func TestQuotasRestored(t *testing.T) {
 // Lifecycle does not change a user's object with the name of a quota, and reports it. The
 // project becomes ready after its deletion.
 func TestForeignQuotaNotAdopted(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	ns := create(t, newNamespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
 	foreign := getResourceQuota(ns.Name, "sluice-dgx-mig")
 	foreign.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
@@ -222,6 +240,7 @@ func TestForeignQuotaNotAdopted(t *testing.T) {
 
 // The project reports pods that had GPUs before the adoption of its namespace.
 func TestPodsBeforeQuotaReported(t *testing.T) {
+	t.Parallel()
 	ns := create(t, newNamespace("quota-before", v1alpha1.AnnotationAdoptBy, "quota-before"))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "before", Namespace: ns.Name},
@@ -250,7 +269,8 @@ func TestPodsBeforeQuotaReported(t *testing.T) {
 
 // A node pool that does not exist yet does not block the quotas of other node pools.
 func TestQuotaOfAMissingNodePool(t *testing.T) {
-	createLargeDepartment(t)
+	t.Parallel()
+	requireLargeDepartment(t)
 	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: largeDepartment}}
 	if err := refresh(t, d); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ const (
 	// migAgent is the component that partitions the GPUs of migNode.
 	migAgent = "gpuagent-" + migNode
 	// repartitionTimeout covers several consecutive changes of one node on a busy machine.
-	repartitionTimeout = 3 * time.Minute
+	repartitionTimeout = 5 * time.Minute
 )
 
 // migCluster is a cluster with a project whose quota covers all GPUs of migNode.

@@ -282,6 +282,7 @@ func forbiddenToAll() (all []string) {
 }
 
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	createUniversity(t)
 	t.Run("allowed and forbidden rights", testRoleAccess)
 	t.Run("L2 researchers change only their own workloads", testWorkloadRoles)
@@ -296,7 +297,6 @@ func TestRoles(t *testing.T) {
 func testRoleAccess(t *testing.T) {
 	for _, row := range accessTable {
 		t.Run(row.user, func(t *testing.T) {
-			t.Parallel()
 			for _, right := range row.may {
 				waitForAccess(t, row.user, right, true)
 			}

@@ -168,6 +168,7 @@ func withGuaranteed[T client.Object](gpus string) mutation[T] {
 // Admission validates what users write to departments and projects. Guards invariant 4 of
 // the design: a Project that names another user's namespace or department.
 func TestTenancyValidation(t *testing.T) {
+	t.Parallel()
 	w := newTenancyTest(t)
 	t.Run("administrators of the department write its projects", w.testProjects)
 	t.Run("managers of the project write its members and quotas", w.testManagers)

@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the output of the tour into its d
 // TestTour runs docs/tour.md as it is written, in a copy of the tree as git clones it. It expects the
 // output that the page shows. README.md shows some of these commands, in the same order.
 func TestTour(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	root, err := build.Root()
 	if err != nil {
 		t.Fatal(err)

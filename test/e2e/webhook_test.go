@@ -30,6 +30,7 @@ import (
 // values. Guards invariant 4 of the design: a Project that names another user's namespace or
 // department.
 func TestWebhookRejectsInvalidObjects(t *testing.T) {
+	t.Parallel()
 	create(t, newNamespace("bystander"))
 	create(t, newNamespace("promised", v1alpha1.AnnotationAdoptBy, "course-ml"))
 	create(t, newNamespace("mislabeled"))

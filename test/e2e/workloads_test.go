@@ -69,6 +69,7 @@ func creatorAnnotations(object client.Object) []string {
 // Workloads and their templates record the user who created them, whatever the user writes.
 // Objects of controllers record the controller, unless the controller copies the annotation.
 func TestWorkloadsRecordCreator(t *testing.T) {
+	t.Parallel()
 	const ns, creatorKey, other = "workloads-creators", v1alpha1.AnnotationCreatedBy, "other@example.org"
 	sharedCluster.createDepartment(t, "workloads-creators", newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createGovernedProject(t, "workloads-creators", ns, newPoolQuota("dgx", "1", "2"))
@@ -140,6 +141,7 @@ func TestWorkloadsRecordCreator(t *testing.T) {
 
 // The user who creates a ReplicationController also gets the errors that its pods would get.
 func TestReplicationControllerTemplateValidated(t *testing.T) {
+	t.Parallel()
 	const ns = "workloads-replicas"
 	sharedCluster.createDepartment(t, "workloads-replicas", newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createGovernedProject(t, "workloads-replicas", ns, newPoolQuota("dgx", "1", "2"))
@@ -258,6 +260,7 @@ func TestJobMutation(t *testing.T) {
 // Evictions do not count as failures of GPU Jobs. Of two Jobs that allow no failure, the GPU
 // Job continues and the other, which Sluice does not change, fails.
 func TestEvictedGPUJobPodNotCountedAsFailure(t *testing.T) {
+	t.Parallel()
 	const ns = "workloads-evicted"
 	sharedCluster.createDepartment(t, "workloads-evicted", newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createGovernedProject(t, "workloads-evicted", ns, newPoolQuota("dgx", "1", "2"))

@@ -116,8 +116,9 @@ func installSample(ctx context.Context, c client.Client, s sampleSpec) error {
 
 func sampleReady(ctx context.Context, c client.Client) (bool, error) {
 	var pools v1alpha1.NodePoolList
+	var departments v1alpha1.DepartmentList
 	var projects v1alpha1.ProjectList
-	if err := errors.Join(c.List(ctx, &pools), c.List(ctx, &projects)); err != nil {
+	if err := errors.Join(c.List(ctx, &pools), c.List(ctx, &departments), c.List(ctx, &projects)); err != nil {
 		return false, err
 	}
 	for i := range pools.Items {
@@ -129,9 +130,22 @@ func sampleReady(ctx context.Context, c client.Client) (bool, error) {
 	for i := range projects.Items {
 		if status := projects.Items[i].Status; !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 			return false, fmt.Errorf("project %s: %s", projects.Items[i].Name, readyMessage(status.Conditions))
+		} else if !usageCounted(status.GPU) {
+			return false, fmt.Errorf("project %s: lifecycle has not counted its usage yet", projects.Items[i].Name)
+		}
+	}
+	for i := range departments.Items {
+		if !usageCounted(departments.Items[i].Status.GPU) {
+			return false, fmt.Errorf("department %s: lifecycle has not counted its usage yet", departments.Items[i].Name)
 		}
 	}
 	return true, nil
+}
+
+// usageCounted reports whether the status has its numbers, also if they are zero: only an
+// absent quantity has no format.
+func usageCounted(usage v1alpha1.GPUUsage) bool {
+	return usage.Allocated.Format != "" && usage.Pending.Format != ""
 }
 
 func readyMessage(conditions []metav1.Condition) string {

@@ -21,11 +21,15 @@ import (
 )
 
 const (
-	defaultTimeout = 30 * time.Second
-	pollInterval   = 50 * time.Millisecond
+	// defaultTimeout is for a machine on which much else runs. It only delays a failure.
+	defaultTimeout = 2 * time.Minute
+	// The interval grows with the wait: what is quick is seen at once, and what takes long
+	// does not keep the API server busy.
+	firstPollInterval = 25 * time.Millisecond
+	maxPollInterval   = 400 * time.Millisecond
 )
 
-// Eventually waits until condition returns nil. After 30 seconds it fails the test at once
+// Eventually waits until condition returns nil. After two minutes it fails the test at once
 // with the last error.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()
@@ -38,9 +42,7 @@ func EventuallyWithin(t testing.TB, within time.Duration, condition func() error
 	t.Helper()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
+	for interval := firstPollInterval; ; interval = min(interval*5/4, maxPollInterval) {
 		err := condition()
 		if err == nil {
 			return
@@ -48,7 +50,7 @@ func EventuallyWithin(t testing.TB, within time.Duration, condition func() error
 		select {
 		case <-deadline.C:
 			t.Fatalf("not within %s: %v", within, err)
-		case <-tick.C:
+		case <-time.After(interval):
 		}
 	}
 }

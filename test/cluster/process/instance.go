@@ -84,7 +84,8 @@ func (f *function) exit() string {
 }
 
 // inheritedEnv lists the environment variables that a program inherits from this process.
-var inheritedEnv = []string{"PATH", "HOME", "USER", "TMPDIR", "LANG", "TZ", "GOCOVERDIR", "SystemRoot"}
+// GOGC lets tests save processor time for memory.
+var inheritedEnv = []string{"PATH", "HOME", "USER", "TMPDIR", "LANG", "TZ", "GOCOVERDIR", "GOGC", "SystemRoot"}
 
 // program is a running Spec.Path.
 type program struct {

@@ -1,0 +1,54 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sluice.dev/api/config"
+	"sluice.dev/webhook"
+)
+
+const configHeader = "apiVersion: config.sluice.dev/v1alpha1\nkind: WebhookConfig\n"
+
+func TestConfigDefaults(t *testing.T) {
+	var got webhook.Config
+	if err := config.Parse([]byte(configHeader), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.PolicyTimeout.Duration != 200*time.Millisecond || got.RequestTimeout.Duration != 800*time.Millisecond ||
+		got.Listen != ":9443" || got.Registration.Mutating != "sluice" {
+		t.Errorf("defaults = %+v", got)
+	}
+}
+
+func TestConfigReportsInvalidFields(t *testing.T) {
+	tests := map[string]struct {
+		yaml string
+		want []string
+	}{
+		"a negative time limit":   {"policyTimeout: -1s\n", []string{"policyTimeout", "-1s", "1ms to 10s"}},
+		"too short":               {"policyTimeout: 1us\n", []string{"policyTimeout", "1ms to 10s"}},
+		"too long":                {"policyTimeout: 11s\nrequestTimeout: 1h\n", []string{"policyTimeout", "requestTimeout", "1h0m0s", "to 10s"}},
+		"shorter than one policy": {"policyTimeout: 1s\n", []string{"requestTimeout", "800ms", "policyTimeout (1s) to 10s"}},
+		"no duration":             {"policyTimeout: fast\n", []string{"policyTimeout"}},
+		"a registration":          {"registration: {mutating: A_b}\n", []string{"registration.mutating", "A_b"}},
+		"an address":              {"listen: localhost\n", []string{"listen", "host:port"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := config.Parse([]byte(configHeader+tc.yaml), new(webhook.Config))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not contain %q", err, want)
+				}
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 
-	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
 var (
@@ -119,7 +119,7 @@ func newTable(headers ...string) *table.Table {
 }
 
 // describeGPUs describes the GPUs of a new machine.
-func describeGPUs(m machine.Machine) string {
+func describeGPUs(m devices.Machine) string {
 	text := fmt.Sprintf("%d x %s", m.GPUs, m.Product())
 	if len(m.MIG) == 0 {
 		return text

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -73,11 +73,11 @@ func TestRenderReport(t *testing.T) {
 
 func TestDescribeGPUs(t *testing.T) {
 	tests := map[string]struct {
-		machine machine.Machine
+		machine devices.Machine
 		want    string
 	}{
-		"whole": {machine.DGXA100(), "8 x NVIDIA-A100-SXM4-40GB"},
-		"MIG":   {machine.DGXA100MIG(), "8 x NVIDIA-A100-SXM4-40GB in MIG mode, partitioned on demand"},
+		"whole": {devices.DGXA100(), "8 x NVIDIA-A100-SXM4-40GB"},
+		"MIG":   {devices.DGXA100MIG(), "8 x NVIDIA-A100-SXM4-40GB in MIG mode, partitioned on demand"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

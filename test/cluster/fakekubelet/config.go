@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/config"
-	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
 // Config configures the simulated nodes. Its fields with names in YAML are those of the
@@ -47,24 +47,24 @@ type Node struct {
 	// Pool is the value of its label sluice.dev/node-pool.
 	Pool string `json:"pool"`
 	// Machine describes its hardware.
-	Machine machine.Machine `json:"machine"`
+	Machine devices.Machine `json:"machine"`
 }
 
 // DGXA100 returns a node that is a DGX A100 with eight whole GPUs.
 func DGXA100(name, pool string) Node {
-	return Node{Name: name, Pool: pool, Machine: machine.DGXA100()}
+	return Node{Name: name, Pool: pool, Machine: devices.DGXA100()}
 }
 
 // DGXA100MIG returns a node that is a DGX A100 whose GPUs are in MIG mode without
 // instances.
 func DGXA100MIG(name, pool string) Node {
-	return Node{Name: name, Pool: pool, Machine: machine.DGXA100MIG()}
+	return Node{Name: name, Pool: pool, Machine: devices.DGXA100MIG()}
 }
 
 // DGXA100Balanced returns a node that is a DGX A100 with each GPU partitioned into 2 x
 // 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
 func DGXA100Balanced(name, pool string) Node {
-	return Node{Name: name, Pool: pool, Machine: machine.DGXA100Balanced()}
+	return Node{Name: name, Pool: pool, Machine: devices.DGXA100Balanced()}
 }
 
 // Validate returns an error that names the first invalid field, its value and the allowed

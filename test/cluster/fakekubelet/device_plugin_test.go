@@ -14,7 +14,6 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
 // newKubelet returns a kubelet that has read the GPUs of a new machine.
@@ -46,7 +45,7 @@ func (k *kubelet) nextEvent(t *testing.T) string {
 func TestSIGHUPRestartsPlugin(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	k := newKubelet(t, DGXA100MIG("dgx-1", "dgx"))
-	gpu := machine.GPUID("dgx-1", 3)
+	gpu := devices.GPUID("dgx-1", 3)
 	created, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 6, Size: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,6 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
 const smallestProfile nvml.ProfileID = 19 // 1g.5gb
@@ -124,7 +123,7 @@ func TestRepartitionWhileRunning(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	w := newTestEnv(t)
 	dir := w.cluster.Dir()
-	agent, gpu := connectDriver(t, dir, emptyMIGNode), machine.GPUID(emptyMIGNode, 5)
+	agent, gpu := connectDriver(t, dir, emptyMIGNode), devices.GPUID(emptyMIGNode, 5)
 	instance, device := makeInstance(t, agent, gpu, 6)
 	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, "2s"))
 	w.waitForPod("train", func(p *corev1.Pod) bool {

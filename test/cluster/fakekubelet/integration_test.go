@@ -20,7 +20,6 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
 func TestNodesReady(t *testing.T) {
@@ -69,7 +68,7 @@ func TestPodGetsDevicesAndRuns(t *testing.T) {
 	if findCondition(created, corev1.PodReady).Status != corev1.ConditionTrue || created.Status.PodIP == "" || created.Status.StartTime == nil {
 		t.Errorf("a running pod is not ready, or has no address or start time: %+v", created.Status)
 	}
-	want := map[string][]string{"train/main": {machine.GPUID(wholeGPUNode, 0), machine.GPUID(wholeGPUNode, 1)}}
+	want := map[string][]string{"train/main": {devices.GPUID(wholeGPUNode, 0), devices.GPUID(wholeGPUNode, 1)}}
 	if diff := cmp.Diff(want, w.deviceHolders(wholeGPUNode)); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}

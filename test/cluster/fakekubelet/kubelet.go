@@ -27,7 +27,6 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 	"sluice.dev/test/cluster/filelock"
 )
 
@@ -104,7 +103,7 @@ func newKubelets(cfg Config) ([]*kubelet, error) {
 			socket: socket,
 			client: client,
 			log:    cfg.Log.With("node", node.Name),
-			proc:   machine.ProcFS{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
+			proc:   procFS{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
 			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		})
 	}
@@ -127,7 +126,7 @@ type kubelet struct {
 
 	gpus   *simulator.Node
 	driver nvml.Library // the GPUs as the device plugin uses them
-	proc   machine.ProcFS
+	proc   procFS
 
 	queue workqueue.TypedRateLimitingInterface[string]
 	pods  cache.Store // the pods on this node

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 	"sluice.dev/test/cluster/kwok"
 )
 
@@ -73,7 +72,7 @@ func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Pr
 			PID:         k.lastPID,
 			Started:     time.Now().UTC().Round(0),
 			Command:     command,
-			Cgroup:      machine.Cgroup(qosClass(pod), string(pod.UID), containerID(pod, container.Name)),
+			Cgroup:      cgroupPath(qosClass(pod), string(pod.UID), containerID(pod, container.Name)),
 			MemoryMiB:   granted[container.Name],
 			Utilization: behavior.utilization,
 		})
@@ -92,14 +91,14 @@ func longRunningContainers(pod *corev1.Pod) []corev1.Container {
 	return append(containers, pod.Spec.Containers...)
 }
 
-func qosClass(pod *corev1.Pod) machine.QOS {
+func qosClass(pod *corev1.Pod) cgroupClass {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
-		return machine.Guaranteed
+		return guaranteedPods
 	case corev1.PodQOSBurstable:
-		return machine.Burstable
+		return burstablePods
 	default:
-		return machine.BestEffort
+		return bestEffortPods
 	}
 }
 
@@ -112,7 +111,7 @@ func containerID(pod *corev1.Pod, container string) string {
 // showProcesses adds processes to /proc, and then to the driver.
 func (k *kubelet) showProcesses(processes []devices.Process) error {
 	for _, p := range processes {
-		if err := k.proc.AddProcess(machine.Process{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
+		if err := k.proc.AddProcess(procEntry{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
 			return err
 		}
 		for id, memory := range p.MemoryMiB {
@@ -138,7 +137,7 @@ func (k *kubelet) hideProcesses(processes []devices.Process) error {
 // was killed between any two steps.
 func (k *kubelet) restoreProcesses() error {
 	running := map[uint32]bool{}
-	k.lastPID = machine.FirstPID - 1
+	k.lastPID = firstPID - 1
 	for _, holder := range k.state.Pods() {
 		for _, p := range holder.Processes {
 			running[p.PID] = true

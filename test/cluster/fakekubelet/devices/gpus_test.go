@@ -15,11 +15,10 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
 // newSimulatedNode returns the driver of a new machine.
-func newSimulatedNode(t *testing.T, m machine.Machine) *simulator.Node {
+func newSimulatedNode(t *testing.T, m devices.Machine) *simulator.Node {
 	t.Helper()
 	driver, err := simulator.New(m.Simulator("dgx-1"))
 	if err != nil {
@@ -41,12 +40,12 @@ func readGPUs(t *testing.T, driver nvml.Library) []devices.GPU {
 }
 
 func TestDevices(t *testing.T) {
-	for i, device := range devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
-		if want := (devices.Device{ID: machine.GPUID("dgx-1", i), Resource: "nvidia.com/gpu"}); device != want {
+	for i, device := range devices.OfGPUs(readGPUs(t, newSimulatedNode(t, devices.DGXA100()))) {
+		if want := (devices.Device{ID: devices.GPUID("dgx-1", i), Resource: "nvidia.com/gpu"}); device != want {
 			t.Errorf("device %d is %v, want %v", i, device, want)
 		}
 	}
-	gpus := readGPUs(t, newSimulatedNode(t, machine.DGXA100Balanced()))
+	gpus := readGPUs(t, newSimulatedNode(t, devices.DGXA100Balanced()))
 	partitioned := devices.OfGPUs(gpus)
 	var resources []string
 	known, memory := map[string]bool{}, devices.MemoryMiB(gpus)
@@ -61,14 +60,14 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(first, resources[:4]); diff != "" || len(partitioned) != 32 {
 		t.Errorf("%d devices; of the first GPU (-want +got):\n%s", len(partitioned), diff)
 	}
-	if got := devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
+	if got := devices.OfGPUs(readGPUs(t, newSimulatedNode(t, devices.DGXA100MIG()))); len(got) != 0 {
 		t.Errorf("empty GPUs in MIG mode are %v", got)
 	}
 }
 
 func TestUnallocatableDevicesOmitted(t *testing.T) {
-	driver := newSimulatedNode(t, machine.DGXA100Balanced())
-	one, other := machine.GPUID("dgx-1", 0), machine.GPUID("dgx-1", 1)
+	driver := newSimulatedNode(t, devices.DGXA100Balanced())
+	one, other := devices.GPUID("dgx-1", 0), devices.GPUID("dgx-1", 1)
 	instances, err := driver.Instances(one)
 	if err != nil {
 		t.Fatal(err)
@@ -101,16 +100,16 @@ func TestLabels(t *testing.T) {
 		"nvidia.com/mig.strategy":         "mixed",
 		"nvidia.com/mps.capable":          "false",
 	}
-	labels := func(m machine.Machine) map[string]string {
+	labels := func(m devices.Machine) map[string]string {
 		return devices.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
 	}
-	if diff := cmp.Diff(whole, labels(machine.DGXA100())); diff != "" {
+	if diff := cmp.Diff(whole, labels(devices.DGXA100())); diff != "" {
 		t.Errorf("whole GPUs (-want +got):\n%s", diff)
 	}
 
 	partitioned := maps.Clone(whole)
 	partitioned["nvidia.com/gpu.replicas"] = "0"
-	if diff := cmp.Diff(partitioned, labels(machine.DGXA100MIG())); diff != "" {
+	if diff := cmp.Diff(partitioned, labels(devices.DGXA100MIG())); diff != "" {
 		t.Errorf("empty GPUs in MIG mode (-want +got):\n%s", diff)
 	}
 	for profile, attributes := range map[string][6]string{
@@ -133,12 +132,12 @@ func TestLabels(t *testing.T) {
 		partitioned[prefix+"engines.jpeg"] = "0"
 		partitioned[prefix+"engines.ofa"] = "0"
 	}
-	if diff := cmp.Diff(partitioned, labels(machine.DGXA100Balanced())); diff != "" {
+	if diff := cmp.Diff(partitioned, labels(devices.DGXA100Balanced())); diff != "" {
 		t.Errorf("partitioned GPUs (-want +got):\n%s", diff)
 	}
 
-	media := machine.DGXA100()
-	media.MIG = []machine.MIGLayout{{Instances: []machine.Instance{{Profile: "1g.5gb+me", Start: 6}}}}
+	media := devices.DGXA100()
+	media.MIG = []devices.MIGLayout{{Instances: []devices.MIGInstance{{Profile: "1g.5gb+me", Start: 6}}}}
 	for key, value := range labels(media) {
 		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
 			t.Errorf("label key %s: %v", key, errs)

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package fakekubelet
 
 import (
 	"errors"
@@ -37,14 +37,14 @@ func listEntries(t *testing.T, dir string) (names []string) {
 }
 
 func TestAddProcess(t *testing.T) {
-	tree := ProcFS{t.TempDir()}
+	tree := procFS{t.TempDir()}
 	booted := time.Now().Add(-time.Hour)
 	if err := errors.Join(tree.Boot(), os.Chtimes(tree.bootIDPath(), booted, booted)); err != nil {
 		t.Fatal(err)
 	}
-	p := Process{
-		PID: FirstPID, Command: []string{"/usr/bin/python3.12-with-a-long-name", "train.py", "--epochs", "3"},
-		Cgroup:  Cgroup(Burstable, "0f4c3f0e-7a4e-4f0e-9a39-0a6f2f6f8c01", strings.Repeat("ab", 32)),
+	p := procEntry{
+		PID: firstPID, Command: []string{"/usr/bin/python3.12-with-a-long-name", "train.py", "--epochs", "3"},
+		Cgroup:  cgroupPath(burstablePods, "0f4c3f0e-7a4e-4f0e-9a39-0a6f2f6f8c01", strings.Repeat("ab", 32)),
 		Started: booted.Add(90*time.Second + 20*time.Millisecond),
 	}
 	for range 2 { // the second call replaces the first
@@ -72,18 +72,18 @@ func TestAddProcess(t *testing.T) {
 }
 
 func TestCgroups(t *testing.T) {
-	for class, want := range map[QOS]string{
-		Guaranteed: "/kubepods.slice/kubepods-poda_b.slice/cri-containerd-c.scope",
-		BestEffort: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice/cri-containerd-c.scope",
+	for class, want := range map[cgroupClass]string{
+		guaranteedPods: "/kubepods.slice/kubepods-poda_b.slice/cri-containerd-c.scope",
+		bestEffortPods: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice/cri-containerd-c.scope",
 	} {
-		if got := Cgroup(class, "a-b", "c"); got != want {
+		if got := cgroupPath(class, "a-b", "c"); got != want {
 			t.Errorf("%q is %s, want %s", class, got, want)
 		}
 	}
 }
 
 func TestAddAndRemoveProcesses(t *testing.T) {
-	tree := ProcFS{filepath.Join(t.TempDir(), "proc")}
+	tree := procFS{filepath.Join(t.TempDir(), "proc")}
 	if id, err := tree.BootID(); id != "" || err != nil {
 		t.Errorf("before the first boot the boot ID is %q (%v)", id, err)
 	}
@@ -94,8 +94,8 @@ func TestAddAndRemoveProcesses(t *testing.T) {
 	if err != nil || len(first) != 36 {
 		t.Fatalf("boot identity %q (%v), want a UUID", first, err)
 	}
-	for pid := FirstPID; pid < FirstPID+3; pid++ {
-		if err := tree.AddProcess(Process{PID: pid, Command: []string{"python"}}); err != nil {
+	for pid := firstPID; pid < firstPID+3; pid++ {
+		if err := tree.AddProcess(procEntry{PID: pid, Command: []string{"python"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,11 +103,11 @@ func TestAddAndRemoveProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := tree.RemoveProcess(FirstPID); err != nil {
+		if err := tree.RemoveProcess(firstPID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tree.RetainProcesses(map[uint32]bool{FirstPID + 1: true}); err != nil {
+	if err := tree.RetainProcesses(map[uint32]bool{firstPID + 1: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := listEntries(t, tree.Root); !slices.Equal(got, []string{"5000002", "sys"}) {

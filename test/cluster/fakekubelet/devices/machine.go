@@ -1,14 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine describes a simulated GPU server. A Machine has the hardware, and the MIG
-// layout of its GPUs when the machine is new. It returns the configuration of its GPUs for
-// package simulator, and the capacity that a kubelet reports. Both depend only on the
-// description and the node's name. ProcFS writes the node's /proc: the boot ID, the
-// simulated processes of pods, and a link to the process that represents the device plugin.
-// Simulated process IDs are above those of the kernel, so that a signal never reaches a
-// real process.
-package machine
+package devices
 
 import (
 	"fmt"
@@ -24,7 +17,6 @@ import (
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
 const maxGPUs = 16
@@ -53,11 +45,11 @@ type MIGLayout struct {
 	// Devices lists the indices of the GPUs; empty means all.
 	Devices []int `json:"devices,omitempty"`
 	// Instances on each of the GPUs; empty means MIG mode without instances.
-	Instances []Instance `json:"instances,omitempty"`
+	Instances []MIGInstance `json:"instances,omitempty"`
 }
 
-// Instance is a GPU instance with a compute instance of the same size.
-type Instance struct {
+// MIGInstance is a GPU instance with a compute instance of the same size.
+type MIGInstance struct {
 	// Profile is a profile such as "1g.5gb".
 	Profile string `json:"profile"`
 	// Start is the first memory slice, 0 to 7.
@@ -88,7 +80,7 @@ func DGXA100MIG() Machine {
 // GPU 2 x 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
 func DGXA100Balanced() Machine {
 	m := DGXA100()
-	m.MIG = []MIGLayout{{Instances: []Instance{
+	m.MIG = []MIGLayout{{Instances: []MIGInstance{
 		{Profile: "2g.10gb", Start: 0},
 		{Profile: "1g.5gb", Start: 2},
 		{Profile: "1g.5gb", Start: 3},
@@ -178,16 +170,16 @@ const (
 )
 
 // Capacity returns the capacity that a kubelet with these devices reports.
-func (m Machine) Capacity(s devices.State) corev1.ResourceList {
+func (m Machine) Capacity(s State) corev1.ResourceList {
 	return m.resources(s, 0)
 }
 
 // Allocatable returns the capacity less what a kubelet reserves by default.
-func (m Machine) Allocatable(s devices.State) corev1.ResourceList {
+func (m Machine) Allocatable(s State) corev1.ResourceList {
 	return m.resources(s, evictionMiB)
 }
 
-func (m Machine) resources(s devices.State, reservedMiB int64) corev1.ResourceList {
+func (m Machine) resources(s State, reservedMiB int64) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(m.CPUs, resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(m.HostMemoryGiB<<30-reservedMiB<<20, resource.BinarySI),
@@ -259,5 +251,5 @@ func (m Machine) Product() string {
 	if err != nil {
 		return ""
 	}
-	return strings.ReplaceAll(gpus[0].Name, " ", "-")
+	return Product(gpus[0].Name)
 }

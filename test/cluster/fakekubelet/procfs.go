@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package fakekubelet
 
 import (
 	"errors"
@@ -17,19 +17,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// FirstPID is the lowest simulated process ID. The kernel's own end at 4 194 304.
-const FirstPID uint32 = 5_000_001
+// firstPID is the lowest simulated process ID. The kernel's own end at 4 194 304, so a
+// signal never reaches a real process.
+const firstPID uint32 = 5_000_001
 
-// ProcFS is the folder with a node's /proc.
-type ProcFS struct{ Root string }
+// procFS is the folder with a node's /proc: the boot ID, the processes of pods, and a link
+// to the process that represents the device plugin.
+type procFS struct{ Root string }
 
 // bootIDPath returns the path that the kernel uses below /proc.
-func (t ProcFS) bootIDPath() string {
+func (t procFS) bootIDPath() string {
 	return filepath.Join(t.Root, "sys", "kernel", "random", "boot_id")
 }
 
 // Boot starts a boot, with a new boot ID and without processes.
-func (t ProcFS) Boot() error {
+func (t procFS) Boot() error {
 	if err := t.removeEntries(func(string) bool { return true }); err != nil {
 		return err
 	}
@@ -37,7 +39,7 @@ func (t ProcFS) Boot() error {
 }
 
 // BootID returns the ID of the present boot; "" before the first.
-func (t ProcFS) BootID() (string, error) {
+func (t procFS) BootID() (string, error) {
 	raw, err := os.ReadFile(t.bootIDPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -46,7 +48,7 @@ func (t ProcFS) BootID() (string, error) {
 }
 
 // AddProcess writes the files of a process. The folder appears atomically.
-func (t ProcFS) AddProcess(p Process) error {
+func (t procFS) AddProcess(p procEntry) error {
 	folder := filepath.Join(t.Root, strconv.FormatUint(uint64(p.PID), 10))
 	next := folder + ".next"
 	if err := errors.Join(os.RemoveAll(next), os.RemoveAll(folder)); err != nil {
@@ -68,12 +70,12 @@ func (t ProcFS) AddProcess(p Process) error {
 }
 
 // RemoveProcess removes a process. It ignores a missing one.
-func (t ProcFS) RemoveProcess(pid uint32) error {
+func (t procFS) RemoveProcess(pid uint32) error {
 	return os.RemoveAll(filepath.Join(t.Root, strconv.FormatUint(uint64(pid), 10)))
 }
 
 // RetainProcesses removes all processes except these, and the remains of a crash.
-func (t ProcFS) RetainProcesses(pids map[uint32]bool) error {
+func (t procFS) RetainProcesses(pids map[uint32]bool) error {
 	return t.removeEntries(func(name string) bool {
 		pid, err := strconv.ParseUint(name, 10, 32)
 		return name != "sys" && (err != nil || !pids[uint32(pid)])
@@ -81,7 +83,7 @@ func (t ProcFS) RetainProcesses(pids map[uint32]bool) error {
 }
 
 // removeEntries removes the entries that match.
-func (t ProcFS) removeEntries(matches func(name string) bool) error {
+func (t procFS) removeEntries(matches func(name string) bool) error {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -97,7 +99,7 @@ func (t ProcFS) removeEntries(matches func(name string) bool) error {
 }
 
 // LinkProcess adds a link to a real process under its own ID.
-func (t ProcFS) LinkProcess(pid int) error {
+func (t procFS) LinkProcess(pid int) error {
 	if err := t.UnlinkProcess(pid); err != nil {
 		return err
 	}
@@ -108,50 +110,50 @@ func (t ProcFS) LinkProcess(pid int) error {
 }
 
 // UnlinkProcess removes the link to a real process. It ignores a missing one.
-func (t ProcFS) UnlinkProcess(pid int) error {
+func (t procFS) UnlinkProcess(pid int) error {
 	if err := os.Remove(t.linkPath(pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (t ProcFS) linkPath(pid int) string { return filepath.Join(t.Root, strconv.Itoa(pid)) }
+func (t procFS) linkPath(pid int) string { return filepath.Join(t.Root, strconv.Itoa(pid)) }
 
-func (t ProcFS) writeFile(path, content string) error {
+func (t procFS) writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(content), 0o600)
 }
 
-// Process is a process of a simulated pod.
-type Process struct {
-	// PID is at least FirstPID.
+// procEntry is a process of a simulated pod.
+type procEntry struct {
+	// PID is at least firstPID.
 	PID uint32
 	// Command is the command line, at least the program.
 	Command []string
-	// Cgroup is the control group below the root of the unified hierarchy, as the function
-	// Cgroup returns it.
+	// Cgroup is the control group below the root of the unified hierarchy, as cgroupPath
+	// returns it.
 	Cgroup string
 	// Started is the start time.
 	Started time.Time
 }
 
-// QOS is a pod's class, as in the names of the kubelet's control groups.
-type QOS string
+// cgroupClass is a pod's class, as in the names of the kubelet's control groups.
+type cgroupClass string
 
 // The classes. The control groups of guaranteed pods are one level above the others.
 const (
-	Guaranteed QOS = ""
-	Burstable  QOS = "burstable"
-	BestEffort QOS = "besteffort"
+	guaranteedPods cgroupClass = ""
+	burstablePods  cgroupClass = "burstable"
+	bestEffortPods cgroupClass = "besteffort"
 )
 
-// Cgroup returns the control group of a container as containerd names it, with the
+// cgroupPath returns the control group of a container as containerd names it, with the
 // kubelet's systemd driver.
-func Cgroup(class QOS, podUID, containerID string) string {
+func cgroupPath(class cgroupClass, podUID, containerID string) string {
 	slices, name := []string{"/kubepods.slice"}, "kubepods"
-	if class != Guaranteed {
+	if class != guaranteedPods {
 		name += "-" + string(class)
 		slices = append(slices, name+".slice")
 	}
@@ -166,7 +168,7 @@ const clockTicks = 100
 // maxComm is the kernel's limit for a process's name, in bytes.
 const maxComm = 15
 
-func (p Process) files(booted time.Time) map[string]string {
+func (p procEntry) files(booted time.Time) map[string]string {
 	comm := path.Base(p.Command[0])
 	comm = comm[:min(len(comm), maxComm)]
 	// The fields that an agent reads are set, the rest is zero: the state, the parent (PID

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package devices
 
 import (
 	"errors"
@@ -15,16 +15,15 @@ import (
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
-func TestCapacity(t *testing.T) {
+func TestMachineCapacity(t *testing.T) {
 	m := DGXA100()
-	var whole []devices.Device
+	var whole []Device
 	for i := range m.GPUs {
-		whole = append(whole, devices.Device{ID: GPUID("dgx-1", i), Resource: "nvidia.com/gpu"})
+		whole = append(whole, Device{ID: GPUID("dgx-1", i), Resource: "nvidia.com/gpu"})
 	}
-	s := devices.New(whole, nil)
+	s := New(whole, nil)
 	want := corev1.ResourceList{
 		"cpu": resource.MustParse("256"), "memory": resource.MustParse("1Ti"), "pods": resource.MustParse("110"),
 		"ephemeral-storage": resource.MustParse("1760Gi"), "nvidia.com/gpu": resource.MustParse("8"),
@@ -56,7 +55,7 @@ func TestGPUIDsAreStable(t *testing.T) {
 
 func TestPartition(t *testing.T) {
 	partly := DGXA100()
-	partly.MIG = []MIGLayout{{Devices: []int{1}, Instances: []Instance{{"7g.40gb", 0}}}, {Devices: []int{7}}}
+	partly.MIG = []MIGLayout{{Devices: []int{1}, Instances: []MIGInstance{{"7g.40gb", 0}}}, {Devices: []int{7}}}
 	for name, tc := range map[string]struct {
 		machine Machine
 		want    map[int]string // the layout of the GPUs in MIG mode
@@ -121,8 +120,8 @@ func migLayouts(t *testing.T, driver nvml.Library) map[int]string {
 	return found
 }
 
-func TestValidate(t *testing.T) {
-	layout := func(instances ...Instance) func(*Machine) {
+func TestMachineValidate(t *testing.T) {
+	layout := func(instances ...MIGInstance) func(*Machine) {
 		return func(m *Machine) { m.MIG = []MIGLayout{{Instances: instances}} }
 	}
 	h100 := func(m *Machine) { m.GPUModel = "h100-80gb" }
@@ -133,10 +132,10 @@ func TestValidate(t *testing.T) {
 	}{
 		{"a DGX A100", func(*Machine) {}, ""},
 		{"a balanced machine", func(m *Machine) { *m = DGXA100Balanced() }, ""},
-		{"seven small instances", layout(Instance{"1g.5gb", 0}, Instance{"1g.5gb", 1}, Instance{"1g.5gb", 2}, Instance{"1g.5gb", 3},
-			Instance{"1g.5gb", 4}, Instance{"1g.5gb", 5}, Instance{"1g.5gb", 6}), ""},
-		{"double memory", layout(Instance{"1g.10gb", 6}, Instance{"4g.20gb", 0}), ""},
-		{"an H100", func(m *Machine) { h100(m); layout(Instance{"3g.40gb", 4}, Instance{"1g.10gb", 0})(m) }, ""},
+		{"seven small instances", layout(MIGInstance{"1g.5gb", 0}, MIGInstance{"1g.5gb", 1}, MIGInstance{"1g.5gb", 2}, MIGInstance{"1g.5gb", 3},
+			MIGInstance{"1g.5gb", 4}, MIGInstance{"1g.5gb", 5}, MIGInstance{"1g.5gb", 6}), ""},
+		{"double memory", layout(MIGInstance{"1g.10gb", 6}, MIGInstance{"4g.20gb", 0}), ""},
+		{"an H100", func(m *Machine) { h100(m); layout(MIGInstance{"3g.40gb", 4}, MIGInstance{"1g.10gb", 0})(m) }, ""},
 		{"in MIG mode and empty", layout(), ""},
 		{"no GPU model", func(m *Machine) { m.GPUModel = "" }, `board "": must be one of A100-40GB`},
 		{"a model with blanks", func(m *Machine) { m.Model = "DGX A100" }, `model "DGX A100": must be a label value`},
@@ -144,16 +143,16 @@ func TestValidate(t *testing.T) {
 		{"no model", func(m *Machine) { m.Model = "" }, `model "": must be a label value`},
 		{"no GPUs", func(m *Machine) { m.GPUs = 0 }, "gpus 0: must be 1 to 16"},
 		{"no CPUs", func(m *Machine) { m.CPUs = -1 }, "cpus -1: must be 1 to"},
-		{"no profile", layout(Instance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
+		{"no profile", layout(MIGInstance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
 		{
-			"another GPU model's profile", layout(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}),
+			"another GPU model's profile", layout(MIGInstance{"1g.10gb", 0}, MIGInstance{"3g.40gb", 4}),
 			`mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`,
 		},
-		{"an invalid start", layout(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, only at [0 4]"},
-		{"outside of the GPU", layout(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
-		{"an overlap", layout(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
+		{"an invalid start", layout(MIGInstance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, only at [0 4]"},
+		{"outside of the GPU", layout(MIGInstance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
+		{"an overlap", layout(MIGInstance{"2g.10gb", 0}, MIGInstance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
 		{
-			"media extensions twice", layout(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}),
+			"media extensions twice", layout(MIGInstance{"1g.5gb+me", 0}, MIGInstance{"1g.5gb+me", 1}),
 			"mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1",
 		},
 		{

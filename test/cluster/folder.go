@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"sluice.dev/test/cluster/filelock"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -27,7 +26,7 @@ const (
 // folder is the locked folder of a cluster.
 type folder struct {
 	path  string
-	lock  *filelock.Lock
+	lock  *process.Lock
 	state state
 	// guard removes a temporary folder if this process does not.
 	guard *guard
@@ -46,7 +45,7 @@ func openFolder(o Options) (*folder, error) {
 		return nil, fmt.Errorf("%w; name a folder that you may write", folderError(o.Dir, err))
 	}
 	f, err := lockFolderWithRetry(o.Dir)
-	var held *filelock.HeldError
+	var held *process.LockHeldError
 	switch {
 	case errors.As(err, &held):
 		return nil, folderError(o.Dir, fmt.Errorf("process %d runs a cluster there; stop it, or name another folder", held.PID))
@@ -69,7 +68,7 @@ func folderError(dir string, err error) error {
 func lockFolderWithRetry(dir string) (*folder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	lock, err := filelock.Wait(ctx, filepath.Join(dir, lockFile), nil)
+	lock, err := process.WaitForLock(ctx, filepath.Join(dir, lockFile), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func lockFolderWithRetry(dir string) (*folder, error) {
 }
 
 func lockFolder(dir string) (*folder, error) {
-	lock, err := filelock.Try(filepath.Join(dir, lockFile))
+	lock, err := process.TryLock(filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
-
-	"sluice.dev/test/cluster/filelock"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -31,8 +29,8 @@ func Holder(dir string) (int, error) {
 	if err != nil || !marked {
 		return 0, err
 	}
-	lock, err := filelock.Try(filepath.Join(dir, lockFile))
-	var held *filelock.HeldError
+	lock, err := process.TryLock(filepath.Join(dir, lockFile))
+	var held *process.LockHeldError
 	if errors.As(err, &held) {
 		return held.PID, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/filelock"
+	"sluice.dev/test/cluster/process"
 )
 
 // Down stops the cluster in dir and, unless keep, removes the folder. It also stops
@@ -64,7 +64,7 @@ func cleanUp(dir string, keep bool) error {
 		end = cluster.Reap
 	}
 	err := end(dir)
-	var held *filelock.HeldError
+	var held *process.LockHeldError
 	switch {
 	case errors.As(err, &held):
 		return fmt.Errorf("process %d (another `sluice up` or `sluice down`) uses the cluster in %s; try again in a moment",

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/test/cluster/filelock"
+	"sluice.dev/test/cluster/process"
 )
 
 // newSourceTree writes files, by path, into a new folder.
@@ -217,7 +217,7 @@ func TestConcurrentBuildsShareOneBuild(t *testing.T) {
 
 func TestWaitingForAnotherBuildIsReported(t *testing.T) {
 	pins := newFakePins(t, hello)
-	lock, err := filelock.Try(filepath.Join(cacheDirOf(t, pins), "lock"))
+	lock, err := process.TryLock(filepath.Join(cacheDirOf(t, pins), "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice.dev/test/cluster/filelock"
+	"sluice.dev/test/cluster/process"
 )
 
 // assetsVariable names a folder of ready programs. Other test suites for Kubernetes use the
@@ -122,7 +122,7 @@ func addFromCache(ctx context.Context, progress *progressWriter, below string, r
 	if len(missing) == 0 {
 		return nil
 	}
-	lock, err := filelock.Wait(ctx, filepath.Join(cache, "lock"), func(held *filelock.HeldError) {
+	lock, err := process.WaitForLock(ctx, filepath.Join(cache, "lock"), func(held *process.LockHeldError) {
 		progress.printf("waiting for process %d, which builds the cluster's programs", held.PID)
 	})
 	if err != nil {

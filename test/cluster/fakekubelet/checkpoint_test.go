@@ -16,7 +16,7 @@ import (
 
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/filelock"
+	"sluice.dev/test/cluster/process"
 )
 
 func TestCheckpointFile(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRunRejectsInvalidConfig(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := filelock.Try(filepath.Join(dir, "lock"))
+		lock, err := process.TryLock(filepath.Join(dir, "lock"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/filelock"
+	"sluice.dev/test/cluster/process"
 )
 
 // Run simulates the kubelets of all nodes in cfg until ctx ends, and then returns nil. It
@@ -161,7 +161,7 @@ func (k *kubelet) run(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return fmt.Errorf("create the node's folder: %w", err)
 	}
-	lock, err := filelock.Try(filepath.Join(k.dir, "lock"))
+	lock, err := process.TryLock(filepath.Join(k.dir, "lock"))
 	if err != nil {
 		return fmt.Errorf("only one process can simulate a node: %w", err)
 	}

@@ -7,4 +7,6 @@
 // components. On Linux the kernel kills the programs if this process is killed. On other
 // systems ReapLeftovers ends them at the next start, by the records in <dir>/run; a record
 // names a process by its ID and start, so that a reused process ID is never signaled.
+//
+// TryLock and WaitForLock let one process at a time work in a folder.
 package process

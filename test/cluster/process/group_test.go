@@ -18,6 +18,37 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// supervisorVariable makes the test binary run as a supervisor in the folder that it names,
+// until it is killed.
+const supervisorVariable = "SLUICE_TEST_SUPERVISE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(supervisorVariable); dir != "" {
+		runSupervisor(dir)
+	}
+	if path := os.Getenv(holderVariable); path != "" {
+		holdLock(path)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func runSupervisor(dir string) {
+	g, err := NewGroup(dir)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := g.Start(context.Background(), shellSpec(name, "trap '' TERM INT HUP; exec sleep 1000")); err != nil {
+			panic(err)
+		}
+	}
+	for _, s := range g.List() {
+		fmt.Println(s.PID)
+	}
+	select {}
+}
+
 // shellSpec returns a component that runs a shell script.
 func shellSpec(name, script string) Spec {
 	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, StopTimeout: 5 * time.Second}

@@ -21,33 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorVariable makes the test binary run as a supervisor in the folder that it names,
-// until it is killed.
-const supervisorVariable = "SLUICE_TEST_SUPERVISE"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(supervisorVariable); dir != "" {
-		runSupervisor(dir)
-	}
-	os.Exit(m.Run())
-}
-
-func runSupervisor(dir string) {
-	g, err := NewGroup(dir)
-	if err != nil {
-		panic(err)
-	}
-	for _, name := range []string{"one", "two"} {
-		if err := g.Start(context.Background(), shellSpec(name, "trap '' TERM INT HUP; exec sleep 1000")); err != nil {
-			panic(err)
-		}
-	}
-	for _, s := range g.List() {
-		fmt.Println(s.PID)
-	}
-	select {}
-}
-
 func TestKilledSupervisorEndsChildren(t *testing.T) {
 	supervisor := exec.Command(os.Args[0])
 	supervisor.Env = append(os.Environ(), supervisorVariable+"="+t.TempDir())

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package filelock
+package process
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-func acquire(t *testing.T, path string) *Lock {
+func acquireLock(t *testing.T, path string) *Lock {
 	t.Helper()
-	l, err := Try(path)
+	l, err := TryLock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func acquire(t *testing.T, path string) *Lock {
 	return l
 }
 
-func TestTryReportsHolder(t *testing.T) {
+func TestTryLockReportsHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first := acquire(t, path)
-	_, err := Try(path)
-	var held *HeldError
+	first := acquireLock(t, path)
+	_, err := TryLock(path)
+	var held *LockHeldError
 	if !errors.As(err, &held) || held.PID != os.Getpid() || held.Path != path {
-		t.Fatalf("got %v, want a *HeldError of this process", err)
+		t.Fatalf("got %v, want a *LockHeldError of this process", err)
 	}
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
@@ -40,31 +40,31 @@ func TestTryReportsHolder(t *testing.T) {
 	if err := first.Unlock(); err != nil {
 		t.Errorf("a second Unlock: %v", err)
 	}
-	acquire(t, path)
+	acquireLock(t, path)
 }
 
-func TestTryInvalidPath(t *testing.T) {
-	if _, err := Try(filepath.Join(t.TempDir(), "missing", "lock")); !errors.Is(err, os.ErrNotExist) {
+func TestTryLockInvalidPath(t *testing.T) {
+	if _, err := TryLock(filepath.Join(t.TempDir(), "missing", "lock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestLockOfRemovedFileIsInvalid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	acquire(t, path)
+	acquireLock(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, path) // a new file, not locked
+	acquireLock(t, path) // a new file, not locked
 }
 
-func TestWait(t *testing.T) {
+func TestWaitForLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first := acquire(t, path)
+	first := acquireLock(t, path)
 	waiting := make(chan int, 10)
 	got := make(chan error, 1)
 	go func() {
-		l, err := Wait(context.Background(), path, func(held *HeldError) { waiting <- held.PID })
+		l, err := WaitForLock(context.Background(), path, func(held *LockHeldError) { waiting <- held.PID })
 		got <- err
 		l.Unlock()
 	}()
@@ -85,20 +85,20 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestWaitCanceled(t *testing.T) {
+func TestWaitForLockCanceled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	acquire(t, path)
+	acquireLock(t, path)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := Wait(ctx, path, nil)
-	var held *HeldError
+	_, err := WaitForLock(ctx, path, nil)
+	var held *LockHeldError
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // Whoever is named as holder may be sent a signal.
-func TestReadHolderRejectsInvalidPIDs(t *testing.T) {
+func TestReadLockHolderRejectsInvalidPIDs(t *testing.T) {
 	for content, want := range map[string]int{
 		"4711\n": 4711, "2": 2, " 17 \n": 17,
 		"1\n": 0, "0": 0, "-1": 0, "-4711\n": 0, "": 0, "a": 0, "17 18": 0, "99999999999999999999": 0,
@@ -107,28 +107,25 @@ func TestReadHolderRejectsInvalidPIDs(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := readHolder(path); got != want {
+		if got := readLockHolder(path); got != want {
 			t.Errorf("%q: %d, want %d", content, got, want)
 		}
 	}
 }
 
-// holderVariable makes the test binary acquire the lock that it names, print "held", and
+// holderVariable makes the test binary acquireLock the lock that it names, print "held", and
 // wait for its end.
 const holderVariable = "SLUICE_TEST_HOLD"
 
-func TestMain(m *testing.M) {
-	if path := os.Getenv(holderVariable); path != "" {
-		held, err := Try(path)
-		if err != nil {
-			panic(err)
-		}
-		os.Stdout.WriteString("held")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, or ends this
-		runtime.KeepAlive(held)              // collected, its file would be closed
-		return
+// holdLock acquires the lock at path, prints "held", and waits for the end of stdin.
+func holdLock(path string) {
+	held, err := TryLock(path)
+	if err != nil {
+		panic(err)
 	}
-	os.Exit(m.Run())
+	os.Stdout.WriteString("held")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, or ends this
+	runtime.KeepAlive(held)              // collected, its file would be closed
 }
 
 func TestLockReleasedWhenProcessEnds(t *testing.T) {
@@ -151,12 +148,12 @@ func TestLockReleasedWhenProcessEnds(t *testing.T) {
 	if _, err := out.Read(line); err != nil || string(line) != "held" {
 		t.Fatalf("the holder printed %q, %v", line, err)
 	}
-	_, err = Try(path)
-	var held *HeldError
+	_, err = TryLock(path)
+	var held *LockHeldError
 	if !errors.As(err, &held) || held.PID != holder.Process.Pid || !strings.Contains(err.Error(), "locked by process") {
 		t.Fatalf("got %v, want that process %d holds it", err, holder.Process.Pid)
 	}
 	holder.Process.Kill()
 	holder.Wait()
-	acquire(t, path)
+	acquireLock(t, path)
 }

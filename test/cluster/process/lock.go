@@ -1,13 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filelock lets one process at a time work in a folder.
-//
-// The lock is github.com/gofrs/flock's: the kernel drops it when its holder ends,
-// however it ends. This package adds the holder's process id to the file, for the
-// message to the process that comes second. It never removes the file, since the
-// next process needs the same one.
-package filelock
+package process
 
 import (
 	"context"
@@ -21,11 +15,11 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// pollInterval is how often Wait tries again.
-const pollInterval = 100 * time.Millisecond
+// lockPollInterval is how often WaitForLock tries again.
+const lockPollInterval = 100 * time.Millisecond
 
-// HeldError reports that another process holds the lock.
-type HeldError struct {
+// LockHeldError reports that another process holds the lock.
+type LockHeldError struct {
 	// Path of the lock file.
 	Path string
 	// PID of the holder, 0 where it cannot be read.
@@ -33,20 +27,23 @@ type HeldError struct {
 }
 
 // Error names the file and, where known, the process.
-func (e *HeldError) Error() string {
+func (e *LockHeldError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s is locked by another process", e.Path)
 	}
 	return fmt.Sprintf("%s is locked by process %d", e.Path, e.PID)
 }
 
-// Lock is a held lock. Unlock drops it, and so does the end of the process.
+// Lock is a held lock. Unlock drops it, and so does the end of the process: the lock is
+// github.com/gofrs/flock's, which the kernel drops. The file has the ID of the process, for
+// the message to the next one. It is never removed, since the next process needs the same
+// file.
 type Lock struct{ file *flock.Flock }
 
-// Try acquires the lock at path, and creates the file (0600) where it does not
-// exist. If the lock is held, it returns a *HeldError at once. Two locks on one
+// TryLock acquires the lock at path, and creates the file (0600) where it does not
+// exist. If the lock is held, it returns a *LockHeldError at once. Two locks on one
 // path exclude each other within one process too.
-func Try(path string) (*Lock, error) {
+func TryLock(path string) (*Lock, error) {
 	for {
 		file := flock.New(path)
 		locked, err := file.TryLock()
@@ -54,7 +51,7 @@ func Try(path string) (*Lock, error) {
 		case err != nil:
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		case !locked:
-			return nil, &HeldError{Path: path, PID: readHolder(path)}
+			return nil, &LockHeldError{Path: path, PID: readLockHolder(path)}
 		}
 		// The former holder may have removed the file between open and lock. A lock
 		// on that file would exclude no other process.
@@ -69,14 +66,14 @@ func Try(path string) (*Lock, error) {
 	}
 }
 
-// Wait acquires the lock at path like Try, and waits for it as long as ctx allows.
+// WaitForLock acquires the lock at path like TryLock, and waits for it as long as ctx allows.
 // It calls waiting once with the holder, if it has to wait and waiting is not nil.
-func Wait(ctx context.Context, path string, waiting func(*HeldError)) (*Lock, error) {
-	tick := time.NewTicker(pollInterval)
+func WaitForLock(ctx context.Context, path string, waiting func(*LockHeldError)) (*Lock, error) {
+	tick := time.NewTicker(lockPollInterval)
 	defer tick.Stop()
 	for reported := false; ; reported = true {
-		lock, err := Try(path)
-		var held *HeldError
+		lock, err := TryLock(path)
+		var held *LockHeldError
 		if !errors.As(err, &held) {
 			return lock, err
 		}
@@ -116,7 +113,7 @@ func isCurrentFile(file *flock.Flock, path string) bool {
 	return err == nil && os.SameFile(locked, current)
 }
 
-func readHolder(path string) int {
+func readLockHolder(path string) int {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return 0

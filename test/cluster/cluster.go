@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/test/cluster/build"
-	"sluice.dev/test/cluster/pki"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -28,7 +27,7 @@ const stopTimeout = 30 * time.Second
 type Cluster struct {
 	options    Options
 	folder     *folder
-	ca         *pki.CA // signs clients and servers; of an attached cluster, servers only
+	ca         *CA // signs clients and servers; of an attached cluster, servers only
 	attached   bool
 	config     *rest.Config
 	kubeconfig string
@@ -62,7 +61,7 @@ func (c *Cluster) Attached() bool { return c.attached }
 
 // CA returns the authority that signs the cluster's certificates. For an attached cluster
 // it is a separate authority, which the cluster trusts only as a webhook's caBundle.
-func (c *Cluster) CA() *pki.CA { return c.ca }
+func (c *Cluster) CA() *CA { return c.ca }
 
 // IssueServing writes tls.crt, tls.key and ca.crt into dir for a server that clients reach
 // as name, localhost or 127.0.0.1, such as "sluice-webhook.sluice-system.svc". It creates
@@ -217,7 +216,7 @@ func (c *Cluster) initAttached() error {
 	if err != nil {
 		return err
 	}
-	if c.ca, err = pki.OpenCA(keys, "serving-ca"); err != nil {
+	if c.ca, err = OpenCA(keys, "serving-ca"); err != nil {
 		return err
 	}
 	if c.tokens, err = newTokenRenewer(c); err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"sluice.dev/test/cluster/pki"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -37,10 +36,10 @@ type controlPlaneSetup struct {
 	// The authorities are separate: a user's certificate must not give access to etcd, and
 	// must not let its holder act for other users, as the API server does towards
 	// aggregated API servers.
-	ca, etcdCA, frontCA *pki.CA
+	ca, etcdCA, frontCA *CA
 
-	adminPair pki.Pair
-	etcdPair  pki.Pair // the API server's identity towards etcd
+	adminPair KeyPair
+	etcdPair  KeyPair // the API server's identity towards etcd
 }
 
 func newControlPlaneSetup(
@@ -54,12 +53,12 @@ func newControlPlaneSetup(
 	if err != nil {
 		return nil, fmt.Errorf("create folder for keys: %w", err)
 	}
-	for name, authority := range map[string]**pki.CA{"ca": &p.ca, "etcd-ca": &p.etcdCA, "front-proxy-ca": &p.frontCA} {
-		if *authority, err = pki.OpenCA(keys, name); err != nil {
+	for name, authority := range map[string]**CA{"ca": &p.ca, "etcd-ca": &p.etcdCA, "front-proxy-ca": &p.frontCA} {
+		if *authority, err = OpenCA(keys, name); err != nil {
 			return nil, err
 		}
 	}
-	if err := pki.OpenTokenKey(p.pkiFile("sa.key"), p.pkiFile("sa.pub")); err != nil {
+	if err := openTokenKey(p.pkiFile("sa.key"), p.pkiFile("sa.pub")); err != nil {
 		return nil, err
 	}
 	return p, p.issueCertificates()

@@ -15,8 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"sluice.dev/test/cluster/pki"
 )
 
 // contextName is the name of cluster and context in all kubeconfigs.
@@ -40,7 +38,7 @@ func writeKubeconfig(path string, cluster *clientcmdapi.Cluster, name string, us
 	return nil
 }
 
-func certificateAuthInfo(pair pki.Pair) *clientcmdapi.AuthInfo {
+func certificateAuthInfo(pair KeyPair) *clientcmdapi.AuthInfo {
 	user := clientcmdapi.NewAuthInfo()
 	user.ClientCertificateData, user.ClientKeyData = pair.Cert, pair.Key
 	return user

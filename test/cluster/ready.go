@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"sluice.dev/test/cluster/pki"
 )
 
 const (
@@ -29,7 +27,7 @@ const (
 
 // newHealthProbe returns a function that calls a component's health endpoint; nil means
 // ready.
-func newHealthProbe(url string, ca *pki.CA, identity pki.Pair) (func(context.Context) error, error) {
+func newHealthProbe(url string, ca *CA, identity KeyPair) (func(context.Context) error, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.CertPEM())
 	certificate, err := tls.X509KeyPair(identity.Cert, identity.Key)

@@ -21,7 +21,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/test/cluster/pki"
+	"sluice.dev/test/cluster"
 )
 
 // testSink is a mail sink that runs until the test ends.
@@ -33,7 +33,7 @@ type testSink struct {
 func startSink(t *testing.T) *testSink {
 	t.Helper()
 	dir := t.TempDir()
-	ca, err := pki.OpenCA(dir, "ca")
+	ca, err := cluster.OpenCA(dir, "ca")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pki
+package cluster
 
 import (
 	"crypto"
@@ -17,18 +17,18 @@ import (
 	"os"
 )
 
-// Pair is a certificate and its private key, parsed PEM-encoded.
-type Pair struct{ Cert, Key []byte }
+// KeyPair is a certificate and its private key, both PEM-encoded.
+type KeyPair struct{ Cert, Key []byte }
 
 // Write stores the pair in two files of mode 0600, each atomically.
-func (p Pair) Write(certFile, keyFile string) error {
-	if err := writeFile(keyFile, p.Key); err != nil {
+func (p KeyPair) Write(certFile, keyFile string) error {
+	if err := writeKeyFile(keyFile, p.Key); err != nil {
 		return err
 	}
-	return writeFile(certFile, p.Cert)
+	return writeKeyFile(certFile, p.Cert)
 }
 
-func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
+func (p KeyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 	parsed, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
 		return nil, nil, err
@@ -40,10 +40,10 @@ func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
 	return parsed.Leaf, signer, nil
 }
 
-// OpenTokenKey reads or creates the private key that signs service account tokens in
+// openTokenKey reads or creates the private key that signs service account tokens in
 // keyFile, and writes the public key that verifies them to publicFile. It keeps an existing
 // key: tokens that it signed stay valid.
-func OpenTokenKey(keyFile, publicFile string) error {
+func openTokenKey(keyFile, publicFile string) error {
 	key, err := readTokenKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = createTokenKey(keyFile)
@@ -55,7 +55,7 @@ func OpenTokenKey(keyFile, publicFile string) error {
 	if err != nil {
 		return fmt.Errorf("service account key %s: %w", keyFile, err)
 	}
-	return writeFile(publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	return writeKeyFile(publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
 func readTokenKey(file string) (*ecdsa.PrivateKey, error) {
@@ -79,7 +79,7 @@ func createTokenKey(file string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, writeFile(file, content)
+	return key, writeKeyFile(file, content)
 }
 
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
@@ -90,12 +90,8 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-func writeFile(path string, content []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
+func writeKeyFile(path string, content []byte) error {
+	if err := writeFile(path, content); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -1,12 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki is the certificate authority of an embedded cluster. OpenCA reads or creates
-// an authority in a folder; the authority issues certificates for servers on loopback and
-// for clients (a user and groups). OpenTokenKey does the same for the key pair that signs
-// service account tokens. All keys are ECDSA P-256, all files have mode 0600. Certificates
-// are never revoked or renewed.
-package pki
+package cluster
 
 import (
 	"crypto"
@@ -31,7 +26,9 @@ const (
 	backdate = 5 * time.Minute
 )
 
-// CA issues certificates. Its methods are safe for concurrent use.
+// CA is the certificate authority of an embedded cluster. It issues certificates for servers on
+// loopback and for clients (a user and groups), and never revokes or renews them. All keys are
+// ECDSA P-256. Its methods are safe for concurrent use.
 type CA struct {
 	certFile, keyFile string
 
@@ -93,7 +90,7 @@ func (ca *CA) create(name string) error {
 }
 
 func (ca *CA) parse(certPEM, keyPEM []byte) error {
-	pair := Pair{Cert: certPEM, Key: keyPEM}
+	pair := KeyPair{Cert: certPEM, Key: keyPEM}
 	cert, key, err := pair.parse()
 	if err != nil {
 		return err
@@ -113,7 +110,7 @@ const leafValidity = 365 * 24 * time.Hour
 // Server issues a certificate, valid for a year, for a server that clients reach as
 // 127.0.0.1, localhost and the given hosts (DNS names or IP addresses). The first host is
 // its common name.
-func (ca *CA) Server(hosts ...string) (Pair, error) {
+func (ca *CA) Server(hosts ...string) (KeyPair, error) {
 	template := leafTemplate(x509.ExtKeyUsageServerAuth)
 	template.Subject.CommonName = "localhost"
 	if len(hosts) > 0 {
@@ -124,7 +121,7 @@ func (ca *CA) Server(hosts ...string) (Pair, error) {
 	for _, host := range hosts {
 		switch ip := net.ParseIP(host); {
 		case host == "":
-			return Pair{}, errors.New("issue server certificate: a host is empty")
+			return KeyPair{}, errors.New("issue server certificate: a host is empty")
 		case ip != nil:
 			template.IPAddresses = append(template.IPAddresses, ip)
 		default:
@@ -136,9 +133,9 @@ func (ca *CA) Server(hosts ...string) (Pair, error) {
 
 // Client issues a certificate, valid for a year, that identifies its holder to Kubernetes
 // as this user in these groups.
-func (ca *CA) Client(user string, groups ...string) (Pair, error) {
+func (ca *CA) Client(user string, groups ...string) (KeyPair, error) {
 	if user == "" {
-		return Pair{}, errors.New("issue client certificate: the user's name is empty")
+		return KeyPair{}, errors.New("issue client certificate: the user's name is empty")
 	}
 	template := leafTemplate(x509.ExtKeyUsageClientAuth)
 	template.Subject = pkix.Name{CommonName: user, Organization: groups}
@@ -147,7 +144,7 @@ func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 
 // Peer issues a certificate for an etcd member, which is a server on loopback and a client
 // of its peers.
-func (ca *CA) Peer(name string) (Pair, error) {
+func (ca *CA) Peer(name string) (KeyPair, error) {
 	template := leafTemplate(x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	template.Subject.CommonName = name
 	template.DNSNames = []string{"localhost"}
@@ -165,28 +162,28 @@ func leafTemplate(usage ...x509.ExtKeyUsage) *x509.Certificate {
 	}
 }
 
-func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
+func (ca *CA) issue(template *x509.Certificate) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("issue certificate: %w", err)
+		return KeyPair{}, fmt.Errorf("issue certificate: %w", err)
 	}
 	pair, err := signCertificate(template, ca.cert, key, ca.key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject.CommonName, err)
+		return KeyPair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject.CommonName, err)
 	}
 	return pair, nil
 }
 
 // signCertificate creates the certificate that template describes, for key.
 // CreateCertificate chooses the serial number.
-func signCertificate(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, error) {
+func signCertificate(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (KeyPair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
-		return Pair{}, err
+		return KeyPair{}, err
 	}
 	keyPEM, err := encodeKey(key)
 	if err != nil {
-		return Pair{}, err
+		return KeyPair{}, err
 	}
-	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
+	return KeyPair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pki
+package cluster
 
 import (
 	"crypto/tls"
@@ -38,7 +38,7 @@ func TestCAIsReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verify(t, second, pair, x509.ExtKeyUsageClientAuth)
+	verifyPair(t, second, pair, x509.ExtKeyUsageClientAuth)
 	assertOwnerOnly(t, dir)
 }
 
@@ -48,9 +48,9 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		want   string
 	}{
-		{"missing key", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
-		{"missing certificate", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
-		{"certificate is not PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
+		{"missing key", func(t *testing.T, dir string) { removeTestFile(t, dir, "ca.key") }, "ca.key: no such file"},
+		{"missing certificate", func(t *testing.T, dir string) { removeTestFile(t, dir, "ca.crt") }, "ca.crt: no such file"},
+		{"certificate is not PEM", func(t *testing.T, dir string) { writeKeyTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
 		{"key of another CA", func(t *testing.T, dir string) {
 			other := t.TempDir()
 			openCA(t, other)
@@ -58,15 +58,15 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			writeTestFile(t, dir, "ca.key", string(key))
+			writeKeyTestFile(t, dir, "ca.key", string(key))
 		}, "does not match"},
 		{"not a CA certificate", func(t *testing.T, dir string) {
 			pair, err := openCA(t, t.TempDir()).Client("anna")
 			if err != nil {
 				t.Fatal(err)
 			}
-			writeTestFile(t, dir, "ca.crt", string(pair.Cert))
-			writeTestFile(t, dir, "ca.key", string(pair.Key))
+			writeKeyTestFile(t, dir, "ca.crt", string(pair.Cert))
+			writeKeyTestFile(t, dir, "ca.key", string(pair.Key))
 		}, "not a CA certificate"},
 	}
 	for _, tt := range tests {
@@ -87,7 +87,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := verify(t, ca, pair, x509.ExtKeyUsageServerAuth)
+	cert := verifyPair(t, ca, pair, x509.ExtKeyUsageServerAuth)
 	for _, host := range []string{"127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"} {
 		if err := cert.VerifyHostname(host); err != nil {
 			t.Error(err)
@@ -107,7 +107,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := verify(t, ca, pair, x509.ExtKeyUsageClientAuth)
+	cert := verifyPair(t, ca, pair, x509.ExtKeyUsageClientAuth)
 	if cert.Subject.CommonName != "anna.mueller@example.org" {
 		t.Errorf("user %q", cert.Subject.CommonName)
 	}
@@ -115,7 +115,7 @@ func TestClient(t *testing.T) {
 	if diff := cmp.Diff([]string{"h2-all", "h2-students"}, slices.Sorted(slices.Values(cert.Subject.Organization))); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: certPool(ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
 		t.Error("a client certificate is valid for a server")
 	}
 	if _, err := ca.Client(""); err == nil {
@@ -136,15 +136,15 @@ func TestMutualTLS(t *testing.T) {
 		}),
 		TLSConfig: &tls.Config{
 			Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert,
-			ClientCAs: pool(ca),
+			ClientCAs: certPool(ca),
 		},
 	}
 	serving.ErrorLog = log.New(io.Discard, "", 0) // the rejected client needs no log
 	go serving.ServeTLS(listener, "", "")
 	defer serving.Close()
 
-	connect := func(pair Pair) (string, error) {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(ca), Certificates: []tls.Certificate{keyPair(t, pair)}}}
+	connect := func(pair KeyPair) (string, error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certPool(ca), Certificates: []tls.Certificate{keyPair(t, pair)}}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
 		if err != nil {
@@ -170,10 +170,10 @@ func TestTokenKeyIsReused(t *testing.T) {
 	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.pub")
 	var before []string
 	for range 2 {
-		if err := OpenTokenKey(key, public); err != nil {
+		if err := openTokenKey(key, public); err != nil {
 			t.Fatal(err)
 		}
-		now := []string{get(t, key), get(t, public)}
+		now := []string{readTestFile(t, key), readTestFile(t, public)}
 		if before != nil {
 			if diff := cmp.Diff(before, now); diff != "" {
 				t.Errorf("the reopened key differs:\n%s", diff)
@@ -182,29 +182,29 @@ func TestTokenKeyIsReused(t *testing.T) {
 		before = now
 	}
 	assertOwnerOnly(t, dir)
-	writeTestFile(t, dir, "sa.key", "hello")
-	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: the file has no PEM block") {
+	writeKeyTestFile(t, dir, "sa.key", "hello")
+	if err := openTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: the file has no PEM block") {
 		t.Errorf("invalid key: %v", err)
 	}
 }
 
-func verify(t *testing.T, ca *CA, pair Pair, usage x509.ExtKeyUsage) *x509.Certificate {
+func verifyPair(t *testing.T, ca *CA, pair KeyPair, usage x509.ExtKeyUsage) *x509.Certificate {
 	t.Helper()
 	cert := keyPair(t, pair).Leaf
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: certPool(ca), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 		t.Fatal(err)
 	}
 	return cert
 }
 
-func pool(ca *CA) *x509.CertPool {
+func certPool(ca *CA) *x509.CertPool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.CertPEM())
 	return roots
 }
 
-func mustSucceed(t *testing.T) func(Pair, error) Pair {
-	return func(pair Pair, err error) Pair {
+func mustSucceed(t *testing.T) func(KeyPair, error) KeyPair {
+	return func(pair KeyPair, err error) KeyPair {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func mustSucceed(t *testing.T) func(Pair, error) Pair {
 	}
 }
 
-func keyPair(t *testing.T, pair Pair) tls.Certificate {
+func keyPair(t *testing.T, pair KeyPair) tls.Certificate {
 	t.Helper()
 	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -238,7 +238,7 @@ func assertOwnerOnly(t *testing.T, dir string) {
 	}
 }
 
-func get(t *testing.T, path string) string {
+func readTestFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -247,14 +247,14 @@ func get(t *testing.T, path string) string {
 	return string(content)
 }
 
-func writeTestFile(t *testing.T, dir, name, content string) {
+func writeKeyTestFile(t *testing.T, dir, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func remove(t *testing.T, dir, name string) {
+func removeTestFile(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"sluice.dev/gpuagent/agent"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/driver"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
+	"sluice.dev/gpuagent/nvml/simulator"
 )
 
 func main() {
@@ -34,7 +34,7 @@ func main() {
 // newLibrary returns the configured driver. It loads nothing yet.
 func newLibrary(c agent.Driver) nvml.Library {
 	if c.Simulator != "" {
-		return socket.Dial(c.Simulator)
+		return simulator.Dial(c.Simulator)
 	}
 	return driver.New(driver.Config{Path: c.Library})
 }

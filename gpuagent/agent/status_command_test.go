@@ -17,7 +17,6 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/gpuagent/status"
 )
 
@@ -42,7 +41,7 @@ func newStatusNode(t *testing.T) (dir, file string) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { _ = socket.Serve(ctx, listener, gpus) })
+	group.Go(func() { _ = simulator.Serve(ctx, listener, gpus) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	file = filepath.Join(dir, "gpuagent.yaml")
 	text := strings.ReplaceAll("apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\n"+
@@ -53,7 +52,7 @@ func newStatusNode(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-func openSimulator(d Driver) nvml.Library { return socket.Dial(d.Simulator) }
+func openSimulator(d Driver) nvml.Library { return simulator.Dial(d.Simulator) }
 
 func callStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

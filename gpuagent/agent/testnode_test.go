@@ -39,7 +39,6 @@ import (
 	"sluice.dev/gpuagent/agent"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/manifests"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/clustertest"
@@ -142,7 +141,7 @@ func newTestNodeWith(t testing.TB, gpus int) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.serveSocket("nvml.sock", func(ctx context.Context, l net.Listener) { _ = socket.Serve(ctx, l, w.gpus) })
+	w.serveSocket("nvml.sock", func(ctx context.Context, l net.Listener) { _ = simulator.Serve(ctx, l, w.gpus) })
 	w.serveSocket("kubelet.sock", w.kubelet.serve)
 	w.writeFile("proc/sys/kernel/random/boot_id", "2b7c0d5e-0000-4000-8000-000000000001\n")
 	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.name}})
@@ -321,7 +320,7 @@ func (w *testNode) startAgent() (stop func()) {
 	cfg := w.newConfig()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, cfg, socket.Dial(cfg.Driver.Simulator), logr.Discard()) }()
+	go func() { ended <- agent.Run(ctx, cfg, simulator.Dial(cfg.Driver.Simulator), logr.Discard()) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

@@ -13,7 +13,6 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/conformance"
 	"sluice.dev/gpuagent/nvml/simulator"
-	socketpkg "sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
 // newNode returns a simulated node with two GPUs of a model and one without MIG.
@@ -128,7 +127,7 @@ func TestSimulatorOverSocket(t *testing.T) {
 			New: func(t *testing.T) conformance.Node {
 				n := newNode(t, model.Name, nil)
 				socket := serveNode(t, n)
-				return nodeUnderTest(socketpkg.Dial(socket), n)
+				return nodeUnderTest(simulator.Dial(socket), n)
 			},
 		})
 	}
@@ -143,13 +142,13 @@ func serveNode(t *testing.T, n *simulator.Node) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "nvml.sock")
-	listener, err := socketpkg.Listen(t.Context(), socket)
+	listener, err := simulator.Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- socketpkg.Serve(ctx, listener, n) }()
+	go func() { ended <- simulator.Serve(ctx, listener, n) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/gpuagent/nvml"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
+	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/fakekubelet/devices"
@@ -30,7 +30,7 @@ const smallestProfile nvml.ProfileID = 19 // 1g.5gb
 // connectDriver connects to a node's driver, as its agent does.
 func connectDriver(t *testing.T, dir, node string) nvml.Library {
 	t.Helper()
-	library := socket.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
+	library := simulator.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
 	if err := library.Init(); err != nil {
 		t.Fatal(err)
 	}

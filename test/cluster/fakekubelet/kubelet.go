@@ -25,7 +25,6 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/process"
 )
@@ -172,12 +171,12 @@ func (k *kubelet) run(ctx context.Context) error {
 	}
 	// Listen first: the agent connects to the driver also while the API server is
 	// unavailable.
-	driver, err := socket.Listen(ctx, filepath.Join(k.dir, driverName))
+	driver, err := simulator.Listen(ctx, filepath.Join(k.dir, driverName))
 	if err != nil {
 		return fmt.Errorf("open the driver's socket: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return socket.Serve(ctx, driver, k.gpus) })
+	group.Go(func() error { return simulator.Serve(ctx, driver, k.gpus) })
 	group.Go(func() error { return k.runKubelet(ctx) })
 	return group.Wait()
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package socket
+package simulator
 
 import (
 	"bufio"
@@ -14,15 +14,14 @@ import (
 	"testing"
 
 	"sluice.dev/gpuagent/nvml"
-	"sluice.dev/gpuagent/nvml/simulator"
 )
 
 // sendBytes sends bytes to a server and returns its answer.
 func sendBytes(t testing.TB, sent []byte) string {
 	t.Helper()
-	n, err := simulator.New(simulator.Config{
-		GPUs:  []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
-		Order: simulator.StableOrder,
+	n, err := New(Config{
+		GPUs:  []GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
+		Order: StableOrder,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,16 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package socket
+package simulator
 
 import (
 	"time"
 
 	"sluice.dev/gpuagent/nvml"
 )
-
-// noResult is the result of calls without one.
-type noResult struct{}
 
 // DriverVersion implements [nvml.Library].
 func (c *Client) DriverVersion() (string, error) {

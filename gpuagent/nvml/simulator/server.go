@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package socket
+package simulator
 
 import (
 	"bufio"
@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"sluice.dev/gpuagent/nvml"
-	"sluice.dev/gpuagent/nvml/simulator"
 )
 
 // maxConnections is the maximal number of connections; further ones wait.
@@ -27,7 +26,7 @@ const maxConnections = 128
 // Serve answers calls on a node until ctx ends. It then closes the listener, waits for the calls in
 // progress and returns nil. It returns an error if it cannot accept connections. Each connection is
 // a program of its own with its own Init.
-func Serve(ctx context.Context, listener net.Listener, node *simulator.Node) error {
+func Serve(ctx context.Context, listener net.Listener, node *Node) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	ctx, cancel := context.WithCancel(ctx)

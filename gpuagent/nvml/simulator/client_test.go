@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package socket_test
+package simulator_test
 
 import (
 	"context"
@@ -20,23 +20,20 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
 const (
-	migGPU   = "GPU-mig"
-	wholeGPU = "GPU-whole"
+	migUUID   = "GPU-mig"
+	wholeUUID = "GPU-whole"
 )
 
-var startTime = time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)
-
-func newNode(t *testing.T) *simulator.Node {
+func newSocketNode(t *testing.T) *simulator.Node {
 	t.Helper()
 	n, err := simulator.New(simulator.Config{
 		Order: simulator.StableOrder, Clock: simulator.NewSkipClock(startTime),
 		GPUs: []simulator.GPU{
-			{Model: "A100-40GB", UUID: migGPU, Mode: nvml.Enabled},
-			{Model: "H100-80GB", UUID: wholeGPU},
+			{Model: "A100-40GB", UUID: migUUID, Mode: nvml.Enabled},
+			{Model: "H100-80GB", UUID: wholeUUID},
 			{Model: "T4", UUID: "GPU-lost"},
 		},
 	})
@@ -60,13 +57,13 @@ func socketPath(t *testing.T) string {
 // serveNode serves a node until stop is called.
 func serveNode(t *testing.T, path string, n *simulator.Node) (stop func()) {
 	t.Helper()
-	listener, err := socket.Listen(t.Context(), path)
+	listener, err := simulator.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- socket.Serve(ctx, listener, n) }()
+	go func() { done <- simulator.Serve(ctx, listener, n) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -78,9 +75,9 @@ func serveNode(t *testing.T, path string, n *simulator.Node) (stop func()) {
 }
 
 // newInitializedClient returns a client after Init.
-func newInitializedClient(t *testing.T, path string) *socket.Client {
+func newInitializedClient(t *testing.T, path string) *simulator.Client {
 	t.Helper()
-	c := socket.Dial(path)
+	c := simulator.Dial(path)
 	if err := c.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +87,7 @@ func newInitializedClient(t *testing.T, path string) *socket.Client {
 
 // TestClientMatchesNode makes the same calls on a node and through the socket of its twin.
 func TestClientMatchesNode(t *testing.T) {
-	near, behind := newNode(t), newNode(t)
+	near, behind := newSocketNode(t), newSocketNode(t)
 	if err := near.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +96,7 @@ func TestClientMatchesNode(t *testing.T) {
 	far := newInitializedClient(t, path)
 	for _, n := range []*simulator.Node{near, behind} {
 		n.Lose("GPU-lost")
-		if err := n.Attach(7, wholeGPU, nvml.UnknownMiB, 40); err != nil {
+		if err := n.Attach(7, wholeUUID, nvml.UnknownMiB, 40); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,40 +107,40 @@ func TestClientMatchesNode(t *testing.T) {
 	}{
 		{"DriverVersion", nil},
 		{"GPUs", nil},
-		{"Memory", args{wholeGPU}},
+		{"Memory", args{wholeUUID}},
 		{"Memory", args{"GPU-lost"}},
-		{"Utilization", args{wholeGPU}},
-		{"Utilization", args{migGPU}},
-		{"Processes", args{wholeGPU}},
-		{"Processes", args{migGPU}},
-		{"ProcessUtilization", args{wholeGPU, startTime.Add(-time.Second)}},
-		{"ProcessUtilization", args{wholeGPU, startTime}},
-		{"MIGMode", args{migGPU}},
+		{"Utilization", args{wholeUUID}},
+		{"Utilization", args{migUUID}},
+		{"Processes", args{wholeUUID}},
+		{"Processes", args{migUUID}},
+		{"ProcessUtilization", args{wholeUUID, startTime.Add(-time.Second)}},
+		{"ProcessUtilization", args{wholeUUID, startTime}},
+		{"MIGMode", args{migUUID}},
 		{"MIGMode", args{"GPU-lost"}},
-		{"SetMIGMode", args{wholeGPU, nvml.Enabled}},
-		{"SetMIGMode", args{migGPU, nvml.Disabled}},
-		{"MIGMode", args{migGPU}},
-		{"SetMIGMode", args{migGPU, nvml.Enabled}},
+		{"SetMIGMode", args{wholeUUID, nvml.Enabled}},
+		{"SetMIGMode", args{migUUID, nvml.Disabled}},
+		{"MIGMode", args{migUUID}},
+		{"SetMIGMode", args{migUUID, nvml.Enabled}},
 		{"SetMIGMode", args{"GPU-none", nvml.Enabled}},
-		{"Reset", args{migGPU}},
-		{"Reset", args{wholeGPU}},
-		{"Profiles", args{migGPU}},
-		{"Placements", args{migGPU, nvml.ProfileID(9)}},
-		{"Placements", args{migGPU, nvml.ProfileID(8)}},
-		{"RemainingCapacity", args{migGPU, nvml.ProfileID(19)}},
-		{"CreateInstance", args{migGPU, nvml.ProfileID(9), nvml.Placement{Start: 4, Size: 4}}},
-		{"CreateInstance", args{migGPU, nvml.ProfileID(9), nvml.Placement{Start: 4, Size: 4}}},
-		{"CreateInstance", args{migGPU, nvml.ProfileID(19), nvml.Placement{Start: 2, Size: 1}}},
-		{"Instances", args{migGPU}},
-		{"CreateComputeInstance", args{migGPU, uint32(0)}},
-		{"ComputeInstances", args{migGPU, uint32(0)}},
-		{"ComputeInstances", args{migGPU, uint32(1)}},
-		{"ComputeInstances", args{migGPU, uint32(2)}},
-		{"DestroyInstance", args{migGPU, uint32(0)}},
-		{"DestroyComputeInstance", args{migGPU, uint32(0), uint32(0)}},
-		{"DestroyComputeInstance", args{migGPU, uint32(0), uint32(0)}},
-		{"DestroyInstance", args{migGPU, uint32(0)}},
-		{"Instances", args{migGPU}},
+		{"Reset", args{migUUID}},
+		{"Reset", args{wholeUUID}},
+		{"Profiles", args{migUUID}},
+		{"Placements", args{migUUID, nvml.ProfileID(9)}},
+		{"Placements", args{migUUID, nvml.ProfileID(8)}},
+		{"RemainingCapacity", args{migUUID, nvml.ProfileID(19)}},
+		{"CreateInstance", args{migUUID, nvml.ProfileID(9), nvml.Placement{Start: 4, Size: 4}}},
+		{"CreateInstance", args{migUUID, nvml.ProfileID(9), nvml.Placement{Start: 4, Size: 4}}},
+		{"CreateInstance", args{migUUID, nvml.ProfileID(19), nvml.Placement{Start: 2, Size: 1}}},
+		{"Instances", args{migUUID}},
+		{"CreateComputeInstance", args{migUUID, uint32(0)}},
+		{"ComputeInstances", args{migUUID, uint32(0)}},
+		{"ComputeInstances", args{migUUID, uint32(1)}},
+		{"ComputeInstances", args{migUUID, uint32(2)}},
+		{"DestroyInstance", args{migUUID, uint32(0)}},
+		{"DestroyComputeInstance", args{migUUID, uint32(0), uint32(0)}},
+		{"DestroyComputeInstance", args{migUUID, uint32(0), uint32(0)}},
+		{"DestroyInstance", args{migUUID, uint32(0)}},
+		{"Instances", args{migUUID}},
 		{"Shutdown", nil},
 		{"GPUs", nil},
 	} {
@@ -183,9 +180,9 @@ func errorCode(err error) nvml.Error {
 	return e
 }
 
-// TestErrors sends each error of the driver through the socket.
-func TestErrors(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
+// TestClientErrors sends each error of the driver through the socket.
+func TestClientErrors(t *testing.T) {
+	n, path := newSocketNode(t), socketPath(t)
 	serveNode(t, path, n)
 	c := newInitializedClient(t, path)
 	for _, want := range []nvml.Error{
@@ -194,24 +191,24 @@ func TestErrors(t *testing.T) {
 		nvml.ErrInsufficientResources, nvml.ErrNotReady, nvml.ErrInvalidState, nvml.ErrUnknown, 4711,
 	} {
 		n.Fail(simulator.Fault{Method: "Memory", Times: 1, Err: want})
-		_, err := c.Memory(migGPU)
+		_, err := c.Memory(migUUID)
 		if !errors.Is(err, want) {
 			t.Errorf("Memory = %v, want %v", err, want)
 		}
 		n.Fail(simulator.Fault{Method: "Memory", Times: 1, Err: want})
 		other := n.Open()
 		requireError(t, "Init", other.Init(), 0)
-		_, near := other.Memory(migGPU)
+		_, near := other.Memory(migUUID)
 		if near == nil || err == nil || near.Error() != err.Error() {
 			t.Errorf("Memory = %v through the socket, and %v without", err, near)
 		}
 	}
 }
 
-// TestInit checks Init's error without a driver.
-func TestInit(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
-	c := socket.Dial(path)
+// TestClientInit checks Init's error without a driver.
+func TestClientInit(t *testing.T) {
+	n, path := newSocketNode(t), socketPath(t)
+	c := simulator.Dial(path)
 	_, err := c.GPUs()
 	requireError(t, "GPUs before Init", err, nvml.ErrUninitialized)
 	requireError(t, "Init without a server", c.Init(), nvml.ErrDriverNotLoaded)
@@ -226,16 +223,9 @@ func TestInit(t *testing.T) {
 	requireError(t, "GPUs after Shutdown", err, nvml.ErrUninitialized)
 }
 
-func requireError(t *testing.T, what string, err error, want nvml.Error) {
-	t.Helper()
-	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
-		t.Errorf("%s = %v, want %v", what, err, want)
-	}
-}
-
 // TestServerRestarts checks that a client outlives servers and boots.
 func TestServerRestarts(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
+	n, path := newSocketNode(t), socketPath(t)
 	stop := serveNode(t, path, n)
 	c := newInitializedClient(t, path)
 	_, err := c.GPUs()
@@ -264,7 +254,7 @@ func TestServerRestarts(t *testing.T) {
 // TestServerStopsDuringCall ends the server after the effect: the client does not know the effect,
 // which happens exactly once.
 func TestServerStopsDuringCall(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
+	n, path := newSocketNode(t), socketPath(t)
 	stop := serveNode(t, path, n)
 	c := newInitializedClient(t, path)
 	returned := make(chan struct{})
@@ -274,13 +264,13 @@ func TestServerStopsDuringCall(t *testing.T) {
 			<-returned
 		}
 	}})
-	_, err := c.CreateInstance(migGPU, 19, nvml.Placement{Start: 0, Size: 1})
+	_, err := c.CreateInstance(migUUID, 19, nvml.Placement{Start: 0, Size: 1})
 	requireError(t, "CreateInstance", err, nvml.ErrUnknown)
 	close(returned)
 	stop()
 	n.Hook(simulator.Hooks{})
 	serveNode(t, path, n)
-	there, err := c.Instances(migGPU)
+	there, err := c.Instances(migUUID)
 	if err != nil || len(there) != 1 {
 		t.Errorf("Instances = %v, %v, want the one that was made", there, err)
 	}
@@ -288,9 +278,9 @@ func TestServerStopsDuringCall(t *testing.T) {
 
 // TestCallTimeout checks that a hung call ends, and others continue.
 func TestCallTimeout(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
+	n, path := newSocketNode(t), socketPath(t)
 	serveNode(t, path, n)
-	c := socket.Dial(path)
+	c := simulator.Dial(path)
 	c.CallTimeout = 100 * time.Millisecond
 	requireError(t, "Init", c.Init(), 0)
 	answers, hangs := make(chan struct{}), make(chan struct{}, 1)
@@ -302,7 +292,7 @@ func TestCallTimeout(t *testing.T) {
 	}})
 	defer close(answers)
 	done := make(chan error, 1)
-	go func() { done <- c.Reset(migGPU) }()
+	go func() { done <- c.Reset(migUUID) }()
 	<-hangs
 	_, err := c.GPUs()
 	requireError(t, "GPUs while Reset hangs", err, 0)
@@ -312,7 +302,7 @@ func TestCallTimeout(t *testing.T) {
 }
 
 func TestConcurrentClients(t *testing.T) {
-	n, path := newNode(t), socketPath(t)
+	n, path := newSocketNode(t), socketPath(t)
 	serveNode(t, path, n)
 	c := newInitializedClient(t, path)
 	var calls sync.WaitGroup
@@ -320,14 +310,14 @@ func TestConcurrentClients(t *testing.T) {
 		calls.Go(func() {
 			for range 20 {
 				at := nvml.Placement{Start: k % 7, Size: 1}
-				it, err := c.CreateInstance(migGPU, 19, at)
+				it, err := c.CreateInstance(migUUID, 19, at)
 				if errors.Is(err, nvml.ErrInsufficientResources) {
 					continue
 				}
 				if err != nil || it.Placement != at {
 					t.Errorf("CreateInstance at %v = %+v, %v", at, it, err)
 				}
-				if err := c.DestroyInstance(migGPU, it.ID); err != nil {
+				if err := c.DestroyInstance(migUUID, it.ID); err != nil {
 					t.Error(err)
 				}
 			}
@@ -341,12 +331,12 @@ func TestConcurrentClients(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	path := socketPath(t)
-	stop := serveNode(t, path, newNode(t))
+	stop := serveNode(t, path, newSocketNode(t))
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v, want 0600", info.Mode(), err)
 	}
-	if _, err := socket.Listen(t.Context(), path); err == nil {
+	if _, err := simulator.Listen(t.Context(), path); err == nil {
 		t.Error("two servers listen on one socket")
 	}
 	stop()
@@ -356,15 +346,15 @@ func TestListen(t *testing.T) {
 	}
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
-	serveNode(t, path, newNode(t)) // in place of the one that was left behind
-	if _, err := socket.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "socket is 107") {
+	serveNode(t, path, newSocketNode(t)) // in place of the one that was left behind
+	if _, err := simulator.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "socket is 107") {
 		t.Errorf("Listen on a long path = %v, want the limit", err)
 	}
 	file := filepath.Join(filepath.Dir(path), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := socket.Listen(t.Context(), file); err == nil {
+	if _, err := simulator.Listen(t.Context(), file); err == nil {
 		t.Error("a file was replaced by a socket")
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
-	"sluice.dev/lifecycle/notification/delivery"
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
@@ -96,7 +95,7 @@ func newServices(
 		Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher, Cache: &apply.Cache{},
 	}
 	if cfg.Mail != nil {
-		s.mail, err = delivery.NewSender(cfg.Mail, delivery.Dependencies{Client: s.client, Live: s.live, Clock: policyTime, Events: s.events})
+		s.mail, err = outbox.NewSender(cfg.Mail, outbox.Dependencies{Client: s.client, Live: s.live, Clock: policyTime, Events: s.events})
 		if err != nil {
 			return nil, fmt.Errorf("create mail sender: %w", err)
 		}

@@ -5,7 +5,8 @@
 // repeats at most one message, under the same Message-ID.
 //
 // It reads Notices, and the ConfigMap by which mail is paused. It sends mails, through
-// a [Composer] that renders them and a [Transport] to the mail server. It writes the
+// a [Composer] that renders them and a [Transport] to the mail server; [NewSender] connects
+// them with packages mail and smtp, as the mail configuration says. It writes the
 // status of each Notice, the digests that collect Notices, metrics, and events when mail
 // pauses or resumes.
 //

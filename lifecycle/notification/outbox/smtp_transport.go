@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package delivery
+package outbox
 
 import (
 	"bytes"
@@ -14,12 +14,11 @@ import (
 	"time"
 
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/notification/smtp"
 )
 
-// transport submits mails to the configured mail server.
-type transport struct {
+// smtpTransport submits mails to the configured mail server.
+type smtpTransport struct {
 	config  *config.Mail
 	secrets *secretReader
 	from    string
@@ -34,8 +33,8 @@ type transport struct {
 	senderDKIMKey []byte
 }
 
-// Send implements [outbox.Transport].
-func (t *transport) Send(ctx context.Context, to string, mail []byte) error {
+// Send implements [Transport].
+func (t *smtpTransport) Send(ctx context.Context, to string, mail []byte) error {
 	sender, err := t.smtpSender(ctx)
 	if err != nil {
 		return err
@@ -43,13 +42,13 @@ func (t *transport) Send(ctx context.Context, to string, mail []byte) error {
 	err = sender.Send(ctx, smtp.Envelope{From: t.from, To: to}, mail)
 	var failure *smtp.Failure
 	if errors.As(err, &failure) {
-		return &outbox.Failure{Kind: outboxFailureKind(failure), AfterRecipient: stagesAfterRecipient[failure.Stage], Err: err}
+		return &Failure{Kind: smtpFailureKind(failure), AfterRecipient: stagesAfterRecipient[failure.Stage], Err: err}
 	}
 	return err
 }
 
 // smtpSender returns the sender for the current certificates and key, which may change at run time.
-func (t *transport) smtpSender(ctx context.Context) (*smtp.Sender, error) {
+func (t *smtpTransport) smtpSender(ctx context.Context) (*smtp.Sender, error) {
 	var key []byte
 	if t.config.DKIM != nil {
 		secret, err := t.secrets.readSecret(ctx, "dkim.keySecret", t.config.DKIM.KeySecret, dkimPrivateKey)
@@ -70,14 +69,14 @@ func (t *transport) smtpSender(ctx context.Context) (*smtp.Sender, error) {
 	}
 	sender, err := smtp.New(t.smtpConfig(key))
 	if err != nil {
-		return nil, &outbox.Failure{Kind: outbox.ConfigurationFailure, Err: fmt.Errorf("mail: %w", err)}
+		return nil, &Failure{Kind: ConfigurationFailure, Err: fmt.Errorf("mail: %w", err)}
 	}
 	t.sender, t.senderCA, t.senderDKIMKey = sender, t.ca, key
 	return sender, nil
 }
 
 // smtpConfig converts the configuration.
-func (t *transport) smtpConfig(key []byte) smtp.Config {
+func (t *smtpTransport) smtpConfig(key []byte) smtp.Config {
 	cfg := smtp.Config{
 		Host: t.config.Host(), Port: t.config.Port(), TLS: smtp.TLSMode(t.config.TLS), PlaintextTo: t.config.PlaintextTo,
 		CA: t.ca, ServerName: t.config.ServerName, HELO: t.config.Hello, Auth: smtp.AuthMode(t.config.Auth),
@@ -94,10 +93,10 @@ func (t *transport) smtpConfig(key []byte) smtp.Config {
 }
 
 // credentials reads the Secret. An unavailable API server is a temporary failure.
-func (t *transport) credentials(ctx context.Context) (user, password string, err error) {
+func (t *smtpTransport) credentials(ctx context.Context) (user, password string, err error) {
 	user, password, err = t.secrets.credentials(ctx)
-	var failure *outbox.Failure
-	if errors.As(err, &failure) && failure.Kind == outbox.ServerFailure {
+	var failure *Failure
+	if errors.As(err, &failure) && failure.Kind == ServerFailure {
 		err = &smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageCredentials, Text: err.Error(), Server: t.config.Server}
 	}
 	return user, password, err
@@ -106,25 +105,25 @@ func (t *transport) credentials(ctx context.Context) (user, password string, err
 // stagesAfterRecipient holds the stages from RCPT on.
 var stagesAfterRecipient = map[smtp.Stage]bool{smtp.StageRcpt: true, smtp.StageData: true, smtp.StageBody: true, smtp.StageFinal: true}
 
-// outboxFailureKind classifies a failure for the outbox. Before RCPT, or if the server is full (RFC
+// smtpFailureKind classifies a failure for the outbox. Before RCPT, or if the server is full (RFC
 // 3463, 4.3) or closes (421, RFC 5321 section 3.8), it is a failure of the server; after that this
 // message may cause it.
-func outboxFailureKind(f *smtp.Failure) outbox.FailureKind {
+func smtpFailureKind(f *smtp.Failure) FailureKind {
 	switch f.Kind {
 	case smtp.RecipientFailure:
-		return outbox.RecipientFailure
+		return RecipientFailure
 	case smtp.ConfigurationFailure:
-		return outbox.ConfigurationFailure
+		return ConfigurationFailure
 	case smtp.UnknownOutcome:
-		return outbox.UnknownOutcome
+		return UnknownOutcome
 	}
 	switch f.Stage {
 	case smtp.StageCredentials, smtp.StageDial, smtp.StageGreeting, smtp.StageHello, smtp.StageStartTLS, smtp.StageTLS,
 		smtp.StageAuth, smtp.StageMail:
-		return outbox.ServerFailure
+		return ServerFailure
 	}
 	if f.Code == 421 || strings.HasPrefix(f.Enhanced, "4.3.") {
-		return outbox.ServerFailure
+		return ServerFailure
 	}
-	return outbox.TemporaryFailure
+	return TemporaryFailure
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package delivery
+package outbox
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
 	noticemail "sluice.dev/lifecycle/notification/mail"
-	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/notification/smtp"
 )
 
@@ -60,7 +59,7 @@ func TestSecretRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	smtpTransport := s.Transport.(*transport)
+	transport := s.Transport.(*smtpTransport)
 	var fingerprints []string
 	fingerprint := func() {
 		t.Helper()
@@ -72,7 +71,7 @@ func TestSecretRotation(t *testing.T) {
 	}
 	credentials := func(want string) {
 		t.Helper()
-		user, password, err := smtpTransport.credentials(t.Context())
+		user, password, err := transport.credentials(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +81,8 @@ func TestSecretRotation(t *testing.T) {
 		fingerprint()
 	}
 	fingerprint()
-	var failure *outbox.Failure
-	if _, _, err := smtpTransport.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	var failure *Failure
+	if _, _, err := transport.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != ConfigurationFailure {
 		t.Errorf("without a Secret: %v", err)
 	}
 	kept := newSecret("gpu", "hunter2")
@@ -100,8 +99,8 @@ func TestSecretRotation(t *testing.T) {
 	if err := c.Update(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = smtpTransport.credentials(t.Context())
-	if !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure || strings.Contains(err.Error(), "hunter") ||
+	_, _, err = transport.credentials(t.Context())
+	if !errors.As(err, &failure) || failure.Kind != ConfigurationFailure || strings.Contains(err.Error(), "hunter") ||
 		!strings.Contains(err.Error(), "password") {
 		t.Errorf("without a password: %v", err)
 	}
@@ -120,9 +119,9 @@ func TestComposeDigest(t *testing.T) {
 	for _, l := range noticemail.Examples() {
 		notice := l.Notice.DeepCopy()
 		if notice.Spec.Kind == v1alpha1.NoticeDigest {
-			notice.Spec.Inputs = map[string]string{outbox.InputCarriedNotices: "a,b"}
+			notice.Spec.Inputs = map[string]string{InputCarriedNotices: "a,b"}
 		}
-		mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: notice, Carried: l.Carried})
+		mail, err := s.Composer.Compose(t.Context(), ComposeRequest{Notice: notice, Carried: l.Carried})
 		if err != nil {
 			t.Errorf("%s: %v", notice.Name, err)
 			continue
@@ -145,9 +144,9 @@ func TestInvalidTemplatesPauseMail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
-	var failure *outbox.Failure
-	if _, err := s.Composer.Compose(t.Context(), request); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	request := ComposeRequest{Notice: noticemail.Examples()[0].Notice}
+	var failure *Failure
+	if _, err := s.Composer.Compose(t.Context(), request); !errors.As(err, &failure) || failure.Kind != ConfigurationFailure {
 		t.Errorf("%v", err)
 	}
 	texts.Data = nil
@@ -178,7 +177,7 @@ func TestFailingTemplateFallsBackToBuiltin(t *testing.T) {
 		}
 		for deletedAt, want := range map[string]string{l.Notice.Spec.Inputs[noticemail.InputDeletedAt]: "\r\ndeleted Sunday", "": "Hello Anna"} {
 			l.Notice.Spec.Inputs[noticemail.InputDeletedAt] = deletedAt
-			mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: l.Notice})
+			mail, err := s.Composer.Compose(t.Context(), ComposeRequest{Notice: l.Notice})
 			if err != nil || !bytes.Contains(mail.Bytes, []byte(want)) {
 				t.Errorf("%q: %v; want %q in\n%s", deletedAt, err, want, mail.Bytes)
 			}
@@ -198,7 +197,7 @@ func TestComposeDigestSequences(t *testing.T) {
 			continue
 		}
 		sequences := map[string]int{l.Carried[0].Name: 11, l.Carried[1].Name: 4}
-		mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: l.Notice, Carried: l.Carried, Sequences: sequences})
+		mail, err := s.Composer.Compose(t.Context(), ComposeRequest{Notice: l.Notice, Carried: l.Carried, Sequences: sequences})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,43 +209,43 @@ func TestComposeDigestSequences(t *testing.T) {
 	}
 }
 
-func TestOutboxFailureKind(t *testing.T) {
+func TestSMTPFailureKind(t *testing.T) {
 	tests := map[string]struct {
 		failure smtp.Failure
-		want    outbox.FailureKind
+		want    FailureKind
 	}{
-		"no connection":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageDial}, outbox.ServerFailure},
-		"closed":             {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageGreeting, Code: 421}, outbox.ServerFailure},
-		"closes at EHLO":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageHello, Code: 421}, outbox.ServerFailure},
-		"closes at STARTTLS": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageStartTLS, Code: 421}, outbox.ServerFailure},
-		"closes at AUTH":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageAuth, Code: 421}, outbox.ServerFailure},
+		"no connection":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageDial}, ServerFailure},
+		"closed":             {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageGreeting, Code: 421}, ServerFailure},
+		"closes at EHLO":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageHello, Code: 421}, ServerFailure},
+		"closes at STARTTLS": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageStartTLS, Code: 421}, ServerFailure},
+		"closes at AUTH":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageAuth, Code: 421}, ServerFailure},
 		"closes at MAIL": {
-			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure,
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 421, Enhanced: "4.7.0"}, ServerFailure,
 		},
 		"closes at RCPT": {
-			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure,
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 421, Enhanced: "4.7.0"}, ServerFailure,
 		},
-		"closes at DATA":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageData, Code: 421}, outbox.ServerFailure},
-		"closes in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody, Code: 421}, outbox.ServerFailure},
+		"closes at DATA":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageData, Code: 421}, ServerFailure},
+		"closes in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody, Code: 421}, ServerFailure},
 		"closes at the end": {
-			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 421, Enhanced: "4.2.1"}, outbox.ServerFailure,
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 421, Enhanced: "4.2.1"}, ServerFailure,
 		},
-		"busy at the end": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 451}, outbox.TemporaryFailure},
-		"full":            {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 452}, outbox.ServerFailure},
+		"busy at the end": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 451}, TemporaryFailure},
+		"full":            {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 452}, ServerFailure},
 		"full, reported late": {
-			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.ServerFailure,
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 452, Enhanced: "4.3.1"}, ServerFailure,
 		},
 		"greylisted": {
-			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.TemporaryFailure,
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 451, Enhanced: "4.7.1"}, TemporaryFailure,
 		},
-		"closed in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, outbox.TemporaryFailure},
-		"no such user":       {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, outbox.RecipientFailure},
-		"wrong password":     {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, outbox.ConfigurationFailure},
-		"no final reply":     {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, outbox.UnknownOutcome},
+		"closed in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, TemporaryFailure},
+		"no such user":       {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, RecipientFailure},
+		"wrong password":     {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, ConfigurationFailure},
+		"no final reply":     {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, UnknownOutcome},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, outboxFailureKind(&tc.failure)); diff != "" {
+			if diff := cmp.Diff(tc.want, smtpFailureKind(&tc.failure)); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -1,14 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delivery connects the outbox with mail rendering and the mail server, as the mail
-// configuration says.
-//
-// [NewSender] takes the configuration and returns an outbox.Sender. The Secrets and the
-// ConfigMap of templates that the configuration names are read by name before each use,
-// so changes take effect at once. The package never stores a password, and no error
-// contains one.
-package delivery
+package outbox
 
 import (
 	"context"
@@ -27,7 +20,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
 	noticemail "sluice.dev/lifecycle/notification/mail"
-	"sluice.dev/lifecycle/notification/outbox"
 )
 
 // Dependencies holds the dependencies of a sender besides its configuration.
@@ -41,18 +33,20 @@ type Dependencies struct {
 	Clock policytime.Clock
 }
 
-// NewSender returns the sender for a validated configuration. It fails if the CA file cannot be
-// read.
-func NewSender(cfg *config.Mail, deps Dependencies) (*outbox.Sender, error) {
+// NewSender returns the sender for a validated mail configuration. It fails if the CA file cannot be
+// read. The Secrets and the ConfigMap of templates that the configuration names are read by name
+// before each use, so changes take effect at once. The sender never stores a password, and no error
+// contains one.
+func NewSender(cfg *config.Mail, deps Dependencies) (*Sender, error) {
 	from, err := cfg.Sender()
 	if err != nil {
 		return nil, fmt.Errorf("mail.from: %w", err)
 	}
-	limits := outbox.DefaultLimits()
+	limits := DefaultLimits()
 	secrets := &secretReader{live: deps.Live, mail: cfg}
-	smtpTransport := &transport{config: cfg, secrets: secrets, from: from.Address, sendTimeout: limits.SendTimeout}
+	transport := &smtpTransport{config: cfg, secrets: secrets, from: from.Address, sendTimeout: limits.SendTimeout}
 	if cfg.CAFile != "" {
-		if smtpTransport.ca, err = os.ReadFile(cfg.CAFile); err != nil {
+		if transport.ca, err = os.ReadFile(cfg.CAFile); err != nil {
 			return nil, fmt.Errorf("mail.caFile: %w", err)
 		}
 	}
@@ -60,14 +54,14 @@ func NewSender(cfg *config.Mail, deps Dependencies) (*outbox.Sender, error) {
 	if err != nil {
 		host = "lifecycle"
 	}
-	return &outbox.Sender{
+	return &Sender{
 		Client: deps.Client, Live: deps.Live, Events: deps.Events, Clock: deps.Clock,
 		Composer:    &composer{live: deps.Live, config: cfg, from: from},
-		Transport:   smtpTransport,
+		Transport:   transport,
 		Fingerprint: secrets.fingerprint,
 		Identity:    host + "_" + uuid.NewString(),
 		Limits:      limits,
-		Rates:       outbox.Rates{PerMinute: *cfg.Rate.PerMinute, PerRecipientPerDay: *cfg.Rate.PerRecipientPerDay},
+		Rates:       Rates{PerMinute: *cfg.Rate.PerMinute, PerRecipientPerDay: *cfg.Rate.PerRecipientPerDay},
 	}, nil
 }
 
@@ -83,8 +77,8 @@ type composer struct {
 	templates        *noticemail.Templates
 }
 
-// Compose implements [outbox.Composer].
-func (c *composer) Compose(ctx context.Context, request outbox.ComposeRequest) (*outbox.Message, error) {
+// Compose implements [Composer].
+func (c *composer) Compose(ctx context.Context, request ComposeRequest) (*Message, error) {
 	templates, err := c.loadTemplates(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +101,7 @@ func (c *composer) Compose(ctx context.Context, request outbox.ComposeRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &outbox.Message{MessageID: m.MessageID, Bytes: m.Bytes}, nil
+	return &Message{MessageID: m.MessageID, Bytes: m.Bytes}, nil
 }
 
 // loadTemplates returns the built-in templates with the overrides of the ConfigMap, which are
@@ -128,8 +122,8 @@ func (c *composer) loadTemplates(ctx context.Context) (*noticemail.Templates, er
 	}
 	templates, err := noticemail.ParseTemplates(object.Data)
 	if err != nil {
-		return nil, &outbox.Failure{
-			Kind: outbox.ConfigurationFailure, Err: fmt.Errorf("mail.templates: ConfigMap %s: %w", c.config.Templates, err),
+		return nil, &Failure{
+			Kind: ConfigurationFailure, Err: fmt.Errorf("mail.templates: ConfigMap %s: %w", c.config.Templates, err),
 		}
 	}
 	c.templates, c.templatesVersion = templates, version

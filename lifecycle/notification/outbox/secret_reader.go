@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package delivery
+package outbox
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/notification/outbox"
 )
 
 // Keys of the Secrets, as in the Secret types of Kubernetes.
@@ -41,8 +40,8 @@ func (s *secretReader) readSecret(ctx context.Context, field string, ref config.
 	}
 	for _, key := range keys {
 		if len(secret.Data[key]) == 0 {
-			return nil, &outbox.Failure{
-				Kind: outbox.ConfigurationFailure,
+			return nil, &Failure{
+				Kind: ConfigurationFailure,
 				Err:  fmt.Errorf("mail.%s: Secret %s in namespace %s lacks the key %s", field, ref.Name, ref.Namespace, key),
 			}
 		}
@@ -62,11 +61,11 @@ func (s *secretReader) credentials(ctx context.Context) (user, password string, 
 // readFailure classifies a read error: ConfigurationFailure if the object is missing or forbidden,
 // else ServerFailure.
 func readFailure(err, wrapped error) error {
-	kind := outbox.ServerFailure
+	kind := ServerFailure
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		kind = outbox.ConfigurationFailure
+		kind = ConfigurationFailure
 	}
-	return &outbox.Failure{Kind: kind, Err: wrapped}
+	return &Failure{Kind: kind, Err: wrapped}
 }
 
 // fingerprint hashes the mail configuration: the section of the file, the CA file, and the versions

@@ -13,8 +13,8 @@ import (
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
+	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/outbox"
-	"sluice.dev/lifecycle/notification/report"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/quota/capacity"
 	"sluice.dev/lifecycle/quota/kaifallback"
@@ -105,8 +105,8 @@ func (s *services) notification() []component {
 	return []component{
 		retention,
 		s.mail,
-		&report.QuotaThresholdReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
-		&report.WeeklySummaryReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
+		&notification.QuotaThresholdReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
+		&notification.WeeklySummaryReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
 	}
 }
 

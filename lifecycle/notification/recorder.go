@@ -1,13 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notification records Notices, the messages to people. Package outbox sends
-// them, so this package is the only seam between events and mail.
-//
-// [Recorder] takes an [Announcement] and its recipients, and creates a Notice for each.
-// The Notice's name is a hash of its identity, so the same announcement is recorded once,
-// however often and by whichever controller. [DigestSchedule] computes when a department's
-// digests are due. The package never decides who is notified of what, or when.
 package notification
 
 import (

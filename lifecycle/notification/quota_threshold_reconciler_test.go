@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package notification
 
 import (
 	"context"
@@ -23,7 +23,6 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/v1alpha1/applyconfiguration"
-	"sluice.dev/lifecycle/notification"
 )
 
 // The Notice is recorded once until the use has fallen well below; a crash between Notice and status
@@ -71,7 +70,7 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 					return c.SubResource(sub).Apply(ctx, o, opts...)
 				},
 			})
-			r := &QuotaThresholdReconciler{Client: c, Notices: notification.Recorder{Client: c, Live: c}, Clock: policytime.System()}
+			r := &QuotaThresholdReconciler{Client: c, Notices: Recorder{Client: c, Live: c}, Clock: policytime.System()}
 			for i, step := range steps {
 				time.Sleep(time.Minute)
 				if err := raw.Get(t.Context(), client.ObjectKeyFromObject(project), project); err != nil {

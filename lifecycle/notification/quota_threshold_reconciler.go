@@ -1,17 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report records Notices about the use of quota.
-//
-// [QuotaThresholdReconciler] reads the allocation in a Project's status. It sets the
-// condition QuotaNearlyUsed and records a Notice for the project's recipients, once until
-// the use has fallen well below the threshold. [WeeklySummaryReconciler] reads
-// Departments with their Projects, WorkloadClocks, Extensions and UsageRecords. It records
-// one Notice a week for each contact, due at the first digest of the week, or on Monday at
-// eight without a digest; it does not make up for weeks without a running lifecycle.
-//
-// The package never sends mail and never limits anything.
-package report
+package notification
 
 import (
 	"cmp"
@@ -30,7 +20,6 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -40,7 +29,7 @@ type QuotaThresholdReconciler struct {
 	// Client reads Projects and Departments from the cache, and writes the condition.
 	Client client.Client
 	// Notices records Notices.
-	Notices notification.Recorder
+	Notices Recorder
 	// Clock is policy time.
 	Clock policytime.Clock
 }
@@ -79,14 +68,14 @@ func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconc
 	cached := project.Status.Conditions
 	conditions := slices.Clone(cached)
 	meta.SetStatusCondition(&conditions, nearlyUsedCondition(full, project.Generation, metav1.NewTime(policytime.MachineNow())))
-	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(conditions)); err != nil {
+	if err := apply.Status(ctx, r.Client, quotaThresholdFieldManager, fields(cached), fields(conditions)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("apply status of project %s: %w", project.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// fieldManager owns the condition QuotaNearlyUsed.
-const fieldManager = v1alpha1.FieldManagerLifecycle + "-quota-threshold"
+// quotaThresholdFieldManager owns the condition QuotaNearlyUsed.
+const quotaThresholdFieldManager = v1alpha1.FieldManagerLifecycle + "-quota-threshold"
 
 // recordNotice records the Notice for the project's recipients. The last transition of the condition
 // distinguishes it from earlier ones.
@@ -104,14 +93,14 @@ func (r *QuotaThresholdReconciler) recordNotice(
 	if before != nil {
 		since = strconv.FormatInt(before.LastTransitionTime.Unix(), 10)
 	}
-	_, err := r.Notices.Record(ctx, notification.Announcement{
+	_, err := r.Notices.Record(ctx, Announcement{
 		Kind: v1alpha1.NoticeQuotaThreshold, Threshold: string(project.UID) + " " + since, DueAt: r.Clock.Now(),
 		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
 		Inputs: map[string]string{
 			mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputNodePool: fullest.pool,
 			mail.InputPercent: strconv.FormatInt(fullest.percent, 10), mail.InputAllocated: fullest.allocated, mail.InputLimit: fullest.limit,
 		},
-	}, notification.ProjectRecipients(project, &department))
+	}, ProjectRecipients(project, &department))
 	return err
 }
 

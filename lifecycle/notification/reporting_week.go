@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package notification
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
 )
 
@@ -39,7 +38,7 @@ func reportingWeekOf(terms v1alpha1.NoticeTerms, t time.Time) (reportingWeek, er
 	if err != nil {
 		return reportingWeek{}, err
 	}
-	digests, err := notification.ParseDigestSchedule(terms)
+	digests, err := ParseDigestSchedule(terms)
 	if err != nil {
 		return reportingWeek{}, err
 	}
@@ -63,7 +62,7 @@ func reportingWeekOf(terms v1alpha1.NoticeTerms, t time.Time) (reportingWeek, er
 
 // dueInWeek returns the first digest of the week that starts on a Monday, or that Monday at
 // defaultDueHour.
-func dueInWeek(digests *notification.DigestSchedule, on period.Date, zone *time.Location) time.Time {
+func dueInWeek(digests *DigestSchedule, on period.Date, zone *time.Location) time.Time {
 	if digests != nil {
 		for n := range 7 {
 			if run, ok := digests.RunOn(addDays(on, n, zone)); ok {

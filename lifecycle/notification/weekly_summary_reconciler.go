@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package notification
 
 import (
 	"cmp"
@@ -22,7 +22,6 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -36,7 +35,7 @@ type WeeklySummaryReconciler struct {
 	// Client reads from the cache.
 	Client client.Client
 	// Notices records Notices, and reads UsageRecords, which are not cached.
-	Notices notification.Recorder
+	Notices Recorder
 	// Clock is policy time.
 	Clock policytime.Clock
 }
@@ -55,7 +54,7 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 	if err := r.Client.Get(ctx, request.NamespacedName, &department); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	to := notification.DepartmentContacts(&department)
+	to := DepartmentContacts(&department)
 	if len(to) == 0 || !department.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
@@ -69,7 +68,7 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 	if !r.Clock.FromReal(department.CreationTimestamp.Time).Before(w.to) {
 		return requeue, nil
 	}
-	a := notification.Announcement{
+	a := Announcement{
 		Kind: v1alpha1.NoticeWeeklySummary, Threshold: string(department.UID) + " " + w.firstDay.String(), DueAt: w.dueAt,
 		Subject: v1alpha1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Department", Name: department.Name, UID: department.UID,
@@ -87,7 +86,7 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 
 // missingRecipients returns the recipients without a Notice in the cache.
 func (r *WeeklySummaryReconciler) missingRecipients(
-	ctx context.Context, a notification.Announcement, to []v1alpha1.NoticeRecipient,
+	ctx context.Context, a Announcement, to []v1alpha1.NoticeRecipient,
 ) (missing []v1alpha1.NoticeRecipient, err error) {
 	for _, recipient := range to {
 		var n v1alpha1.Notice

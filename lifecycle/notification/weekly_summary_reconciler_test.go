@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package notification
 
 import (
 	"testing"
@@ -19,7 +19,6 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/notification"
 )
 
 func parseTime(t *testing.T, text string) time.Time {
@@ -103,7 +102,7 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 				&v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "asked"}},
 			).
 			Build()
-		r := &WeeklySummaryReconciler{Client: c, Notices: notification.Recorder{Client: c, Live: c}, Clock: policytime.System()}
+		r := &WeeklySummaryReconciler{Client: c, Notices: Recorder{Client: c, Live: c}, Clock: policytime.System()}
 		recorded := func(until string) []v1alpha1.Notice {
 			for time.Now().Before(parseTime(t, until)) {
 				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "students"}})

@@ -21,7 +21,7 @@ import (
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 var testProject = input.Project{
@@ -112,7 +112,7 @@ func admitPod(t *testing.T, set *engine.Set, project input.Project, pools []inpu
 	if len(outcome.Denials) > 0 {
 		return a
 	}
-	merged, err := merge.Apply(pod, outcome.Changes, defaulted.Cluster{})
+	merged, err := merge.Apply(pod, outcome.Changes, schema.ClusterDefaults{})
 	if err != nil {
 		a.applyError = err.Error()
 		return a

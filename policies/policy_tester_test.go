@@ -26,7 +26,7 @@ import (
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 // policySets has the same policies twice: the other in another order, and it remembers
@@ -171,7 +171,7 @@ func (o *podEvaluation) apply(names ...string) (result merge.Result, ok bool, er
 			intents = append(intents, wants)
 		}
 	}
-	result, err = merge.Apply(o.pod, intents, defaulted.Cluster{})
+	result, err = merge.Apply(o.pod, intents, schema.ClusterDefaults{})
 	if isPodError(err) {
 		return result, false, nil
 	}

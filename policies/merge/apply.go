@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -18,7 +17,7 @@ import (
 // Apply changes neither the object nor the changes; the result shares memory with both.
 // The error is an [*InvalidObjectError], a [*ConflictError], or one or several joined
 // [*InvalidChangesError]. It does not depend on the order of the changes.
-func Apply(object map[string]any, desired []DesiredChanges, cluster defaulted.Cluster) (Result, error) {
+func Apply(object map[string]any, desired []DesiredChanges, cluster schema.ClusterDefaults) (Result, error) {
 	if err := validateSize(object, desired); err != nil {
 		return Result{}, err
 	}
@@ -42,7 +41,7 @@ func Apply(object map[string]any, desired []DesiredChanges, cluster defaulted.Cl
 type applier struct {
 	errorCollector
 	plan    *plan
-	cluster defaulted.Cluster
+	cluster schema.ClusterDefaults
 	compare comparer
 	// object is the object at the start of a phase; it tells who wrote what.
 	object map[string]any
@@ -97,7 +96,7 @@ func (r *applier) applyPhase(p phase) bool {
 		return false
 	}
 	r.phase = p
-	out, changed := r.applyNode(r.plan.root, r.object, defaulted.Location{Object: r.object})
+	out, changed := r.applyNode(r.plan.root, r.object, schema.Location{Object: r.object})
 	if changed {
 		r.object, _ = out.(map[string]any)
 	}
@@ -125,7 +124,7 @@ func (n *node) recordOpen(open bool) {
 }
 
 // isOpen reports whether the author left a part open.
-func (r *applier) isOpen(n *node, at defaulted.Location, v any) bool {
+func (r *applier) isOpen(n *node, at schema.Location, v any) bool {
 	switch n.kind {
 	case fieldNode:
 		return r.cluster.IsOpen(n.field, at, v)
@@ -136,7 +135,7 @@ func (r *applier) isOpen(n *node, at defaulted.Location, v any) bool {
 }
 
 // isAuthored reports whether a part contains anything that its author wrote.
-func (r *applier) isAuthored(n *node, at defaulted.Location, v any) bool {
+func (r *applier) isAuthored(n *node, at schema.Location, v any) bool {
 	if n.kind == elementNode {
 		return r.cluster.IsAuthoredElement(n.field, at, v)
 	}
@@ -146,7 +145,7 @@ func (r *applier) isAuthored(n *node, at defaulted.Location, v any) bool {
 // applyNode applies the plan to one part in the current phase. It returns the new value,
 // nil if the part is removed, and whether that is a change. It does not modify its
 // arguments.
-func (r *applier) applyNode(n *node, current any, at defaulted.Location) (any, bool) {
+func (r *applier) applyNode(n *node, current any, at schema.Location) (any, bool) {
 	switch {
 	case n.phases&r.phase == 0:
 		return current, false
@@ -166,7 +165,7 @@ func (r *applier) applyNode(n *node, current any, at defaulted.Location) (any, b
 }
 
 // applyChildren visits the fields of a struct or the entries of a map.
-func (r *applier) applyChildren(n *node, before map[string]any, at defaulted.Location) (any, bool) {
+func (r *applier) applyChildren(n *node, before map[string]any, at schema.Location) (any, bool) {
 	if n.typ.Kind == schema.KindStruct {
 		at = at.AtStruct(before)
 	}
@@ -223,7 +222,7 @@ func (n *node) policiesIn(p phase) []string {
 
 // applyNull applies an override with null. A value that the API server would set again
 // counts as removed.
-func (r *applier) applyNull(n *node, current any, at defaulted.Location) (any, bool) {
+func (r *applier) applyNull(n *node, current any, at schema.Location) (any, bool) {
 	if r.phase != overridePhase {
 		return current, false
 	}
@@ -236,7 +235,7 @@ func (r *applier) applyNull(n *node, current any, at defaulted.Location) (any, b
 }
 
 // applyLeaf writes a value as a whole.
-func (r *applier) applyLeaf(n *node, current any, at defaulted.Location) (any, bool) {
+func (r *applier) applyLeaf(n *node, current any, at schema.Location) (any, bool) {
 	if r.phase == appendPhase {
 		return r.applyAppends(n, current, at)
 	}
@@ -273,12 +272,12 @@ func (r *applier) desiredNow(n *node, open bool) (leafValue, bool) {
 
 // isSatisfied reports whether a leaf has the desired value. An absent leaf has not: the
 // API server may set another value once all is written.
-func (r *applier) isSatisfied(n *node, current, desired any, at defaulted.Location) bool {
+func (r *applier) isSatisfied(n *node, current, desired any, at schema.Location) bool {
 	switch {
 	case n.kind != fieldNode:
 		return current != nil && desired != nil && r.compare.equal(n.typ, current, desired, at)
-	case defaulted.IsAbsent(n.field, current):
-		return defaulted.IsAbsent(n.field, desired)
+	case schema.IsAbsent(n.field, current):
+		return schema.IsAbsent(n.field, desired)
 	}
 	return r.compare.equalFields(n.field, n.step, at.Parent, at.Parent, current, desired, at)
 }

@@ -4,18 +4,17 @@
 package merge
 
 import (
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
 // comparer compares values as Kubernetes does: quantities by amount, and an absent field
 // like its default. Otherwise an override of such a value would never be satisfied.
-type comparer struct{ cluster defaulted.Cluster }
+type comparer struct{ cluster schema.ClusterDefaults }
 
 // noLocation is the location of values outside any object.
-var noLocation defaulted.Location
+var noLocation schema.Location
 
-func (c comparer) equal(t *schema.Type, a, b any, at defaulted.Location) bool {
+func (c comparer) equal(t *schema.Type, a, b any, at schema.Location) bool {
 	switch t.Kind {
 	case schema.KindQuantity:
 		return schema.EqualQuantities(a, b)
@@ -41,7 +40,7 @@ func (c comparer) equal(t *schema.Type, a, b any, at defaulted.Location) bool {
 	return schema.Equal(a, b)
 }
 
-func (c comparer) equalStructs(t *schema.Type, a, b map[string]any, at defaulted.Location) bool {
+func (c comparer) equalStructs(t *schema.Type, a, b map[string]any, at schema.Location) bool {
 	for name, v := range a {
 		if !c.equalFields(t.Field(name), name, a, b, v, b[name], at) {
 			return false
@@ -56,13 +55,13 @@ func (c comparer) equalStructs(t *schema.Type, a, b map[string]any, at defaulted
 }
 
 // equalFields compares one field of the structs in and other.
-func (c comparer) equalFields(f *schema.Field, name string, in, other map[string]any, a, b any, at defaulted.Location) bool {
+func (c comparer) equalFields(f *schema.Field, name string, in, other map[string]any, a, b any, at schema.Location) bool {
 	if f == nil { // newer than our schema
 		_, ok := in[name]
 		_, also := other[name]
 		return ok == also && schema.Equal(a, b)
 	}
-	switch absent, also := defaulted.IsAbsent(f, a), defaulted.IsAbsent(f, b); {
+	switch absent, also := schema.IsAbsent(f, a), schema.IsAbsent(f, b); {
 	case absent && also:
 		return true
 	case absent:
@@ -73,7 +72,7 @@ func (c comparer) equalFields(f *schema.Field, name string, in, other map[string
 	return c.equal(f.Type, a, b, at)
 }
 
-func (c comparer) equalMaps(t *schema.Type, a, b map[string]any, at defaulted.Location) bool {
+func (c comparer) equalMaps(t *schema.Type, a, b map[string]any, at schema.Location) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -86,7 +85,7 @@ func (c comparer) equalMaps(t *schema.Type, a, b map[string]any, at defaulted.Lo
 	return true
 }
 
-func (c comparer) equalLists(t *schema.Type, a, b []any, at defaulted.Location) bool {
+func (c comparer) equalLists(t *schema.Type, a, b []any, at schema.Location) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -99,7 +98,7 @@ func (c comparer) equalLists(t *schema.Type, a, b []any, at defaulted.Location) 
 }
 
 // index returns the index of an element equal to v; -1 if there is none.
-func (c comparer) index(t *schema.Type, list []any, v any, at defaulted.Location) int {
+func (c comparer) index(t *schema.Type, list []any, v any, at schema.Location) int {
 	for i := range list {
 		if c.equal(t.Elem, list[i], v, at) {
 			return i

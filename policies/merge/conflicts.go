@@ -6,7 +6,6 @@ package merge
 import (
 	"slices"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -154,7 +153,7 @@ func (r *applier) suppressDefaults(s planPosition) bool {
 func (r *applier) revertDefaults(original map[string]any) {
 	for _, n := range r.partlyRemoved {
 		before, after := valueAt(original, n), valueAt(r.object, n)
-		n.reverted = schema.Equal(before, after) || defaulted.IsAbsent(n.field, before) && defaulted.IsAbsent(n.field, after)
+		n.reverted = schema.Equal(before, after) || schema.IsAbsent(n.field, before) && schema.IsAbsent(n.field, after)
 	}
 }
 

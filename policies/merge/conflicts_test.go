@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 func TestConflicts(t *testing.T) {
@@ -272,7 +272,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Apply(tt.object, []DesiredChanges{tt.intent}, defaulted.Cluster{})
+			_, err := Apply(tt.object, []DesiredChanges{tt.intent}, schema.ClusterDefaults{})
 			if errorText(err) != tt.err {
 				t.Errorf("got %v", err)
 			}
@@ -282,7 +282,7 @@ func TestLimits(t *testing.T) {
 
 func TestErrorTypes(t *testing.T) {
 	apply := func(policies ...string) error {
-		_, err := Apply(map[string]any{"spec": "x"}, mergeCase{policies: policies}.desiredChanges(t), defaulted.Cluster{})
+		_, err := Apply(map[string]any{"spec": "x"}, mergeCase{policies: policies}.desiredChanges(t), schema.ClusterDefaults{})
 		return err
 	}
 	var conflict *ConflictError

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -156,8 +155,8 @@ func keepStandardTolerations(desired, current any) any {
 	list, tolerations := schema.AsList(desired), schema.AsList(current)
 	var kept, others []any
 	for _, toleration := range tolerations {
-		replaced := slices.ContainsFunc(list, func(t any) bool { return defaulted.SuppressesStandard(t, toleration) })
-		if defaulted.IsStandardToleration(toleration) && !replaced {
+		replaced := slices.ContainsFunc(list, func(t any) bool { return schema.SuppressesStandardToleration(t, toleration) })
+		if schema.IsStandardToleration(toleration) && !replaced {
 			kept = append(kept, toleration)
 		} else {
 			others = append(others, toleration)

@@ -20,7 +20,7 @@
 //   - append and nodes: add list elements and node requirements.
 //
 // Merging follows server-side apply by the tables of package schema, except that unions
-// are replaced as a whole. Values that the API server sets itself (package defaulted) do
+// are replaced as a whole. Values that the API server sets itself (also in schema) do
 // not count as the author's: a default replaces them without a warning, and they are not
 // removed, since they would come back.
 //

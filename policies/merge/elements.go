@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -54,7 +53,7 @@ func elementKeyField(list *schema.Type, key string, element any) (string, bool) 
 func (b *planBuilder) addList(n *node, v any, m mode) {
 	elements, ok := v.([]any)
 	if !ok {
-		if object, ok := v.(map[string]any); ok && defaulted.IsContainerList(n.field) {
+		if object, ok := v.(map[string]any); ok && schema.IsContainerList(n.field) {
 			b.addContainers(n, object, m)
 			return
 		}

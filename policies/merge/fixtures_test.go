@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 // changesYAML are the changes of one policy as a test writes them.
@@ -97,7 +97,7 @@ func runCases(t *testing.T, examples []mergeCase) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
 			object, desired := e.objectOf(t, e.object), e.desiredChanges(t)
-			got, err := Apply(object, desired, defaulted.Cluster{})
+			got, err := Apply(object, desired, schema.ClusterDefaults{})
 			if e.err != "" {
 				if err == nil {
 					t.Fatalf("no error; object is\n%s", marshal(t, got.Object))
@@ -148,14 +148,14 @@ type testingT interface {
 func requireInvariants(t testingT, object map[string]any, desired []DesiredChanges) {
 	t.Helper()
 	before := marshal(t, object) + marshal(t, desired)
-	got, err := Apply(object, desired, defaulted.Cluster{})
+	got, err := Apply(object, desired, schema.ClusterDefaults{})
 	if after := marshal(t, object) + marshal(t, desired); before != after {
 		t.Errorf("the input was changed:\n%s", cmp.Diff(before, after))
 	}
 	for range desired {
 		desired = append(desired[1:len(desired):len(desired)], desired[0])
 		for _, reordered := range [][]DesiredChanges{desired, reversed(desired)} {
-			other, otherErr := Apply(object, reordered, defaulted.Cluster{})
+			other, otherErr := Apply(object, reordered, schema.ClusterDefaults{})
 			if diff := cmp.Diff(errorText(err), errorText(otherErr)); diff != "" {
 				t.Errorf("another order has another error (-one +other):\n%s", diff)
 			}
@@ -167,7 +167,7 @@ func requireInvariants(t testingT, object map[string]any, desired []DesiredChang
 	if err != nil {
 		return
 	}
-	again, err := Apply(got.Object, desired, defaulted.Cluster{})
+	again, err := Apply(got.Object, desired, schema.ClusterDefaults{})
 	if err != nil {
 		t.Fatalf("a second time: %v\nobject: %s\nwas: %s\nintents: %s", err, marshal(t, got.Object), marshal(t, object), marshal(t, desired))
 	}
@@ -245,7 +245,7 @@ func TestInvariants(t *testing.T) {
 			desired = append(desired, generateChanges(t, string(rune('a'+i))))
 		}
 		requireInvariants(t, object, desired)
-		_, err := Apply(object, desired, defaulted.Cluster{})
+		_, err := Apply(object, desired, schema.ClusterDefaults{})
 		var conflict *ConflictError
 		switch {
 		case err == nil:

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -133,7 +132,7 @@ func generateStruct(t *rapid.T, typ *schema.Type, u generatedUse) map[string]any
 }
 
 func generateElements(t *rapid.T, f *schema.Field, typ *schema.Type, u generatedUse) any {
-	if f != nil && defaulted.IsContainerList(f) && (u == useInDefaults || u == useInOverrides) && chance(t, 80) {
+	if f != nil && schema.IsContainerList(f) && (u == useInDefaults || u == useInOverrides) && chance(t, 80) {
 		made := map[string]any{}
 		for range rapid.IntRange(1, 2).Draw(t, "containers") {
 			made[pickOne(t, []string{"*", "*", "0", "a"})] = generateStruct(t, typ.Elem, u)

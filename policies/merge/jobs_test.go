@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 // batchJob is a Job of one container, as webhooks see it.
@@ -65,7 +65,7 @@ policy a: spec.schedulerName: a Job has no such field`,
 			policy := decodeYAML[changesYAML](t, tc.changes)
 			policy.Policy = "a"
 			desired := []DesiredChanges{policy.toChanges()}
-			result, err := Apply(decodeYAML[map[string]any](t, batchJob), desired, defaulted.Cluster{})
+			result, err := Apply(decodeYAML[map[string]any](t, batchJob), desired, schema.ClusterDefaults{})
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Errorf("err = %v, want %s", err, tc.err)
@@ -85,7 +85,7 @@ policy a: spec.schedulerName: a Job has no such field`,
 			if got := strings.Join(warnings, "\n"); got != tc.warning {
 				t.Errorf("warnings are %q, want %q", got, tc.warning)
 			}
-			again, err := Apply(result.Object, desired, defaulted.Cluster{})
+			again, err := Apply(result.Object, desired, schema.ClusterDefaults{})
 			if err != nil || len(again.ChangedPaths) > 0 {
 				t.Errorf("a second time: %v, %v", again.ChangedPaths, err)
 			}

@@ -7,13 +7,12 @@ import (
 	"cmp"
 	"slices"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
 // applyList visits the elements of an associative list. It keeps the author's order; new
 // elements follow.
-func (r *applier) applyList(n *node, current any, at defaulted.Location) (any, bool) {
+func (r *applier) applyList(n *node, current any, at schema.Location) (any, bool) {
 	list, ok := current.([]any)
 	if !ok && current != nil {
 		r.addInvalidObject(n.path(), "must be a list, not "+describeKind(current))
@@ -71,7 +70,7 @@ func (r *applier) isCreatedNow(child *node) bool {
 }
 
 // newElement returns a new element with all values that policies set in it.
-func (r *applier) newElement(child *node, at defaulted.Location) any {
+func (r *applier) newElement(child *node, at schema.Location) any {
 	by := child.defaultPresence.policies
 	if r.phase == overridePhase {
 		by = child.overridePresence.policies
@@ -182,7 +181,7 @@ func (b *planBuilder) matchingElements(n *node, s pathStep) []*node {
 
 // appendMissing returns the list with the appended elements, and the policies whose
 // elements were missing.
-func appendMissing(c comparer, n *node, list []any, at defaulted.Location) (longer []any, added []string) {
+func appendMissing(c comparer, n *node, list []any, at schema.Location) (longer []any, added []string) {
 	slices.SortFunc(n.appends, func(a, b appendedElement) int {
 		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.position, b.position),
 			cmp.Compare(canonicalJSON(a.value), canonicalJSON(b.value)))
@@ -201,7 +200,7 @@ func appendMissing(c comparer, n *node, list []any, at defaulted.Location) (long
 }
 
 // applyAppends adds appended elements to a list, or node requirements to an affinity.
-func (r *applier) applyAppends(n *node, current any, at defaulted.Location) (any, bool) {
+func (r *applier) applyAppends(n *node, current any, at schema.Location) (any, bool) {
 	if len(n.requirements) > 0 {
 		made, added := withRequirements(current, n.requirements)
 		if len(added) == 0 {

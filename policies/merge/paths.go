@@ -11,7 +11,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -103,7 +102,7 @@ func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part an
 		switch {
 		case part == allContainers:
 			s.all = true
-		case defaulted.IsContainerList(field):
+		case schema.IsContainerList(field):
 			s.name = part
 		case list.Elem.Kind == schema.KindStruct:
 			return fmt.Sprintf(`elements are selected by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
@@ -144,7 +143,7 @@ func describeKeys(list *schema.Type) string {
 }
 
 // matchesElement reports whether the step selects the element at index i.
-func (s *pathStep) matchesElement(c comparer, i int, element any, at defaulted.Location) bool {
+func (s *pathStep) matchesElement(c comparer, i int, element any, at schema.Location) bool {
 	switch {
 	case s.all:
 		return true

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -168,7 +167,7 @@ func (b *planBuilder) addNull(n *node, m mode) {
 		b.addInvalidChanges(b.policy, n.path(), "is null, which removes only in overrides; omit it from defaults")
 	case n.parent == b.root:
 		b.addInvalidChanges(b.policy, n.path(), "cannot be removed")
-	case defaulted.IsContainerList(n.field) && n.kind == fieldNode:
+	case schema.IsContainerList(n.field) && n.kind == fieldNode:
 		b.addInvalidChanges(b.policy, n.path(), "is null: use remove to remove containers")
 	default:
 		b.addLeafValue(n, m, nil, false)

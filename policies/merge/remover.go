@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -44,7 +43,7 @@ func (b *planBuilder) collectRemovals(all []removal, paths []Path) []removal {
 func (b *planBuilder) validateRemoval(path Path, steps []pathStep) bool {
 	last, before := steps[len(steps)-1], steps[len(steps)-2]
 	switch {
-	case last.list != nil && defaulted.IsContainerList(last.field) && last.name == firstContainer:
+	case last.list != nil && schema.IsContainerList(last.field) && last.name == firstContainer:
 		b.addInvalidChanges(b.policy, formatPath("remove", path), "would remove one main container after another: name the container")
 	case last.list == nil && before.list != nil && before.list.IsKey(last.name):
 		b.addInvalidChanges(b.policy, formatPath("remove", path), "identifies the elements of the list: remove the element")
@@ -76,7 +75,7 @@ func (r *applier) applyRemovals(s stage) bool {
 			}
 			t := remover{applier: r, stage: s, removal: &r.plan.removals[i]}
 			root := r.plan.root
-			out, changed := t.removeFrom(nil, root.typ, r.object, t.steps, defaulted.Location{Object: r.object}, planPosition{node: root})
+			out, changed := t.removeFrom(nil, root.typ, r.object, t.steps, schema.Location{Object: r.object}, planPosition{node: root})
 			if changed {
 				r.object, _ = out.(map[string]any)
 				found, again = true, true
@@ -125,7 +124,7 @@ func (s planPosition) child(step string, kind nodeKind, f *schema.Field) planPos
 // It does not modify its arguments, and ignores parts that do not have the structure of a
 // pod.
 func (t *remover) removeFrom(
-	f *schema.Field, typ *schema.Type, v any, steps []pathStep, at defaulted.Location, s planPosition,
+	f *schema.Field, typ *schema.Type, v any, steps []pathStep, at schema.Location, s planPosition,
 ) (any, bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -144,7 +143,7 @@ func (t *remover) removeFrom(
 }
 
 func (t *remover) removeFromStruct(
-	typ *schema.Type, object map[string]any, steps []pathStep, at defaulted.Location, s planPosition,
+	typ *schema.Type, object map[string]any, steps []pathStep, at schema.Location, s planPosition,
 ) (any, bool) {
 	next := &steps[0]
 	in := object[next.name]
@@ -189,7 +188,7 @@ func isEmpty(v any) bool {
 	return v == nil || ok && len(list) == 0
 }
 
-func (t *remover) removeFromMap(f *schema.Field, entries map[string]any, step pathStep, at defaulted.Location, s planPosition) (any, bool) {
+func (t *remover) removeFromMap(f *schema.Field, entries map[string]any, step pathStep, at schema.Location, s planPosition) (any, bool) {
 	names := []string{step.name}
 	if step.all {
 		names = sortedKeys(entries)
@@ -219,7 +218,7 @@ func (t *remover) removeFromMap(f *schema.Field, entries map[string]any, step pa
 }
 
 func (t *remover) removeFromList(
-	f *schema.Field, list *schema.Type, elements []any, steps []pathStep, at defaulted.Location, s planPosition,
+	f *schema.Field, list *schema.Type, elements []any, steps []pathStep, at schema.Location, s planPosition,
 ) (any, bool) {
 	var after []any // nil until something changes
 	for i, element := range elements {
@@ -239,7 +238,7 @@ func (t *remover) removeFromList(
 
 // removeFromElement returns the new element, nil if it is removed.
 func (t *remover) removeFromElement(
-	f *schema.Field, list *schema.Type, i int, element any, steps []pathStep, at defaulted.Location, s planPosition,
+	f *schema.Field, list *schema.Type, i int, element any, steps []pathStep, at schema.Location, s planPosition,
 ) (any, bool) {
 	in := at.AtElement(f, schema.AsMap(element))
 	if !steps[0].matchesElement(t.compare, i, element, in) {

@@ -6,7 +6,6 @@ package merge
 import (
 	"maps"
 
-	"sluice.dev/policies/merge/defaulted"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -88,7 +87,7 @@ func areDisjoint(a, b map[string]any) bool {
 func unionMembers(t *schema.Type, object map[string]any) map[string]any {
 	var set map[string]any
 	for name, v := range object {
-		if f := t.Field(name); f != nil && f.Union && !defaulted.IsAbsent(f, v) {
+		if f := t.Field(name); f != nil && f.Union && !schema.IsAbsent(f, v) {
 			if set == nil {
 				set = map[string]any{}
 			}
@@ -99,7 +98,7 @@ func unionMembers(t *schema.Type, object map[string]any) map[string]any {
 }
 
 // applyUnion applies the plan for the union of the struct before to its copy out.
-func (r *applier) applyUnion(n *node, before, out map[string]any, at defaulted.Location) map[string]any {
+func (r *applier) applyUnion(n *node, before, out map[string]any, at schema.Location) map[string]any {
 	at = at.AtStruct(before)
 	current := unionMembers(n.typ, before)
 	desired, ok := r.selectMembers(n, current, at)
@@ -119,7 +118,7 @@ func (r *applier) applyUnion(n *node, before, out map[string]any, at defaulted.L
 }
 
 // selectMembers returns the new members of the union, and false if nothing changes.
-func (r *applier) selectMembers(n *node, current map[string]any, at defaulted.Location) (map[string]any, bool) {
+func (r *applier) selectMembers(n *node, current map[string]any, at schema.Location) (map[string]any, bool) {
 	open := r.isUnionOpen(n, current, at)
 	n.recordOpen(open)
 	w, ok := r.desiredNow(n, open)
@@ -151,7 +150,7 @@ func (r *applier) selectMembers(n *node, current map[string]any, at defaulted.Lo
 
 // isUnionOpen reports whether the author set none of the members. A variable without one
 // has the empty value, which counts as set, except in a new element.
-func (r *applier) isUnionOpen(n *node, current map[string]any, at defaulted.Location) bool {
+func (r *applier) isUnionOpen(n *node, current map[string]any, at schema.Location) bool {
 	if len(current) == 0 {
 		return n.typ.Name != "EnvVar" || r.newElementDepth > 0
 	}

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 // Evaluator evaluates the policies of an engine.
@@ -28,7 +28,7 @@ type Evaluator struct {
 	// Clock is policy time, for input.now.
 	Clock policytime.Clock
 	// Cluster has the API server's defaults that differ between clusters.
-	Cluster defaulted.Cluster
+	Cluster schema.ClusterDefaults
 	// WorkerSlots limits the concurrent evaluations; nil means no limit. With more evaluations than processors
 	// each one becomes slower, until policies exceed their deadlines.
 	WorkerSlots *semaphore.Weighted

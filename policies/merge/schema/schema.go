@@ -1,13 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schema describes the parts of a pod and a Job, and how they are merged.
-//
-// It takes the Go types of k8s.io/api and small tables: the keys of associative lists,
-// the types that are replaced as a whole, and the unions. It returns one [Type] for each
-// part, with its fields. The tables are those of server-side apply; a test compares them
-// with its schema and lists each difference with its reason. The package also compares
-// JSON values and quantities. It never looks at a whole object.
 package schema
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package defaulted
+package schema
 
 import (
 	"bytes"
@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"sluice.dev/policies/merge/schema"
 	"sluice.dev/test/cluster/clustertest"
 )
 
@@ -88,21 +87,21 @@ func corpusPods(t *testing.T) []map[string]any {
 }
 
 func podName(pod map[string]any) string {
-	return schema.AsString(schema.AsMap(pod["metadata"])["name"])
+	return AsString(AsMap(pod["metadata"])["name"])
 }
 
 // authoredLeaves returns the leaves of a pod's labels, annotations and spec that its
 // author wrote.
-func authoredLeaves(c Cluster, pod map[string]any) map[string]any {
+func authoredLeaves(c ClusterDefaults, pod map[string]any) map[string]any {
 	found := map[string]any{}
-	note := func(field *schema.Field, parent any) {
-		at := Location{Object: pod, Parent: schema.AsMap(parent)}
-		maps.Insert(found, c.authoredLeaves(field, at, schema.AsMap(parent)[field.Name]))
+	note := func(field *Field, parent any) {
+		at := Location{Object: pod, Parent: AsMap(parent)}
+		maps.Insert(found, c.authoredLeaves(field, at, AsMap(parent)[field.Name]))
 	}
-	metadata := schema.Pod().Field("metadata").Type
+	metadata := Pod().Field("metadata").Type
 	note(metadata.Field("labels"), pod["metadata"])
 	note(metadata.Field("annotations"), pod["metadata"])
-	note(schema.Pod().Field("spec"), pod)
+	note(Pod().Field("spec"), pod)
 	return found
 }
 
@@ -112,7 +111,7 @@ func TestOnlyDefaultedPodFieldsAreOpen(t *testing.T) {
 	for _, pod := range corpusPods(t) {
 		t.Run(podName(pod), func(t *testing.T) {
 			s.t = t
-			if diff := cmp.Diff(allLeaves(pod), authoredLeaves(Cluster{}, s.createPod(pod))); diff != "" {
+			if diff := cmp.Diff(allLeaves(pod), authoredLeaves(ClusterDefaults{}, s.createPod(pod))); diff != "" {
 				t.Errorf("taken for the author's (-submitted +returned):\n%s", diff)
 			}
 		})
@@ -124,7 +123,7 @@ func allLeaves(pod map[string]any) map[string]any {
 	unruled := rulesByField
 	rulesByField = nil
 	defer func() { rulesByField = unruled }()
-	return authoredLeaves(Cluster{}, pod)
+	return authoredLeaves(ClusterDefaults{}, pod)
 }
 
 // A value that differs from the API server's is the author's.
@@ -132,7 +131,7 @@ func TestNonDefaultPodValuesAreAuthored(t *testing.T) {
 	s := startAPIServer(t)
 	for _, pod := range corpusPods(t) {
 		returned := s.createPod(pod)
-		before, own := authoredLeaves(Cluster{}, returned), allLeaves(pod)
+		before, own := authoredLeaves(ClusterDefaults{}, returned), allLeaves(pod)
 		for path, v := range allLeaves(returned) {
 			if _, ok := own[path]; ok || isAlwaysDefaulted(podName(pod), path) {
 				continue
@@ -141,7 +140,7 @@ func TestNonDefaultPodValuesAreAuthored(t *testing.T) {
 			if !replaceAt(changed, path, v) {
 				t.Fatalf("%s: %s = %v cannot be changed", podName(pod), path, v)
 			}
-			if cmp.Equal(before, authoredLeaves(Cluster{}, changed)) {
+			if cmp.Equal(before, authoredLeaves(ClusterDefaults{}, changed)) {
 				t.Errorf("%s: %s is open, whatever it is", podName(pod), path)
 			}
 		}
@@ -217,9 +216,9 @@ func marshal(t *testing.T, v any) string {
 func TestEveryRuleMatchesTheAPIServer(t *testing.T) {
 	s := startAPIServer(t)
 	seen := map[string]bool{}
-	see := func(pod map[string]any, c Cluster) {
+	see := func(pod map[string]any, c ClusterDefaults) {
 		for field, rule := range rulesByField {
-			rulesByField[field] = func(c Cluster, at Location, v any) bool {
+			rulesByField[field] = func(c ClusterDefaults, at Location, v any) bool {
 				is := rule(c, at, v)
 				if is {
 					seen[field.ID()] = true
@@ -231,12 +230,12 @@ func TestEveryRuleMatchesTheAPIServer(t *testing.T) {
 		authoredLeaves(c, pod)
 	}
 	for _, pod := range corpusPods(t) {
-		see(s.createPod(pod), Cluster{})
+		see(s.createPod(pod), ClusterDefaults{})
 	}
-	see(s.podWithLimitRange(), Cluster{})
-	see(s.podWithPriorityClass(), Cluster{DefaultPriorityClass: "standard"})
-	see(s.podWithOverhead(), Cluster{})
-	see(s.podWithEphemeralContainer(), Cluster{})
+	see(s.podWithLimitRange(), ClusterDefaults{})
+	see(s.podWithPriorityClass(), ClusterDefaults{DefaultPriorityClass: "standard"})
+	see(s.podWithOverhead(), ClusterDefaults{})
+	see(s.podWithEphemeralContainer(), ClusterDefaults{})
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(podRules)), slices.Sorted(maps.Keys(seen))); diff != "" {
 		t.Errorf("rows (-of the table +seen):\n%s", diff)
 	}
@@ -259,21 +258,21 @@ func TestClusterObjectDefaultsAreOpen(t *testing.T) {
 	t.Run("LimitRange", func(t *testing.T) {
 		s.t = t
 		returned := s.podWithLimitRange()
-		if diff := cmp.Diff(want, authoredLeaves(Cluster{}, returned)); diff != "" {
+		if diff := cmp.Diff(want, authoredLeaves(ClusterDefaults{}, returned)); diff != "" {
 			t.Errorf("taken for the author's (-submitted +returned):\n%s", diff)
 		}
-		delete(schema.AsMap(schema.AsMap(returned["metadata"])["annotations"]), limitRangerAnnotation)
-		if cmp.Equal(want, authoredLeaves(Cluster{}, returned)) {
+		delete(AsMap(AsMap(returned["metadata"])["annotations"]), limitRangerAnnotation)
+		if cmp.Equal(want, authoredLeaves(ClusterDefaults{}, returned)) {
 			t.Error("without the plugin's note they are the author's")
 		}
 	})
 	t.Run("PriorityClass", func(t *testing.T) {
 		s.t = t
 		returned := s.podWithPriorityClass()
-		if diff := cmp.Diff(want, authoredLeaves(Cluster{DefaultPriorityClass: "standard"}, returned)); diff != "" {
+		if diff := cmp.Diff(want, authoredLeaves(ClusterDefaults{DefaultPriorityClass: "standard"}, returned)); diff != "" {
 			t.Errorf("taken for the author's (-submitted +returned):\n%s", diff)
 		}
-		if cmp.Equal(want, authoredLeaves(Cluster{DefaultPriorityClass: "other"}, returned)) {
+		if cmp.Equal(want, authoredLeaves(ClusterDefaults{DefaultPriorityClass: "other"}, returned)) {
 			t.Error("another class is the author's")
 		}
 	})
@@ -281,7 +280,7 @@ func TestClusterObjectDefaultsAreOpen(t *testing.T) {
 		s.t = t
 		want := maps.Clone(want)
 		want["spec.runtimeClassName"] = "heavy"
-		if diff := cmp.Diff(want, authoredLeaves(Cluster{}, s.podWithOverhead())); diff != "" {
+		if diff := cmp.Diff(want, authoredLeaves(ClusterDefaults{}, s.podWithOverhead())); diff != "" {
 			t.Errorf("taken for the author's (-submitted +returned):\n%s", diff)
 		}
 	})
@@ -289,7 +288,7 @@ func TestClusterObjectDefaultsAreOpen(t *testing.T) {
 		s.t = t
 		want := maps.Clone(want)
 		want["spec.ephemeralContainers[0].name"], want["spec.ephemeralContainers[0].image"] = "debug", "debug"
-		if diff := cmp.Diff(want, authoredLeaves(Cluster{}, s.podWithEphemeralContainer())); diff != "" {
+		if diff := cmp.Diff(want, authoredLeaves(ClusterDefaults{}, s.podWithEphemeralContainer())); diff != "" {
 			t.Errorf("taken for the author's (-submitted +returned):\n%s", diff)
 		}
 	})
@@ -349,7 +348,7 @@ func (s apiServer) podWithOverhead() map[string]any {
 	}
 	defer s.delete("RuntimeClass", func() error { return classes.Delete(s.t.Context(), "heavy", metav1.DeleteOptions{}) })
 	pod := decodeObject(s.t, []byte(marshal(s.t, minimalPod)))
-	schema.AsMap(pod["spec"])["runtimeClassName"] = "heavy"
+	AsMap(pod["spec"])["runtimeClassName"] = "heavy"
 	return s.createPod(pod)
 }
 

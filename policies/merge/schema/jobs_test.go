@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package defaulted
+package schema
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
-
-	"sluice.dev/policies/merge/schema"
 )
 
 // corpusJobs returns the Jobs of testdata/jobs.yaml.
@@ -44,10 +42,10 @@ func (s apiServer) createJob(job map[string]any) map[string]any {
 		s.t.Fatalf("%v: %s", err, answer)
 	}
 	created := decodeObject(s.t, answer)
-	spec := schema.AsMap(created["spec"])
+	spec := AsMap(created["spec"])
 	delete(spec, "selector")
-	for _, at := range []map[string]any{created, schema.AsMap(spec["template"])} {
-		maps.DeleteFunc(schema.AsMap(schema.AsMap(at["metadata"])["labels"]), func(key string, _ any) bool {
+	for _, at := range []map[string]any{created, AsMap(spec["template"])} {
+		maps.DeleteFunc(AsMap(AsMap(at["metadata"])["labels"]), func(key string, _ any) bool {
 			return strings.HasPrefix(key, "batch.kubernetes.io/") || key == "controller-uid" || key == "job-name"
 		})
 	}
@@ -57,12 +55,12 @@ func (s apiServer) createJob(job map[string]any) map[string]any {
 // authoredJobLeaves returns the leaves of a Job's labels and spec that its author wrote.
 func authoredJobLeaves(job map[string]any) map[string]any {
 	found := map[string]any{}
-	note := func(field *schema.Field, parent any) {
-		at := Location{Object: job, Parent: schema.AsMap(parent)}
-		maps.Insert(found, Cluster{}.authoredLeaves(field, at, schema.AsMap(parent)[field.Name]))
+	note := func(field *Field, parent any) {
+		at := Location{Object: job, Parent: AsMap(parent)}
+		maps.Insert(found, ClusterDefaults{}.authoredLeaves(field, at, AsMap(parent)[field.Name]))
 	}
-	note(schema.Job().Field("metadata").Type.Field("labels"), job["metadata"])
-	note(schema.Job().Field("spec"), job)
+	note(Job().Field("metadata").Type.Field("labels"), job["metadata"])
+	note(Job().Field("spec"), job)
 	return found
 }
 
@@ -82,7 +80,7 @@ func TestOnlyDefaultedJobFieldsAreOpen(t *testing.T) {
 		if jobRules[field.ID()] == nil {
 			continue
 		}
-		rulesByField[field] = func(c Cluster, at Location, v any) bool {
+		rulesByField[field] = func(c ClusterDefaults, at Location, v any) bool {
 			is := rule(c, at, v)
 			seen[field.ID()] = seen[field.ID()] || is
 			return is

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package defaulted
+package schema
 
 import (
 	"math"
@@ -12,12 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/resource"
-
-	"sluice.dev/policies/merge/schema"
 )
 
 // rule reports whether the API server sets this value at this location.
-type rule func(c Cluster, at Location, v any) bool
+type rule func(c ClusterDefaults, at Location, v any) bool
 
 // podRules are the rules for pods, by field. For a map a rule applies to each entry.
 var podRules = map[string]rule{
@@ -84,14 +82,14 @@ var podRules = map[string]rule{
 }
 
 func equals(want any) rule {
-	return func(_ Cluster, _ Location, v any) bool { return schema.Equal(v, want) }
+	return func(_ ClusterDefaults, _ Location, v any) bool { return Equal(v, want) }
 }
 
 // rulesByField are all rules, by field of the schema.
-var rulesByField = indexRules(jobRules, schema.Job(), map[*schema.Type]bool{},
-	indexRules(podRules, schema.Pod(), map[*schema.Type]bool{}, map[*schema.Field]rule{}))
+var rulesByField = indexRules(jobRules, Job(), map[*Type]bool{},
+	indexRules(podRules, Pod(), map[*Type]bool{}, map[*Field]rule{}))
 
-func indexRules(table map[string]rule, t *schema.Type, seen map[*schema.Type]bool, into map[*schema.Field]rule) map[*schema.Field]rule {
+func indexRules(table map[string]rule, t *Type, seen map[*Type]bool, into map[*Field]rule) map[*Field]rule {
 	if t == nil || seen[t] {
 		return into
 	}
@@ -108,17 +106,17 @@ func indexRules(table map[string]rule, t *schema.Type, seen map[*schema.Type]boo
 }
 
 // hostPort: on the node's network the container port becomes the host port.
-func hostPort(_ Cluster, at Location, v any) bool {
-	return schema.Equal(at.spec()["hostNetwork"], true) && schema.Equal(v, at.Parent["containerPort"])
+func hostPort(_ ClusterDefaults, at Location, v any) bool {
+	return Equal(at.spec()["hostNetwork"], true) && Equal(v, at.Parent["containerPort"])
 }
 
 // overhead: the RuntimeClass sets it, and rejects any other value.
-func overhead(_ Cluster, at Location, _ any) bool {
-	return schema.AsString(at.spec()["runtimeClassName"]) != ""
+func overhead(_ ClusterDefaults, at Location, _ any) bool {
+	return AsString(at.spec()["runtimeClassName"]) != ""
 }
 
 // defaultVolumeSource: a volume without a source is an emptyDir.
-func defaultVolumeSource(_ Cluster, _ Location, v any) bool {
+func defaultVolumeSource(_ ClusterDefaults, _ Location, v any) bool {
 	m, ok := v.(map[string]any)
 	return ok && len(m) == 0
 }
@@ -138,42 +136,42 @@ var jobRules = map[string]rule{
 }
 
 // backoffLimit is unlimited if each index has a limit of its own.
-func backoffLimit(_ Cluster, at Location, v any) bool {
+func backoffLimit(_ ClusterDefaults, at Location, v any) bool {
 	if at.Parent["backoffLimitPerIndex"] != nil {
-		return schema.Equal(v, math.MaxInt32)
+		return Equal(v, math.MaxInt32)
 	}
-	return schema.Equal(v, 6)
+	return Equal(v, 6)
 }
 
 // completions is set together with parallelism only.
-func completions(_ Cluster, at Location, v any) bool {
-	return schema.Equal(v, 1) && schema.Equal(at.Parent["parallelism"], 1)
+func completions(_ ClusterDefaults, at Location, v any) bool {
+	return Equal(v, 1) && Equal(at.Parent["parallelism"], 1)
 }
 
 // podReplacementPolicy: with a pod failure policy, only failed pods are replaced.
-func podReplacementPolicy(_ Cluster, at Location, v any) bool {
+func podReplacementPolicy(_ ClusterDefaults, at Location, v any) bool {
 	if at.Parent["podFailurePolicy"] != nil {
-		return schema.Equal(v, string(batchv1.Failed))
+		return Equal(v, string(batchv1.Failed))
 	}
-	return schema.Equal(v, string(batchv1.TerminatingOrFailed))
+	return Equal(v, string(batchv1.TerminatingOrFailed))
 }
 
 // templateLabel: a Job without labels gets all those of its template.
-func templateLabel(_ Cluster, at Location, _ any) bool {
-	template := schema.AsMap(schema.AsMap(at.Object["spec"])["template"])
-	return template != nil && schema.IsSameInstance(at.Parent, at.Object["metadata"]) &&
-		schema.Equal(at.Parent["labels"], schema.AsMap(template["metadata"])["labels"])
+func templateLabel(_ ClusterDefaults, at Location, _ any) bool {
+	template := AsMap(AsMap(at.Object["spec"])["template"])
+	return template != nil && IsSameInstance(at.Parent, at.Object["metadata"]) &&
+		Equal(at.Parent["labels"], AsMap(template["metadata"])["labels"])
 }
 
 // pullPolicyRule is the rule for an image in a sibling field: Always for the tag latest,
 // which is the default tag of an image without a digest.
 func pullPolicyRule(field string) rule {
-	return func(_ Cluster, at Location, v any) bool {
+	return func(_ ClusterDefaults, at Location, v any) bool {
 		want := "IfNotPresent"
-		if hasLatestTag(schema.AsString(at.Parent[field])) {
+		if hasLatestTag(AsString(at.Parent[field])) {
 			want = "Always"
 		}
-		return schema.AsString(v) == want
+		return AsString(v) == want
 	}
 }
 
@@ -191,18 +189,18 @@ func hasLatestTag(image string) bool {
 }
 
 // requests of a container default to its limits, or come from a LimitRange.
-func requests(_ Cluster, at Location, v any) bool {
-	limit, limited := schema.AsMap(at.Parent["limits"])[at.Entry]
+func requests(_ ClusterDefaults, at Location, v any) bool {
+	limit, limited := AsMap(at.Parent["limits"])[at.Entry]
 	switch {
 	case at.Container == nil:
 		return podRequest(at, limit, limited, v)
-	case limited && schema.EqualQuantities(limit, v):
+	case limited && EqualQuantities(limit, v):
 		return at.List != "ephemeralContainers"
 	}
 	return isFromLimitRange(at, "request")
 }
 
-func limits(_ Cluster, at Location, v any) bool {
+func limits(_ ClusterDefaults, at Location, v any) bool {
 	if at.Container == nil {
 		return podLimit(at, v)
 	}
@@ -213,14 +211,14 @@ func limits(_ Cluster, at Location, v any) bool {
 // limits.
 func podRequest(at Location, limit any, limited bool, v any) bool {
 	name := corev1.ResourceName(at.Entry)
-	if len(schema.AsMap(at.Parent["limits"])) == 0 || !resource.IsSupportedPodLevelResource(name) {
+	if len(AsMap(at.Parent["limits"])) == 0 || !resource.IsSupportedPodLevelResource(name) {
 		return false
 	}
 	total, requested := resource.AggregateContainerRequests(podWithResources(at), resource.PodResourcesOptions{})[name]
 	if requested && !isHugePages(at.Entry) {
-		return schema.EqualQuantities(total.String(), v)
+		return EqualQuantities(total.String(), v)
 	}
-	return limited && schema.EqualQuantities(limit, v)
+	return limited && EqualQuantities(limit, v)
 }
 
 // podLimit: the pod's own limit of huge pages defaults to the sum over its containers.
@@ -229,7 +227,7 @@ func podLimit(at Location, v any) bool {
 		return false
 	}
 	total, limited := resource.AggregateContainerLimits(podWithResources(at), resource.PodResourcesOptions{})[corev1.ResourceName(at.Entry)]
-	return limited && schema.EqualQuantities(total.String(), v)
+	return limited && EqualQuantities(total.String(), v)
 }
 
 func isHugePages(name string) bool { return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) }
@@ -240,10 +238,10 @@ func podWithResources(at Location) *corev1.Pod {
 	spec := map[string]any{}
 	for _, list := range []string{"containers", "initContainers"} {
 		var reduced []any
-		for _, container := range schema.AsList(at.spec()[list]) {
+		for _, container := range AsList(at.spec()[list]) {
 			part := map[string]any{}
 			for _, name := range []string{"name", "resources", "restartPolicy"} {
-				if v, ok := schema.AsMap(container)[name]; ok {
+				if v, ok := AsMap(container)[name]; ok {
 					part[name] = v
 				}
 			}

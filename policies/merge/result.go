@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"sluice.dev/policies/merge/jsonpatch"
 )
 
 // Result is the changed object with its history.
@@ -53,7 +51,7 @@ func (w Warning) String() string {
 // Patch returns the smallest RFC 6902 patch from the original object to Object; nil if
 // both are equal. Equal inputs give equal bytes.
 func (r Result) Patch() ([]byte, error) {
-	operations := jsonpatch.Diff(r.original, r.Object)
+	operations := Diff(r.original, r.Object)
 	if len(operations) == 0 {
 		return nil, nil
 	}

@@ -18,7 +18,6 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/jsonpatch"
 )
 
 // The keys of audit annotations; the API server prefixes them with the webhook's name.
@@ -69,7 +68,7 @@ func NewResponse(result Result) admission.Response {
 
 // SetPatch sets the response's patch from before to after; it sets none if they are equal.
 func SetPatch(response *admission.Response, before, after map[string]any) error {
-	operations := jsonpatch.Diff(before, after)
+	operations := merge.Diff(before, after)
 	if len(operations) == 0 {
 		return nil
 	}

@@ -1,18 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonpatch computes the RFC 6902 JSON patch between two values.
-//
-// It takes a value as decoded from JSON and a changed copy of it, and returns operations
-// in an order in which they apply. Equal values give equal bytes. Parts that both values
-// share in memory are skipped, so after copy on write the cost depends on the size of the
-// change. The package never changes a value and never applies a patch.
-//
-// gomodules.xyz/jsonpatch cannot replace it, as TestLibraryCannotReplaceDiff shows. It
-// reads integers as float64, so it misses or changes large ones, and it rewrites all list
-// elements behind a removed one. It needs both documents as text: a label added to a pod
-// of 30 kB takes it 6 ms instead of 8 µs.
-package jsonpatch
+package merge
 
 import (
 	"encoding/json"
@@ -23,18 +12,25 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// Diff returns the operations that turn before into after; none if both are the same
-// JSON.
-func Diff(before, after any) []Operation {
+// Diff returns the operations of the RFC 6902 patch that turns before into after, in an order in
+// which they apply; none if both are the same JSON. It takes a value as decoded from JSON and a
+// changed copy of it, and changes neither. Equal values give equal bytes. Parts that both values
+// share in memory are skipped, so after copy on write the cost depends on the size of the change.
+//
+// gomodules.xyz/jsonpatch cannot replace it, as TestLibraryCannotReplaceDiff shows. It reads
+// integers as float64, so it misses or changes large ones, and it rewrites all list elements behind
+// a removed one. It needs both documents as text: a label added to a pod of 30 kB takes it 6 ms
+// instead of 8 µs.
+func Diff(before, after any) []PatchOperation {
 	var d differ
 	d.values("", before, after)
 	return d.operations
 }
 
-type differ struct{ operations []Operation }
+type differ struct{ operations []PatchOperation }
 
 func (d *differ) add(op, path string, v any) {
-	d.operations = append(d.operations, Operation{op, path, v})
+	d.operations = append(d.operations, PatchOperation{op, path, v})
 }
 
 func (d *differ) values(path string, before, after any) {
@@ -114,8 +110,8 @@ func (d *differ) lists(path string, before, after []any) {
 	}
 }
 
-// Operation is one operation of a patch.
-type Operation struct {
+// PatchOperation is one operation of a patch.
+type PatchOperation struct {
 	// Op is add, remove or replace.
 	Op string `json:"op"`
 	// Path is a JSON pointer (RFC 6901).
@@ -125,11 +121,11 @@ type Operation struct {
 }
 
 // MarshalJSON omits the value of a removal only, since null is a value too.
-func (o Operation) MarshalJSON() ([]byte, error) {
+func (o PatchOperation) MarshalJSON() ([]byte, error) {
 	if o.Op == "remove" {
 		return json.Marshal(map[string]string{"op": o.Op, "path": o.Path})
 	}
-	type plain Operation
+	type plain PatchOperation
 	return json.Marshal(plain(o))
 }
 

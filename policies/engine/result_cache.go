@@ -6,7 +6,6 @@ package engine
 import (
 	"crypto/sha256"
 
-	"sluice.dev/policies/engine/cache"
 	"sluice.dev/policies/engine/dependency"
 	"sluice.dev/policies/merge"
 )
@@ -14,13 +13,13 @@ import (
 // resultCache caches a policy's results by the segments of input that decide them. A
 // policy has no clock, no randomness and no data, so equal segments give equal results.
 // Callers share cached results and must not change them.
-type resultCache = cache.Cache[[sha256.Size]byte, policyResult]
+type resultCache = Cache[[sha256.Size]byte, policyResult]
 
 // maxCacheBytes limits the bytes of one generation of a cache.
 const maxCacheBytes = 1 << 20
 
 func newResultCache(entries int) *resultCache {
-	return cache.New[[sha256.Size]byte, policyResult](entries, maxCacheBytes)
+	return NewCache[[sha256.Size]byte, policyResult](entries, maxCacheBytes)
 }
 
 // size estimates the bytes of a result.

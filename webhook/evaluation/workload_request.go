@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"sluice.dev/api/workload"
-	"sluice.dev/policies/engine/cache"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge/schema"
 )
@@ -159,12 +159,14 @@ const (
 // requestDocumentCache caches input.workload by request. The zero value is ready to use.
 type requestDocumentCache struct {
 	once      sync.Once
-	documents *cache.Cache[string, document.Document]
+	documents *engine.Cache[string, document.Document]
 }
 
 // document returns input.workload for a request.
 func (c *requestDocumentCache) document(request *workload.Request) (document.Document, error) {
-	c.once.Do(func() { c.documents = cache.New[string, document.Document](maxCachedRequests, maxCachedRequestBytes) })
+	c.once.Do(func() {
+		c.documents = engine.NewCache[string, document.Document](maxCachedRequests, maxCachedRequestBytes)
+	})
 	raw, err := json.Marshal(request)
 	if err != nil {
 		return document.Document{}, fmt.Errorf("encode GPU request: %w", err)

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/engine/cache"
 	"sluice.dev/webhook/evaluation"
 )
 
@@ -27,12 +26,12 @@ const (
 type responseCache struct {
 	fieldUsages fieldUsageCache
 	once        sync.Once
-	entries     *cache.Cache[cacheKey, admission.Response]
+	entries     *engine.Cache[cacheKey, admission.Response]
 }
 
-func (c *responseCache) store() *cache.Cache[cacheKey, admission.Response] {
+func (c *responseCache) store() *engine.Cache[cacheKey, admission.Response] {
 	c.once.Do(func() {
-		c.entries = cache.New[cacheKey, admission.Response](maxCachedResponses, maxCachedResponseBytes)
+		c.entries = engine.NewCache[cacheKey, admission.Response](maxCachedResponses, maxCachedResponseBytes)
 	})
 	return c.entries
 }
@@ -94,7 +93,7 @@ const maxFieldUsages = 4096
 // fieldUsageCache caches the field usages of sets of policies. The zero value is ready to use.
 type fieldUsageCache struct {
 	once    sync.Once
-	entries *cache.Cache[fieldUsageKey, fieldUsage]
+	entries *engine.Cache[fieldUsageKey, fieldUsage]
 }
 
 type fieldUsageKey struct {
@@ -103,7 +102,7 @@ type fieldUsageKey struct {
 }
 
 func (c *fieldUsageCache) get(set *engine.Set, subject engine.Subject) fieldUsage {
-	c.once.Do(func() { c.entries = cache.New[fieldUsageKey, fieldUsage](maxFieldUsages, maxFieldUsages) })
+	c.once.Do(func() { c.entries = engine.NewCache[fieldUsageKey, fieldUsage](maxFieldUsages, maxFieldUsages) })
 	key := fieldUsageKey{set.Digest(), subject}
 	usage, ok := c.entries.Get(key)
 	if !ok {

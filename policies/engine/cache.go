@@ -1,19 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache keeps the most recently used values, limited in entries and in bytes.
+package engine
+
+import "sync"
+
+// Cache keeps the most recently used values, limited in entries and in bytes. The caller states
+// the size of each value: values come from requests, so a limit on entries alone would let users
+// fill the memory. That limit is all that hashicorp's golang-lru has (see
+// TestCacheIsBoundedInEntriesAndBytes), and it was slower: by 6 % on a hit, by 60 % on hits from
+// two goroutines, by 11 % on an insertion.
 //
-// The caller states the size of each value. Values come from requests, so a limit on
-// entries alone would let users fill the memory. That limit is all that hashicorp's
-// golang-lru has (see TestCacheIsBoundedInEntriesAndBytes), and it was slower: by 6 %
-// on a hit, by 60 % on hits from two goroutines, by 11 % on an insertion.
-package cache
-
-import (
-	"sync"
-)
-
-// Cache keeps values in two generations. When the young one is full it becomes the old
+// The values are in two generations. When the young one is full it becomes the old
 // one, and the old one is dropped. A hit in the old one moves the value to the young
 // one. A Cache is safe for concurrent use. Its zero value keeps nothing.
 type Cache[K comparable, V any] struct {
@@ -30,9 +28,9 @@ type entry[V any] struct {
 	size  int
 }
 
-// New returns a Cache of two generations with these limits each. It keeps nothing if a
+// NewCache returns a Cache of two generations with these limits each. It keeps nothing if a
 // limit is not positive.
-func New[K comparable, V any](entries, bytes int) *Cache[K, V] {
+func NewCache[K comparable, V any](entries, bytes int) *Cache[K, V] {
 	return &Cache[K, V]{entries: entries, bytes: bytes}
 }
 

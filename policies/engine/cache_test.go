@@ -1,17 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cache_test
+package engine_test
 
 import (
 	"sync"
 	"testing"
 
-	"sluice.dev/policies/engine/cache"
+	"sluice.dev/policies/engine"
 )
 
 func TestCacheKeepsUsedEntries(t *testing.T) {
-	c := cache.New[int, string](4, 1000)
+	c := engine.NewCache[int, string](4, 1000)
 	c.Put(0, "zero", 1)
 	for i := 1; i < 100; i++ {
 		c.Put(i, "other", 1)
@@ -36,7 +36,7 @@ func TestCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := cache.New[int, int](tt.entries, tt.bytes)
+			c := engine.NewCache[int, int](tt.entries, tt.bytes)
 			for i := range 100 {
 				c.Put(i, i, tt.size)
 			}
@@ -55,7 +55,7 @@ func TestCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 }
 
 func TestCacheCountsAKeyOnce(t *testing.T) {
-	c := cache.New[string, int](10, 100)
+	c := engine.NewCache[string, int](10, 100)
 	c.Put("a", 1, 20)
 	for i := range 50 {
 		c.Put("b", i, 20)
@@ -69,7 +69,7 @@ func TestCacheCountsAKeyOnce(t *testing.T) {
 }
 
 func TestZeroCacheIsEmpty(t *testing.T) {
-	var c cache.Cache[int, int]
+	var c engine.Cache[int, int]
 	c.Put(1, 1, 0)
 	if _, ok := c.Get(1); ok {
 		t.Error("the zero Cache stored a value")
@@ -77,7 +77,7 @@ func TestZeroCacheIsEmpty(t *testing.T) {
 }
 
 func TestCacheConcurrency(t *testing.T) {
-	c := cache.New[int, int](8, 1000)
+	c := engine.NewCache[int, int](8, 1000)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/config"
-	"sluice.dev/cmd/sluice/up/kueue"
 	agentconfig "sluice.dev/gpuagent/agent"
 	lifecycleconfig "sluice.dev/lifecycle/config"
 	"sluice.dev/test/cluster"
@@ -54,7 +53,7 @@ func fakekubeletCommand(s componentContext) (process.Spec, error) {
 func lifecycleCommand(s componentContext) (process.Spec, error) {
 	var identities lifecycleconfig.Identities
 	if s.scheduler == schedulerKueue {
-		identities.Queues = []string{kueue.User}
+		identities.Queues = []string{kueueUser}
 	}
 	return productSpec(s, "lifecycle", lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},

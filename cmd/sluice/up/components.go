@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/up/kueue"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/build"
 	"sluice.dev/test/cluster/fakekubelet"
@@ -46,7 +45,7 @@ var componentRegistry = []component{
 	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
 	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
 	{
-		name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3,
+		name: build.Kueue, namespace: kueueNamespace, account: kueueAccount, ports: 3,
 		command: kueueCommand, onlyWithScheduler: schedulerKueue,
 	},
 }

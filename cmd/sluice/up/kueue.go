@@ -13,7 +13,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/cmd/sluice/up/kueue"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/build"
 	"sluice.dev/test/cluster/process"
@@ -25,10 +24,11 @@ const kueueGroup = "kueue.x-k8s.io"
 // kueueVerbosity is that of Kueue's manifests: it logs admissions and preemptions.
 const kueueVerbosity = 2
 
-// installKueue applies Kueue's objects, and writes the certificates and the
+// installKueue adapts Kueue to a cluster where it is a process and not a pod, without changing its
+// RBAC permissions. It applies Kueue's objects, and writes the certificates and the
 // configuration that a pod would mount.
 func installKueue(ctx context.Context, admin client.Client, s componentContext) error {
-	certificates, err := kueue.Issue()
+	certificates, err := issueKueueCertificates()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func installKueue(ctx context.Context, admin client.Client, s componentContext) 
 	if err := certificates.Write(certificateDir); err != nil {
 		return err
 	}
-	configuration, err := kueue.Configuration(kueue.Settings{
+	configuration, err := kueueConfiguration(kueueSettings{
 		Health:       s.loopbackAddress(healthPort),
 		Metrics:      s.loopbackAddress(metricsPort),
 		WebhookPort:  s.ports[webhookPort],
@@ -49,7 +49,7 @@ func installKueue(ctx context.Context, admin client.Client, s componentContext) 
 		return fmt.Errorf("write Kueue's configuration: %w", err)
 	}
 	files := os.DirFS(build.Manifests(s.programs[build.Kueue]))
-	objects, err := kueue.Objects(files, "https://"+s.loopbackAddress(webhookPort), certificates, configuration)
+	objects, err := kueueObjects(files, "https://"+s.loopbackAddress(webhookPort), certificates, configuration)
 	if err != nil {
 		return err
 	}

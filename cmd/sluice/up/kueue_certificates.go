@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"crypto/rand"
@@ -19,8 +19,8 @@ import (
 
 const (
 	// Kueue renews certificates that do not have these names.
-	caName     = "kueue-ca"
-	serverName = "kueue-webhook-service." + Namespace + ".svc"
+	kueueCAName     = "kueue-ca"
+	kueueServerName = "kueue-webhook-service." + kueueNamespace + ".svc"
 	// certificateValidity is well above the 90 days before expiry at which Kueue renews
 	// certificates. Each start issues new ones.
 	certificateValidity = 365 * 24 * time.Hour
@@ -29,12 +29,12 @@ const (
 	rsaKeyBits         = 2048
 )
 
-// Certificates has the PEM files of Kueue's webhooks by their names in its Secret: a
+// kueueCertificates has the PEM files of Kueue's webhooks by their names in its Secret: a
 // certificate authority and a server on 127.0.0.1. Kueue itself would issue them for
 // a Service only. It keeps the authority's key, and accepts RSA keys only.
-type Certificates map[string][]byte
+type kueueCertificates map[string][]byte
 
-// The files of [Certificates].
+// The files of [kueueCertificates].
 const (
 	caCertFile     = "ca.crt"
 	caKeyFile      = "ca.key"
@@ -42,27 +42,27 @@ const (
 	serverKeyFile  = "tls.key"
 )
 
-// Issue issues new certificates for a year.
-func Issue() (Certificates, error) {
+// issueKueueCertificates issues new certificates for a year.
+func issueKueueCertificates() (kueueCertificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: caName, Organization: []string{"kueue"}},
-		DNSNames:     []string{caName},
+		Subject:      pkix.Name{CommonName: kueueCAName, Organization: []string{"kueue"}},
+		DNSNames:     []string{kueueCAName},
 		NotBefore:    now.Add(-clockSkewTolerance), NotAfter: now.Add(certificateValidity),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		BasicConstraintsValid: true, IsCA: true,
 	}
 	server := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano() + 1),
-		Subject:      pkix.Name{CommonName: serverName},
-		DNSNames:     []string{serverName, "localhost"},
+		Subject:      pkix.Name{CommonName: kueueServerName},
+		DNSNames:     []string{kueueServerName, "localhost"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore:    now.Add(-clockSkewTolerance), NotAfter: now.Add(certificateValidity),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	files := Certificates{}
+	files := kueueCertificates{}
 	signer, err := files.add(caCertFile, caKeyFile, authority, authority, nil)
 	if err == nil {
 		_, err = files.add(serverCertFile, serverKeyFile, server, authority, signer)
@@ -75,7 +75,7 @@ func Issue() (Certificates, error) {
 
 // add creates a key and its certificate. Without a signer the certificate is
 // self-signed.
-func (c Certificates) add(cert, key string, template, parent *x509.Certificate, signer *rsa.PrivateKey) (*rsa.PrivateKey, error) {
+func (c kueueCertificates) add(cert, key string, template, parent *x509.Certificate, signer *rsa.PrivateKey) (*rsa.PrivateKey, error) {
 	private, err := rsa.GenerateKey(rand.Reader, rsaKeyBits)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (c Certificates) add(cert, key string, template, parent *x509.Certificate, 
 
 // Write writes the server's certificate and key to dir, readable by the owner only.
 // A pod would mount them from the Secret.
-func (c Certificates) Write(dir string) error {
+func (c kueueCertificates) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write Kueue's certificates: %w", err)
 	}

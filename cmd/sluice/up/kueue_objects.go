@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"encoding/base64"
@@ -15,42 +15,42 @@ import (
 	"sluice.dev/manifests"
 )
 
-// kustomization is the folder of Kueue's release manifests.
-const kustomization = "default"
+// kueueKustomization is the folder of Kueue's release manifests.
+const kueueKustomization = "default"
 
 // podOnlyKinds are kinds in Kueue's manifests that only its pod, and the visibility
 // API, need.
 var podOnlyKinds = []string{"Deployment", "Service", "APIService"}
 
-// Objects returns Kueue's objects without its pod, from the manifests of its module,
+// kueueObjects returns Kueue's objects without its pod, from the manifests of its module,
 // in the order to apply them. The API server reaches the webhooks below the URL base
 // and verifies them with certificates. The ConfigMap has configuration.
-func Objects(files fs.FS, base string, certificates Certificates, configuration []byte) ([]*unstructured.Unstructured, error) {
-	all, err := manifests.BuildFrom(files, kustomization)
+func kueueObjects(files fs.FS, base string, certificates kueueCertificates, configuration []byte) ([]*unstructured.Unstructured, error) {
+	all, err := manifests.BuildFrom(files, kueueKustomization)
 	if err != nil {
 		return nil, fmt.Errorf("build Kueue's manifests: %w", err)
 	}
 	all = slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool {
 		namespace := object.GetNamespace()
-		return slices.Contains(podOnlyKinds, object.GetKind()) || namespace != "" && namespace != Namespace
+		return slices.Contains(podOnlyKinds, object.GetKind()) || namespace != "" && namespace != kueueNamespace
 	})
 	for _, object := range all {
-		if err := adaptObject(object, base, certificates, configuration); err != nil {
+		if err := adaptKueueObject(object, base, certificates, configuration); err != nil {
 			return nil, fmt.Errorf("adapt Kueue's %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return all, nil
 }
 
-// adaptObject changes the fields that differ between a process and a pod.
-func adaptObject(object *unstructured.Unstructured, base string, certificates Certificates, configuration []byte) error {
+// adaptKueueObject changes the fields that differ between a process and a pod.
+func adaptKueueObject(object *unstructured.Unstructured, base string, certificates kueueCertificates, configuration []byte) error {
 	switch object.GetKind() {
 	case "CustomResourceDefinition":
 		return setConversionURL(object, base, certificates[caCertFile])
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		return setWebhookURLs(object, base, certificates[caCertFile])
 	case "ConfigMap":
-		return unstructured.SetNestedStringMap(object.Object, map[string]string{configurationKey: string(configuration)}, "data")
+		return unstructured.SetNestedStringMap(object.Object, map[string]string{kueueConfigurationKey: string(configuration)}, "data")
 	case "Secret":
 		encoded := make(map[string]string, len(certificates))
 		for name, content := range certificates {
@@ -61,9 +61,6 @@ func adaptObject(object *unstructured.Unstructured, base string, certificates Ce
 		return nil
 	}
 }
-
-// kueueGroup is the API group of Kueue.
-const kueueGroup = "kueue.x-k8s.io"
 
 // setConversionURL makes the API server convert a kind through Kueue if the kind has
 // several versions. Without conversion it would drop renamed fields, such as a

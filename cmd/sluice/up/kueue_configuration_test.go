@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"testing"
@@ -11,8 +11,8 @@ import (
 )
 
 // Sluice's policies for Kueue depend on these settings.
-func TestConfiguration(t *testing.T) {
-	raw, err := Configuration(Settings{
+func TestKueueConfiguration(t *testing.T) {
+	raw, err := kueueConfiguration(kueueSettings{
 		Health: "127.0.0.1:20001", Metrics: "127.0.0.1:20002", WebhookPort: 20003, Certificates: "/lab/anna's room: a/certificates",
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func parseCertificate(t *testing.T, raw []byte) *x509.Certificate {
 // Kueue renews certificates that fail one of these checks. The API server would then
 // reject the webhooks.
 func TestIssuedCertificatesAreKeptByKueue(t *testing.T) {
-	files, err := Issue()
+	files, err := issueKueueCertificates()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func TestIssuedCertificatesAreKeptByKueue(t *testing.T) {
 	}
 }
 
-func TestWriteOnlyServerPair(t *testing.T) {
-	files := Certificates{caCertFile: []byte("a"), caKeyFile: []byte("b"), serverCertFile: []byte("c"), serverKeyFile: []byte("d")}
+func TestKueueCertificatesWriteOnlyServerPair(t *testing.T) {
+	files := kueueCertificates{caCertFile: []byte("a"), caKeyFile: []byte("b"), serverCertFile: []byte("c"), serverKeyFile: []byte("d")}
 	dir := filepath.Join(t.TempDir(), "certificates")
 	if err := files.Write(dir); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"encoding/base64"
@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// moduleFiles has an object of each kind that Objects changes, and of others.
-var moduleFiles = fstest.MapFS{
+// kueueModuleFiles has an object of each kind that kueueObjects changes, and of others.
+var kueueModuleFiles = fstest.MapFS{
 	"default/kustomization.yaml": {Data: []byte("resources: [all.yaml]\n")},
 	"default/all.yaml": {Data: []byte(`
 apiVersion: apiextensions.k8s.io/v1
@@ -73,9 +73,9 @@ webhooks:
 `)},
 }
 
-func TestObjects(t *testing.T) {
-	certificates := Certificates{"ca.crt": []byte("authority"), "tls.key": []byte("key")}
-	objects, err := Objects(moduleFiles, "https://127.0.0.1:1", certificates, []byte("ours"))
+func TestKueueObjects(t *testing.T) {
+	certificates := kueueCertificates{"ca.crt": []byte("authority"), "tls.key": []byte("key")}
+	objects, err := kueueObjects(kueueModuleFiles, "https://127.0.0.1:1", certificates, []byte("ours"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ webhooks:
 	}
 }
 
-func TestObjectsRejectsUnexpectedManifests(t *testing.T) {
+func TestKueueObjectsRejectsUnexpectedManifests(t *testing.T) {
 	tests := map[string]struct{ object, want string }{
 		"no path": {
 			"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}",
@@ -148,7 +148,7 @@ func TestObjectsRejectsUnexpectedManifests(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := adaptObject(&unstructured.Unstructured{Object: decodeYAML(t, tc.object)}, "https://127.0.0.1:1", Certificates{}, nil)
+			err := adaptKueueObject(&unstructured.Unstructured{Object: decodeYAML(t, tc.object)}, "https://127.0.0.1:1", kueueCertificates{}, nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kueue
+package up
 
 import (
 	"bytes"
@@ -14,19 +14,17 @@ import (
 
 // Names in Kueue's manifests.
 const (
-	Namespace = "kueue-system"
-	Account   = "kueue-controller-manager"
-	// ConfigMap has Kueue's configuration under the key configurationKey.
-	ConfigMap = "kueue-manager-config"
-
-	configurationKey = "controller_manager_config.yaml"
+	kueueNamespace = "kueue-system"
+	kueueAccount   = "kueue-controller-manager"
+	// kueueConfigurationKey is the key of Kueue's configuration in its ConfigMap.
+	kueueConfigurationKey = "controller_manager_config.yaml"
 )
 
-// User is Kueue's user name in Kubernetes.
-const User = "system:serviceaccount:" + Namespace + ":" + Account
+// kueueUser is Kueue's user name in Kubernetes.
+const kueueUser = "system:serviceaccount:" + kueueNamespace + ":" + kueueAccount
 
-// Settings are Kueue's addresses and the folder of its certificates.
-type Settings struct {
+// kueueSettings are Kueue's addresses and the folder of its certificates.
+type kueueSettings struct {
 	// Health and Metrics are addresses on loopback, host:port.
 	Health, Metrics string
 	// WebhookPort is the port of its webhooks on 127.0.0.1.
@@ -35,9 +33,9 @@ type Settings struct {
 	Certificates string
 }
 
-// integrationFrameworks are the kinds that Kueue queues. It waits for kinds that the
+// kueueFrameworks are the kinds that Kueue queues. It waits for kinds that the
 // cluster does not have.
-var integrationFrameworks = []string{
+var kueueFrameworks = []string{
 	"batch/job", "pod", "deployment", "statefulset",
 	"jobset.x-k8s.io/jobset", "leaderworkerset.x-k8s.io/leaderworkerset",
 	"ray.io/rayjob", "ray.io/raycluster", "workload.codeflare.dev/appwrapper",
@@ -48,7 +46,7 @@ var integrationFrameworks = []string{
 // projectLabel selects the namespaces whose workloads Kueue manages.
 const projectLabel = v1alpha1.LabelProject
 
-var configurationTemplate = template.Must(template.New("configuration").Parse(`apiVersion: config.kueue.x-k8s.io/v1beta2
+var kueueConfigurationTemplate = template.Must(template.New("configuration").Parse(`apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 namespace: {{.Namespace}}
 health:
@@ -95,14 +93,14 @@ featureGates:
   MultiKueue: false
 `))
 
-// Configuration returns Kueue's configuration file.
-func Configuration(s Settings) ([]byte, error) {
+// kueueConfiguration returns Kueue's configuration file.
+func kueueConfiguration(s kueueSettings) ([]byte, error) {
 	var out bytes.Buffer
-	err := configurationTemplate.Execute(&out, struct {
-		Settings
+	err := kueueConfigurationTemplate.Execute(&out, struct {
+		kueueSettings
 		Namespace, QuotaUnit, ProjectLabel, Quoted string
 		Frameworks                                 []string
-	}{s, Namespace, string(v1alpha1.ResourceGPUMilli), projectLabel, yamlQuote(s.Certificates), integrationFrameworks})
+	}{s, kueueNamespace, string(v1alpha1.ResourceGPUMilli), projectLabel, yamlQuote(s.Certificates), kueueFrameworks})
 	if err != nil {
 		return nil, fmt.Errorf("render Kueue's configuration: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
 	"sluice.dev/test/cluster/process"
 )
 

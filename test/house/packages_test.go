@@ -90,7 +90,8 @@ func TestFindSmallPackages(t *testing.T) {
 		"large enough": {map[string]string{"p/a.go": sized(head, minPackageLines-100), "p/b.go": sized(head, 100)}, nil, ""},
 		"too small":    {map[string]string{"p/a.go": sized(head, 20)}, nil, "p has 20 lines; a package has at least 240"},
 		"tests and generated files do not count": {
-			map[string]string{"p/a.go": sized(head, 20), "p/a_test.go": sized(head, 300), "p/b.go": sized(generated, 300)}, nil,
+			map[string]string{"p/a.go": sized(head, 20), "p/a_test.go": sized(head, 300), "p/b.go": sized(generated, 300)},
+			nil,
 			"p has 20 lines; a package has at least 240",
 		},
 		"known":           {map[string]string{"p/a.go": sized(head, 20)}, map[string]string{"p": "a seam"}, ""},

@@ -28,12 +28,12 @@ func TestDenials(t *testing.T) {
 		{
 			name: "a share of a pool that gives whole GPUs",
 			pod:  `{metadata: {annotations: {gpu-fraction: "0.2"}}` + mainContainerSuffix,
-			want: "core.quota: the pod requests 0.2 of a GPU; node pool whole offers whole GPUs only (cut, taken and named can give it: name one in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.2 of a GPU; node pool whole offers whole GPUs only (use one of the node pools cut, taken and named: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "a share that is larger than a replica",
 			pod:  `{metadata: {` + timeSlicedPoolPrefix + `gpu-fraction: "0.6"}}` + mainContainerSuffix,
-			want: "core.quota: the pod requests 0.6 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (cut can give it: name it in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.6 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (use node pool cut: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "two replicas",
@@ -59,12 +59,12 @@ func TestDenials(t *testing.T) {
 			name:    "a GPU for a project whose time is over",
 			pod:     `{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
 			project: &expired,
-			want:    "core.project: project thesis is expired: it takes no new pods with GPUs (an owner of the project can renew it; then create the pod again)",
+			want:    "core.project: project thesis is expired: it accepts no new pods with GPUs (an owner of the project can renew it; then create the pod again)",
 		},
 		{
 			name: "a pool that is not the project's",
 			pod:  `{metadata: {annotations: {sluice.dev/node-pools: others}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: "core.quota: node pool others is not one of project thesis; it may use whole, cut, taken, named, queue and other (name one of these, or leave the annotation out)",
+			want: "core.quota: node pool others is not assigned to project thesis, which can use whole, cut, taken, named, queue and other (name one of these, or leave the annotation out)",
 		},
 		{
 			name: "ways to a GPU that was not asked for",
@@ -76,7 +76,7 @@ core.devices: volume dev mounts /dev/nvidia0 of the node, which gives access to 
 		{
 			name: "ways out of the pod",
 			pod:  `{metadata: {}, spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /data}}], containers: [{name: main, securityContext: {capabilities: {add: [SYS_ADMIN, SYS_PTRACE]}}, envFrom: [{secretRef: {name: all}}], resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: `core.devices: container main has a GPU and takes all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or lift the limits of a share (give envFrom a prefix, or name the variables in env with valueFrom)
+			want: `core.devices: container main has a GPU and imports all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or remove the limits of a share (give envFrom a prefix, or name the variables in env with valueFrom)
 core.devices: container main adds the capability SYS_ADMIN, with which it can mount the node's devices and leave its own namespaces (remove it; most programs need only a narrower one)
 core.devices: the pod sees all processes of its node, and through them the devices and variables of other pods (set it to false; containers of one pod see each other's processes with shareProcessNamespace)
 core.devices: volume data mounts /data of the node; pods of projects cannot mount directories of nodes (use a PersistentVolumeClaim for files, or an emptyDir for scratch and shared memory)`,
@@ -220,7 +220,7 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		{
 			name: "a pool that is not the project's", replaces: "core.nodepool", rego: `warn contains "look" if false`,
 			pod:     `{metadata: {annotations: {sluice.dev/node-pools: others}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			refused: "core.quota: node pool others is not one of project thesis",
+			refused: "core.quota: node pool others is not assigned to project thesis",
 		},
 		{
 			name: "a class that no quota counts", replaces: "core.priority", rego: `warn contains "look" if false`,

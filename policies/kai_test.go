@@ -173,7 +173,7 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 	for name, example := range map[string]struct{ pod, says string }{
 		"another project's queue": {
 			`{metadata: {labels: {kai.scheduler/queue: other.shared}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			"queue other.shared is not that of project thesis",
+			"queue other.shared does not belong to project thesis",
 		},
 		"no group": {
 			`{metadata: {annotations: {kai.scheduler/skip-podgrouper: "true"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
@@ -193,7 +193,7 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 		},
 		"all variables of somebody's ConfigMap": {
 			`{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, envFrom: [{configMapRef: {name: mine}}]}]}}`,
-			"takes all variables of a ConfigMap",
+			"imports all variables of a ConfigMap",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

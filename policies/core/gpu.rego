@@ -2,74 +2,76 @@
 # slice or a replica. core.quota charges the resource.
 package core.gpu
 
-import data.sluice.lib.ask
 import data.sluice.lib.containers
+import data.sluice.lib.format
 import data.sluice.lib.pools
-import data.sluice.lib.words
+import data.sluice.lib.quotas
+import data.sluice.lib.request
 
-overrides.spec[list] := given if {
-	rewritten
+overrides.spec[list] := patches if {
+	needs_other_resource
 	some list in ["containers", "initContainers"]
-	given := [{"name": container.it.name, "resources": {"limits": {pools.granted.resource: format_int(input.workload.devices, 10)}}} |
-		some container in containers.each
+	patches := [{"name": container.spec.name, "resources": {"limits": {pools.grant.resource: format_int(input.workload.devices, 10)}}} |
+		some container in containers.entries
 		container.list == list
-		container.it.name == input.workload.container
+		container.spec.name == input.workload.container
 	]
-	count(given) > 0
+	count(patches) > 0
 }
 
-# rewritten: the pod does not request the granted resource by its name.
-rewritten if {
-	ask.gpu
-	pools.granted.resource != "" # the scheduler grants a share by an annotation
-	not pools.granted.resource in object.keys(input.workload.resources)
+# needs_other_resource: the pod does not request the granted resource by its name.
+needs_other_resource if {
+	request.includes_gpu
+	pools.grant.resource != "" # the scheduler grants a share by an annotation
+	not pools.grant.resource in object.keys(input.workload.resources)
 }
 
 # Any other GPU resource would request additional GPUs of another kind.
-remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
-	ask.gpu
-	some container in containers.each
+remove contains ["spec", container.list, {"name": container.spec.name}, "resources", kind, name] if {
+	request.includes_gpu
+	some container in containers.entries
 	some kind in ["limits", "requests"]
-	some name, _ in container.it.resources[kind]
-	containers.of_gpus(name)
-	name != pools.granted.resource
+	some name, _ in container.spec.resources[kind]
+	containers.is_gpu_resource(name)
+	name != pools.grant.resource
 }
 
 deny contains {
 	"msg": sprintf("%d containers request GPUs by resources that node pool %s does not have: %s", [
-		count(containers.holders), pools.first.name, words.list(containers.holders),
+		count(containers.names_with_gpu_resources), pools.preferred.name, format.list(containers.names_with_gpu_resources),
 	]),
-	"fix": sprintf("request %s in each of them", [pools.granted.resource]),
+	"fix": sprintf("request %s in each of them", [pools.grant.resource]),
 } if {
-	rewritten
-	count(containers.holders) > 1
+	needs_other_resource
+	count(containers.names_with_gpu_resources) > 1
 }
 
 deny contains {
 	"msg": "the pod of a DaemonSet cannot have GPUs: it would occupy a GPU of every node, regardless of the queue",
 	"fix": "use a Job, a Deployment or a StatefulSet",
 } if {
-	ask.gpu
-	ask.of_daemon_set
+	request.includes_gpu
+	request.from_daemon_set
 }
 
 warn contains sprintf("%s became %s in node pool %s; the pod counts as %s", [
-	ask.said, pools.given, pools.first.name, words.gpus(pools.charge),
+	request.description, pools.grant_description, pools.preferred.name, format.gpus(pools.charge),
 ]) if {
-	rounded
+	differs_from_request
 }
 
-rounded if {
+# differs_from_request: the grant can have another size or kind than the request.
+differs_from_request if {
 	input.workload.form == "Share"
-	pools.charge > input.workload.devices * words.milli(input.workload.share)
+	pools.charge > input.workload.devices * quotas.milli(input.workload.share)
 }
 
-rounded if {
+differs_from_request if {
 	input.workload.form == "Memory"
-	pools.granted
+	pools.grant
 }
 
-rounded if {
+differs_from_request if {
 	input.workload.form == "Whole"
-	pools.granted.milli < 1000
+	pools.grant.milli < 1000
 }

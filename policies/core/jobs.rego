@@ -2,21 +2,21 @@
 # backoffLimit.
 package core.jobs
 
-import data.sluice.lib.ask
+import data.sluice.lib.request
 
 defaults.spec.podFailurePolicy := {"rules": [{
 	"action": "Ignore",
 	"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
 }]} if {
-	fillable
+	needs_failure_policy
 }
 
 # A Job with a pod failure policy replaces its pods only after they have ended.
-defaults.spec.podReplacementPolicy := "Failed" if fillable
+defaults.spec.podReplacementPolicy := "Failed" if needs_failure_policy
 
 # Kubernetes allows a pod failure policy only with restartPolicy Never.
-fillable if {
-	ask.gpu
+needs_failure_policy if {
+	request.includes_gpu
 	not input.object.spec.podFailurePolicy
 	input.object.spec.template.spec.restartPolicy == "Never"
 }
@@ -26,49 +26,51 @@ warn contains {
 	"field": "spec.podFailurePolicy.rules",
 	"fix": "put a rule with action Ignore for the pod condition DisruptionTarget first",
 } if {
-	ask.gpu
+	request.includes_gpu
 	input.object.spec.podFailurePolicy
 	not ignores_disruptions
 }
 
+# ignores_disruptions: a rule that ignores disruptions precedes all rules that count them.
 # The first matching rule applies.
 ignores_disruptions if {
-	first := min(ignoring)
-	every place in counting { place > first }
+	first := min(ignoring_indexes)
+	every index in counting_indexes { index > first }
 }
 
-ignoring contains place if {
-	some place, rule in input.object.spec.podFailurePolicy.rules
+ignoring_indexes contains index if {
+	some index, rule in input.object.spec.podFailurePolicy.rules
 	rule.action == "Ignore"
-	of_disruption(rule)
+	matches_disruption_condition(rule)
 }
 
-counting contains place if {
-	some place, rule in input.object.spec.podFailurePolicy.rules
+counting_indexes contains index if {
+	some index, rule in input.object.spec.podFailurePolicy.rules
 	rule.action != "Ignore"
-	matches_disrupted(rule)
+	matches_disrupted_pod(rule)
 }
 
-matches_disrupted(rule) if of_disruption(rule)
+# matches_disrupted_pod: the rule matches a pod that was preempted or evicted.
+matches_disrupted_pod(rule) if matches_disruption_condition(rule)
 
-# The exit codes of SIGKILL and SIGTERM.
-matches_disrupted(rule) if {
+# 137 and 143 are the exit codes of SIGKILL and SIGTERM.
+matches_disrupted_pod(rule) if {
 	some code in [137, 143]
-	of_code(rule.onExitCodes, code)
+	matches_exit_code(rule.onExitCodes, code)
 }
 
-of_disruption(rule) if {
+matches_disruption_condition(rule) if {
 	some condition in rule.onPodConditions
 	condition.type == "DisruptionTarget"
 	object.get(condition, "status", "True") == "True"
 }
 
-of_code(codes, code) if {
+matches_exit_code(codes, code) if {
 	codes.operator == "In"
 	code in codes.values
 }
 
-of_code(codes, code) if {
+matches_exit_code(codes, code) if {
 	codes.operator == "NotIn"
 	not code in codes.values
 }

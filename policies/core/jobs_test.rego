@@ -9,37 +9,37 @@ ignore := {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", 
 
 fail(operator, codes) := {"action": "FailJob", "onExitCodes": {"operator": operator, "values": codes}}
 
-asked := fixtures.asked(fixtures.gpus(1), [fixtures.whole])
+pod_input := fixtures.input_for(fixtures.gpus(1), [fixtures.whole])
 
-own(rules) := job({"podFailurePolicy": {"rules": rules}})
+with_rules(rules) := job({"podFailurePolicy": {"rules": rules}})
 
-test_a_preempted_pod_is_no_failure if {
-	policy.defaults.spec == {"podFailurePolicy": {"rules": [ignore]}, "podReplacementPolicy": "Failed"} with input as asked
+test_default_rule_ignores_preemption if {
+	policy.defaults.spec == {"podFailurePolicy": {"rules": [ignore]}, "podReplacementPolicy": "Failed"} with input as pod_input
 		with input.object as job({})
-	count(policy.warn) == 0 with input as asked with input.object as job({})
+	count(policy.warn) == 0 with input as pod_input with input.object as job({})
 }
 
-test_pods_that_are_restarted_in_place_are_left if {
-	left := job({"template": {"spec": {"restartPolicy": "OnFailure"}}})
-	not policy.defaults.spec.podFailurePolicy with input as asked with input.object as left
-	not policy.defaults.spec.podReplacementPolicy with input as asked with input.object as left
-	count(policy.warn) == 0 with input as asked with input.object as left
+test_restart_on_failure_is_unchanged if {
+	unchanged := job({"template": {"spec": {"restartPolicy": "OnFailure"}}})
+	not policy.defaults.spec.podFailurePolicy with input as pod_input with input.object as unchanged
+	not policy.defaults.spec.podReplacementPolicy with input as pod_input with input.object as unchanged
+	count(policy.warn) == 0 with input as pod_input with input.object as unchanged
 }
 
-test_jobs_without_gpus_are_left if {
-	cpu := fixtures.asked(fixtures.cpu, [fixtures.whole])
+test_jobs_without_gpus_are_unchanged if {
+	cpu := fixtures.input_for(fixtures.cpu, [fixtures.whole])
 	not policy.defaults.spec.podFailurePolicy with input as cpu with input.object as job({})
-	count(policy.warn) == 0 with input as cpu with input.object as own([fail("In", [137])])
+	count(policy.warn) == 0 with input as cpu with input.object as with_rules([fail("In", [137])])
 }
 
-test_own_rules_are_left if {
+test_existing_rules_are_unchanged if {
 	every rules in [[], [ignore], [fail("In", [1])]] {
-		not policy.defaults.spec.podFailurePolicy with input as asked with input.object as own(rules)
-		not policy.defaults.spec.podReplacementPolicy with input as asked with input.object as own(rules)
+		not policy.defaults.spec.podFailurePolicy with input as pod_input with input.object as with_rules(rules)
+		not policy.defaults.spec.podReplacementPolicy with input as pod_input with input.object as with_rules(rules)
 	}
 }
 
-test_own_rules_that_let_a_preempted_pod_be if {
+test_no_warning_for_rules_that_ignore_preemption if {
 	every rules in [
 		[ignore],
 		[fail("In", [1]), ignore],
@@ -47,11 +47,11 @@ test_own_rules_that_let_a_preempted_pod_be if {
 		[ignore, fail("NotIn", [0])],
 		[{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}],
 	] {
-		count(policy.warn) == 0 with input as asked with input.object as own(rules)
+		count(policy.warn) == 0 with input as pod_input with input.object as with_rules(rules)
 	}
 }
 
-test_own_rules_that_count_it_are_warned_of if {
+test_warns_of_rules_that_count_preemption if {
 	every rules in [
 		[],
 		[fail("In", [1])],
@@ -61,6 +61,6 @@ test_own_rules_that_count_it_are_warned_of if {
 		[{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]}],
 		[{"action": "Ignore", "onPodConditions": [{"type": "Other", "status": "True"}]}],
 	] {
-		count(policy.warn) == 1 with input as asked with input.object as own(rules)
+		count(policy.warn) == 1 with input as pod_input with input.object as with_rules(rules)
 	}
 }

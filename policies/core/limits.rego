@@ -1,15 +1,15 @@
 # Sets the time limit of a GPU pod's workload, and bounds the pod's grace period.
 package core.limits
 
-import data.sluice.lib.ask
+import data.sluice.lib.request
 
-overrides.metadata.annotations["sluice.dev/time-limit"] := time_limit if ask.gpu
+overrides.metadata.annotations["sluice.dev/time-limit"] := time_limit if request.includes_gpu
 
 # Only this policy sets the time limit.
-remove contains ["metadata", "annotations", "sluice.dev/time-limit"] if not limited
+remove contains ["metadata", "annotations", "sluice.dev/time-limit"] if not has_time_limit
 
-limited if {
-	ask.gpu
+has_time_limit if {
+	request.includes_gpu
 	time_limit
 }
 
@@ -17,10 +17,10 @@ limited if {
 # undefined if neither is set.
 time_limit := input.workload.maxRuntime if {
 	input.workload.maxRuntimeSeconds > 0
-	not longer_than_allowed
+	not exceeds_project_limit
 } else := project_limit.maxRuntime if project_limit.maxRuntimeSeconds > 0
 
-longer_than_allowed if {
+exceeds_project_limit if {
 	project_limit.maxRuntimeSeconds > 0
 	input.workload.maxRuntimeSeconds > project_limit.maxRuntimeSeconds
 }
@@ -29,7 +29,7 @@ project_limit := input.project.limits[input.workload.type]
 
 # GPU memory is free only after all processes have ended.
 overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
-	ask.gpu
+	request.includes_gpu
 	input.object.spec.terminationGracePeriodSeconds < minimum_grace
 }
 
@@ -38,7 +38,7 @@ minimum_grace := input.parameters.minimumGraceSeconds
 # A terminating pod can hold its GPUs for its whole grace period, beyond every limit
 # and every preemption.
 overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
-	ask.gpu
+	request.includes_gpu
 	input.object.spec.terminationGracePeriodSeconds > maximum_grace
 }
 
@@ -50,6 +50,6 @@ warn contains {
 	]),
 	"field": "metadata.annotations[sluice.dev/max-runtime]",
 } if {
-	ask.gpu
-	longer_than_allowed
+	request.includes_gpu
+	exceeds_project_limit
 }

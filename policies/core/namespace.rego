@@ -6,15 +6,16 @@ package core.namespace
 # Pods of other projects cannot reach this project's notebooks, and its models only
 # through ingress. Network policies are additive: a project can allow more traffic,
 # and no policy can deny the traffic that another policy allows.
-objects contains rendered("networking.k8s.io/v1", "NetworkPolicy", "sluice-ingress", {
+objects contains namespaced_object("networking.k8s.io/v1", "NetworkPolicy", "sluice-ingress", {
 	"podSelector": {},
 	"policyTypes": ["Ingress"],
-	"ingress": [{"from": array.concat([{"podSelector": {}}], controllers)}],
+	"ingress": [{"from": array.concat([{"podSelector": {}}], ingress_peers)}],
 }) if {
-	about_project
+	for_project
 }
 
-controllers := [{"namespaceSelector": {"matchExpressions": [{
+# ingress_peers allow traffic from the namespaces of ingress controllers.
+ingress_peers := [{"namespaceSelector": {"matchExpressions": [{
 	"key": "kubernetes.io/metadata.name", # set by the API server, so that users cannot forge it
 	"operator": "In",
 	"values": sort(input.parameters.ingressNamespaces),
@@ -22,34 +23,35 @@ controllers := [{"namespaceSelector": {"matchExpressions": [{
 
 else := []
 
-objects contains rendered("v1", "ResourceQuota", "sluice-resources", {"hard": {sprintf("requests.%s", [name]): amount |
-	some name, amount in limited
+objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"hard": {sprintf("requests.%s", [name]): amount |
+	some name, amount in resource_limits
 }}) if {
-	about_project
-	count(limited) > 0
+	for_project
+	count(resource_limits) > 0
 }
 
 # If a quota limits a resource, the API server denies pods that do not request it.
 # The LimitRange sets a default request.
-objects contains rendered("v1", "LimitRange", "sluice-defaults", {"limits": [{"type": "Container", "defaultRequest": {name: amount |
-	some name, _ in limited
-	amount := said[name]
+objects contains namespaced_object("v1", "LimitRange", "sluice-defaults", {"limits": [{"type": "Container", "defaultRequest": {name: amount |
+	some name, _ in resource_limits
+	amount := default_requests[name]
 }}]}) if {
-	about_project
-	count(limited) > 0
+	for_project
+	count(resource_limits) > 0
 }
 
-said := {"cpu": input.parameters.defaultCPU, "memory": input.parameters.defaultMemory}
+# default_requests are the requests of a container without one.
+default_requests := {"cpu": input.parameters.defaultCPU, "memory": input.parameters.defaultMemory}
 
-# limited maps cpu and memory to the project's quota.
-limited := {name: amount |
+# resource_limits maps cpu and memory to the project's quota.
+resource_limits := {name: amount |
 	some name in ["cpu", "memory"]
 	amount := input.project.resources[name]
 }
 
-about_project if input.object.kind == "Project"
+for_project if input.object.kind == "Project"
 
-rendered(api_version, kind, name, spec) := {
+namespaced_object(api_version, kind, name, spec) := {
 	"apiVersion": api_version,
 	"kind": kind,
 	"metadata": {

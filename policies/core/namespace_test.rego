@@ -3,19 +3,19 @@ package core.namespace_test
 import data.core.namespace as policy
 import data.fixtures
 
-shipped := {"ingressNamespaces": ["traefik", "ingress-nginx"], "defaultCPU": "100m", "defaultMemory": "256Mi"}
+default_parameters := {"ingressNamespaces": ["traefik", "ingress-nginx"], "defaultCPU": "100m", "defaultMemory": "256Mi"}
 
 project(resources) := {
 	"object": {"kind": "Project"},
 	"project": object.union(fixtures.project, {"resources": resources}),
-	"parameters": shipped,
+	"parameters": default_parameters,
 }
 
-specs := {sprintf("%s %s", [one.kind, one.metadata.name]): one.spec | some one in policy.objects}
+specs := {sprintf("%s %s", [object.kind, object.metadata.name]): object.spec | some object in policy.objects}
 
-test_reached_by_its_own_and_by_ingress_controllers if {
-	all := specs with input as project({})
-	all == {"NetworkPolicy sluice-ingress": {
+test_ingress_from_own_pods_and_ingress_controllers if {
+	objects := specs with input as project({})
+	objects == {"NetworkPolicy sluice-ingress": {
 		"podSelector": {},
 		"policyTypes": ["Ingress"],
 		"ingress": [{"from": [
@@ -25,29 +25,29 @@ test_reached_by_its_own_and_by_ingress_controllers if {
 	}}
 }
 
-test_by_its_own_alone if {
-	all := specs with input as project({}) with input.parameters.ingressNamespaces as []
-	all["NetworkPolicy sluice-ingress"].ingress == [{"from": [{"podSelector": {}}]}]
+test_ingress_from_own_pods_only if {
+	objects := specs with input as project({}) with input.parameters.ingressNamespaces as []
+	objects["NetworkPolicy sluice-ingress"].ingress == [{"from": [{"podSelector": {}}]}]
 }
 
-test_cpu_and_memory if {
-	all := specs with input as project({"cpu": "64", "memory": "512Gi"})
-	all["ResourceQuota sluice-resources"] == {"hard": {"requests.cpu": "64", "requests.memory": "512Gi"}}
-	all["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
+test_cpu_and_memory_quota if {
+	objects := specs with input as project({"cpu": "64", "memory": "512Gi"})
+	objects["ResourceQuota sluice-resources"] == {"hard": {"requests.cpu": "64", "requests.memory": "512Gi"}}
+	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
 }
 
-test_what_is_not_limited_is_not_said if {
-	all := specs with input as project({"memory": "512Gi"})
-	all["ResourceQuota sluice-resources"] == {"hard": {"requests.memory": "512Gi"}}
-	all["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"memory": "256Mi"}}]}
+test_quota_of_memory_only if {
+	objects := specs with input as project({"memory": "512Gi"})
+	objects["ResourceQuota sluice-resources"] == {"hard": {"requests.memory": "512Gi"}}
+	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"memory": "256Mi"}}]}
 }
 
-test_in_the_namespace_of_the_project if {
-	places := {one.metadata.namespace | some one in policy.objects} with input as project({"cpu": "1"})
-	places == {"thesis"}
+test_objects_are_in_namespace_of_project if {
+	namespaces := {object.metadata.namespace | some object in policy.objects} with input as project({"cpu": "1"})
+	namespaces == {"thesis"}
 }
 
-test_projects_alone if {
+test_other_kinds_have_no_objects if {
 	count(policy.objects) == 0 with input as object.union(project({"cpu": "1"}), {"object": {"kind": "Department"}})
 	count(policy.objects) == 0 with input as object.union(project({"cpu": "1"}), {"object": {"kind": "Pod"}})
 }

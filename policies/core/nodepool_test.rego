@@ -3,47 +3,47 @@ package core.nodepool_test
 import data.core.nodepool as policy
 import data.fixtures
 
-pools := [fixtures.whole, fixtures.cut]
+pools := [fixtures.whole, fixtures.mig]
 
-test_where_a_gpu_pod_goes if {
-	asked := fixtures.asked(fixtures.gpus(1), pools)
-	policy.overrides.metadata.labels == {"sluice.dev/node-pool": "whole"} with input as asked
-	policy.append == {{"path": ["spec", "tolerations"], "value": {"key": "gpu", "operator": "Exists"}}} with input as asked
+test_gpu_pod_gets_pool if {
+	pod_input := fixtures.input_for(fixtures.gpus(1), pools)
+	policy.overrides.metadata.labels == {"sluice.dev/node-pool": "whole"} with input as pod_input
+	policy.append == {{"path": ["spec", "tolerations"], "value": {"key": "gpu", "operator": "Exists"}}} with input as pod_input
 }
 
-test_other_pods_go_anywhere if {
-	asked := fixtures.asked(fixtures.cpu, pools)
-	policy.remove == {["metadata", "labels", "sluice.dev/node-pool"]} with input as asked
-	count(policy.append) == 0 with input as asked
+test_other_pods_get_no_pool if {
+	pod_input := fixtures.input_for(fixtures.cpu, pools)
+	policy.remove == {["metadata", "labels", "sluice.dev/node-pool"]} with input as pod_input
+	count(policy.append) == 0 with input as pod_input
 }
 
-tolerating(toleration) := left if {
+remaining_tolerations(toleration) := remaining if {
 	other := {"key": "other", "operator": "Exists"}
-	left := policy.overrides.spec.tolerations with input as fixtures.asked(fixtures.gpus(1), pools)
+	remaining := policy.overrides.spec.tolerations with input as fixtures.input_for(fixtures.gpus(1), pools)
 		with input.object.spec.tolerations as [toleration, other]
 }
 
-test_nobody_tolerates_our_taints if {
+test_removes_tolerations_of_sluice_taints if {
 	every toleration in [
 		{"operator": "Exists"},
 		{"operator": "Exists", "effect": "NoSchedule"},
 		{"key": "sluice.dev/repartitioning", "operator": "Exists"},
 	] {
-		tolerating(toleration) == [{"key": "other", "operator": "Exists"}]
+		remaining_tolerations(toleration) == [{"key": "other", "operator": "Exists"}]
 	}
-	not tolerating({"operator": "Exists", "effect": "NoExecute"})
-	not tolerating({"key": "nvidia.com/gpu", "operator": "Exists"})
+	not remaining_tolerations({"operator": "Exists", "effect": "NoExecute"})
+	not remaining_tolerations({"key": "nvidia.com/gpu", "operator": "Exists"})
 }
 
-test_a_pool_may_have_every_taint_tolerated if {
-	broad := object.union(fixtures.whole, {"tolerations": [{"operator": "Exists"}]})
-	not policy.overrides.spec.tolerations with input as fixtures.asked(fixtures.gpus(1), [broad])
+test_pool_can_tolerate_every_taint if {
+	tolerant := object.union(fixtures.whole, {"tolerations": [{"operator": "Exists"}]})
+	not policy.overrides.spec.tolerations with input as fixtures.input_for(fixtures.gpus(1), [tolerant])
 		with input.object.spec.tolerations as [{"operator": "Exists"}]
 }
 
-test_warns_of_what_is_left_out if {
-	wish := object.union(fixtures.gpus(1), {"nodePools": ["cut", "whole"]})
-	some complaint in policy.warn with input as fixtures.asked(wish, pools)
-	contains(complaint.msg, "one is not used: whole")
-	count(policy.warn) == 0 with input as fixtures.asked(fixtures.gpus(1), pools)
+test_warns_of_unused_pools if {
+	workload := object.union(fixtures.gpus(1), {"nodePools": ["mig", "whole"]})
+	some warning in policy.warn with input as fixtures.input_for(workload, pools)
+	contains(warning.msg, "one is not used: whole")
+	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), pools)
 }

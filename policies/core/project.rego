@@ -3,7 +3,7 @@
 # that the author set.
 package core.project
 
-import data.sluice.lib.ask
+import data.sluice.lib.request
 
 overrides.metadata.labels["sluice.dev/project"] := input.project.name
 
@@ -14,24 +14,24 @@ overrides.metadata.labels["sluice.dev/workload-type"] := input.workload.type
 overrides.metadata.annotations["sluice.dev/created-by"] := input.review.userInfo.username
 
 deny contains {
-	"msg": sprintf("project %s is %s: it takes no new pods with GPUs", [input.project.name, phase]),
+	"msg": sprintf("project %s is %s: it accepts no new pods with GPUs", [input.project.name, phase]),
 	"fix": "an owner of the project can renew it; then create the pod again",
 } if {
-	ask.gpu
-	phase := over[input.project.phase]
+	request.includes_gpu
+	phase := ended_phases[input.project.phase]
 }
 
 deny contains {
 	"msg": sprintf("the GPU quota of project %s is not applied yet", [input.project.name]),
 	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
 } if {
-	ask.gpu
-	not over[input.project.phase]
+	request.includes_gpu
+	not ended_phases[input.project.phase]
 	not input.project.quotaApplied
 }
 
-# over describes the phases of a project that has ended.
-over := {
+# ended_phases describes the phases of a project that has ended.
+ended_phases := {
 	"Expired": "expired",
 	"Suspended": "expired and suspended",
 	"PendingDeletion": "expired and to be deleted",

@@ -6,77 +6,88 @@
 # therefore charges what the pod requests after all changes.
 package core.quota
 
-import data.sluice.lib.ask
 import data.sluice.lib.containers
-import data.sluice.lib.held
+import data.sluice.lib.denials
+import data.sluice.lib.format
+import data.sluice.lib.gpuresources
 import data.sluice.lib.pools
-import data.sluice.lib.refusals
-import data.sluice.lib.words
+import data.sluice.lib.quotas
+import data.sluice.lib.request
 
 # Kubernetes adds up the requests of all containers, so only the main container
 # carries the charge of the pod.
-overrides.spec.containers := [{"name": containers.main, "resources": {"limits": charge}}] if charge
+overrides.spec.containers := [{"name": containers.main_name, "resources": {"limits": charge_limits}}] if charge_limits
 
-charge := {pools.first.currency: format_int(pools.charge, 10)} if ask.gpu
+# charge_limits are the limits that charge the pod.
+charge_limits := {pools.preferred.quotaResource: format_int(pools.charge, 10)} if request.includes_gpu
 
 # Only this policy sets the charge.
-remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
-	some container in containers.each
+remove contains ["spec", container.list, {"name": container.spec.name}, "resources", kind, name] if {
+	some container in containers.entries
 	some kind in ["limits", "requests"]
-	some name, _ in container.it.resources[kind]
+	some name, _ in container.spec.resources[kind]
 	startswith(name, "sluice.dev/gpu-milli")
-	not charged(container, name)
+	not is_own_charge(container, name)
 }
 
-charged(container, name) if {
+# is_own_charge: this policy sets the resource of the container as the charge.
+is_own_charge(container, name) if {
 	container.list == "containers"
-	container.it.name == containers.main
-	charge[name]
+	container.spec.name == containers.main_name
+	charge_limits[name]
 }
 
-# The chosen pools differ in one label only, so no other pool matches.
+# The selected pools differ in one label only, so no other pool matches.
 nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
-	ask.gpu
-	some key, _ in pools.first.nodeSelector
-	values := {pool.nodeSelector[key] | some pool in pools.chosen}
+	request.includes_gpu
+	some key, _ in pools.preferred.nodeSelector
+	values := {pool.nodeSelector[key] | some pool in pools.selected}
 }
 
 # A request that no pool can grant cannot be charged.
-deny contains complaint if some complaint in refusals.complaints
+deny contains denial if some denial in denials.pool_denials
 
 deny contains {
 	"msg": sprintf("the pod counts as %s of node pool %s; project %s may have %s there", [
-		words.gpus(pools.charge), pool.name, input.project.name, words.amount(words.milli(pool.limit)),
+		format.gpus(pools.charge), pool.name, input.project.name, format.gpus_or_none(quotas.milli(pool.limit)),
 	]),
 	"fix": "request less, or ask an administrator of the department for more",
 } if {
-	ask.gpu
-	every one in pools.chosen {
-		pools.charge > words.milli(one.limit)
-	}
-	some pool in pools.chosen
+	request.includes_gpu
+	not within_limit
+	some pool in pools.selected
+}
+
+# within_limit: the pod fits the project's limit of a selected pool.
+within_limit if {
+	some pool in pools.selected
+	pools.charge <= quotas.milli(pool.limit)
 }
 
 # A non-preemptible pod cannot exceed the guarantee, since its GPUs could not be
 # reclaimed.
 deny contains {
 	"msg": sprintf("the pod counts as %s of node pool %s; pods of type %s cannot be preempted and must fit the guarantee of project %s, %s", [
-		words.gpus(pools.charge), pool.name, input.workload.type,
-		input.project.name, words.amount(words.milli(pool.guaranteed)),
+		format.gpus(pools.charge), pool.name, input.workload.type,
+		input.project.name, format.gpus_or_none(quotas.milli(pool.guaranteed)),
 	]),
-	"fix": alternative,
+	"fix": guarantee_fix,
 } if {
-	ask.gpu
-	not ask.preemptible
-	some fitting in pools.chosen
-	pools.charge <= words.milli(fitting.limit)
-	every one in pools.chosen {
-		pools.charge > words.milli(one.guaranteed)
-	}
-	some pool in pools.chosen
+	request.includes_gpu
+	not request.preemptible
+	within_limit
+	not within_guarantee
+	some pool in pools.selected
 }
 
-alternative := "request less, or choose priorityClassName sluice-interactive-preemptible" if {
+# within_guarantee: the pod fits the project's guarantee of a selected pool.
+within_guarantee if {
+	some pool in pools.selected
+	pools.charge <= quotas.milli(pool.guaranteed)
+}
+
+# guarantee_fix is the fix for a pod that exceeds the guarantee.
+guarantee_fix := "request less, or choose priorityClassName sluice-interactive-preemptible" if {
 	input.workload.type == "interactive"
 } else := "request less, or ask an administrator of the department for a larger guarantee"
 
@@ -87,45 +98,45 @@ deny contains {
 	"field": "spec.resourceClaims",
 	"fix": "request GPUs as nvidia.com/gpu in a container's limits, or with the annotation sluice.dev/gpu",
 } if {
-	claimed
+	has_claims
 	not input.parameters.allowClaims
 }
 
-claimed if count(input.workload.claims) > 0
+has_claims if count(input.workload.claims) > 0
 
-claimed if count(input.workload.deviceClasses) > 0
+has_claims if count(input.workload.deviceClasses) > 0
 
 # The following rules check the changes of the other policies. They never deny a pod
 # if all other policies are built in.
 
-# made: the policies have already changed the pod. A user can forge this state; the
+# mutated: the policies have already changed the pod. A user can forge this state; the
 # rules then deny what the policies would otherwise correct.
-made if {
+mutated if {
 	input.object.metadata.labels["sluice.dev/project"] == input.project.name
-	containers.regular[0].resources.limits[pools.first.currency]
+	containers.regular[0].resources.limits[pools.preferred.quotaResource]
 }
 
 deny contains {
 	"msg": sprintf("the pod has %s, which is %s of node pool %s, and would be counted as %s", [
-		words.list([sprintf("%v %s", [amount, name]) | some name, amount in input.workload.resources]),
-		words.gpus(held.milli), pools.first.name, words.gpus(pools.charge),
+		format.list([sprintf("%v %s", [amount, name]) | some name, amount in input.workload.resources]),
+		format.gpus(gpuresources.milli), pools.preferred.name, format.gpus(pools.charge),
 	]),
 	"fix": "contact the cluster administrators: the policy that replaces core.gpu must not grant more than the pod is charged",
 } if {
-	ask.gpu
-	made
-	held.milli > pools.charge
+	request.includes_gpu
+	mutated
+	gpuresources.milli > pools.charge
 }
 
 # The ResourceQuota of the guarantee selects pods by priority class.
 deny contains {
 	"msg": sprintf("a pod of type %s must fit the guarantee, which does not count priority class %s", [input.workload.type, class]),
 	"field": "spec.priorityClassName",
-	"fix": sprintf("contact the cluster administrators: the policy that replaces core.priority must set %s", [concat(" or ", ask.counted_classes)]),
+	"fix": sprintf("contact the cluster administrators: the policy that replaces core.priority must set %s", [concat(" or ", quotas.guaranteed_classes)]),
 } if {
-	ask.gpu
-	made
-	not ask.preemptible
+	request.includes_gpu
+	mutated
+	not request.preemptible
 	class := object.get(input.object.spec, "priorityClassName", "none")
-	not class in ask.counted_classes
+	not class in quotas.guaranteed_classes
 }

@@ -82,12 +82,12 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	}
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
-		`"settings":{"queueLabelKey":"team"},"gpus":16,"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"promised":0,"products":[]},` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
 		`{"name":"cut","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"cut"},"tolerations":[],"unsupported":"",` +
-		`"settings":{},"gpus":0,"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"promised":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
-		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"price":0.125,"plain":true},` +
-		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"price":0.125,"plain":false},` +
-		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"price":0.5,"plain":true}]}]}]`
+		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
+		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
+		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}]}]`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -38,7 +38,7 @@ type NodePool struct {
 	// GPUs is the number of physical GPUs of the pool.
 	GPUs int32 `json:"gpus"`
 	// QuotaResource is the resource that counts its GPUs, 1000 for each.
-	QuotaResource corev1.ResourceName `json:"currency"`
+	QuotaResource corev1.ResourceName `json:"quotaResource"`
 	// Guaranteed and Limit are the GPU quota of the project or department, such as 0.5. Limit equals Guaranteed if the
 	// project cannot borrow.
 	Guaranteed workload.Milli `json:"guaranteed"`
@@ -47,7 +47,7 @@ type NodePool struct {
 	Weight int32 `json:"weight"`
 	// Subscribed is the sum of the guarantees below: those of the department's projects, or those of all departments for
 	// a node pool. It is 0 for a project.
-	Subscribed workload.Milli `json:"promised"`
+	Subscribed workload.Milli `json:"subscribed"`
 	// Products are its GPU models, sorted by name.
 	Products []GPUModel `json:"products"`
 }
@@ -76,7 +76,7 @@ type MIGProfile struct {
 	// MemoryMiB is its memory by the profile's name: 40 GB are 40960.
 	MemoryMiB int64 `json:"memoryMiB"`
 	// QuotaCharge is the GPU quota of one instance; see [ProfileCharge].
-	QuotaCharge workload.Milli `json:"price"`
+	QuotaCharge workload.Milli `json:"quotaCharge"`
 	// Plain reports whether it has no attribute such as +me or +gfx. A fraction of a GPU becomes a plain slice; pods
 	// request the others by name.
 	Plain bool `json:"plain"`

@@ -1,140 +1,142 @@
-# Pods, queues and requirements of KAI-Scheduler. The scheduler counts the use itself, in
-# a tree of queues for each node pool, and preempts pods by their labels.
+# Pods, queues and requirements of KAI-Scheduler. The scheduler counts usage itself, in a
+# tree of queues for each node pool, and preempts pods by their labels.
 package schedulers.kai
 
-import data.sluice.lib.ask
 import data.sluice.lib.containers
 import data.sluice.lib.kai
 import data.sluice.lib.kai_queues
 import data.sluice.lib.pools
+import data.sluice.lib.request
 
-here if {
-	ask.gpu
-	pools.first.scheduler == "kai"
+scheduled_by_kai if {
+	request.includes_gpu
+	pools.preferred.scheduler == "kai"
 }
 
-overrides.spec.schedulerName := kai.scheduler(pools.first) if here
+overrides.spec.schedulerName := kai.scheduler_name(pools.preferred) if scheduled_by_kai
 
-overrides.metadata.labels[key] := queue if {
-	here
-	key := kai.queue_key(pools.first)
+overrides.metadata.labels[key] := queue_name if {
+	scheduled_by_kai
+	key := kai.queue_label_key(pools.preferred)
 }
 
-queue := kai.queue(input.project.name, pools.first)
+queue_name := kai.queue_name(input.project.name, pools.preferred)
 
 overrides.metadata.labels[key] := shard if {
-	here
-	shard := kai.shard(pools.first)
-	key := kai.shard_key(pools.first)
+	scheduled_by_kai
+	shard := kai.shard(pools.preferred)
+	key := kai.shard_label_key(pools.preferred)
 }
 
 remove contains ["metadata", "labels", key] if {
-	here
-	not kai.shard(pools.first)
-	key := kai.shard_key(pools.first)
+	scheduled_by_kai
+	not kai.shard(pools.preferred)
+	key := kai.shard_label_key(pools.preferred)
 }
 
-# Without the label, KAI takes every priority below 100 as preemptible, and all classes
-# of Sluice are below.
-overrides.metadata.labels["kai.scheduler/preemptibility"] := preemptibility if here
+# Without the label, KAI treats every priority below 100 as preemptible. All classes of
+# Sluice are below 100.
+overrides.metadata.labels["kai.scheduler/preemptibility"] := preemptibility if scheduled_by_kai
 
 default preemptibility := "non-preemptible"
 
-preemptibility := "preemptible" if ask.preemptible
+preemptibility := "preemptible" if request.preemptible
 
-# KAI prefers this label to the pod's own class.
-remove contains ["metadata", "labels", "priorityClassName"] if here
+# KAI prefers this label to the pod's priority class.
+remove contains ["metadata", "labels", "priorityClassName"] if scheduled_by_kai
 
-# The annotation lists the pools of the pod: lifecycle tries the next one if one is
-# full. kai-resource-management has its own annotation.
-overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in tried]) if {
-	here
-	not adopts
+# The annotation lists the pools of the pod: lifecycle tries the next pool if one
+# is full. kai-resource-management has its own annotation.
+overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in eligible_pools]) if {
+	scheduled_by_kai
+	not krm_adopted
 }
 
-overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in tried]) if {
-	here
-	adopts
+overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in eligible_pools]) if {
+	scheduled_by_kai
+	krm_adopted
 }
 
 remove contains ["metadata", "annotations", "kai.scheduler/node-pools"] if {
-	here
-	not adopts
+	scheduled_by_kai
+	not krm_adopted
 }
 
-# KAI distinguishes node pools only by its own label. If several pools of Sluice are one
-# shard, the pod stays in the first pool, which is charged.
-tried := pools.chosen if count({kai.shard(pool) | some pool in pools.chosen}) == count(pools.chosen)
+# eligible_pools are the pools among which KAI can choose. KAI distinguishes node pools
+# only by its own label. If several pools of Sluice are one shard, the pod stays in the
+# preferred pool, which is charged.
+eligible_pools := pools.selected if count({kai.shard(pool) | some pool in pools.selected}) == count(pools.selected)
 
-else := [pools.first]
+else := [pools.preferred]
 
 nodes contains {"key": key, "operator": "In", "values": [value]} if {
-	here
-	count(tried) == 1
-	some key, value in pools.first.nodeSelector
+	scheduled_by_kai
+	count(eligible_pools) == 1
+	some key, value in pools.preferred.nodeSelector
 }
 
-# Annotations request a share for one container.
-shares if {
-	here
-	pools.granted.resource == ""
+# requests_share: the pod gets a share, which annotations request for one container.
+requests_share if {
+	scheduled_by_kai
+	pools.grant.resource == ""
 }
 
 overrides.metadata.annotations["gpu-fraction"] := sprintf("%v", [input.workload.share]) if {
-	shares
+	requests_share
 	input.workload.form == "Share"
 	not input.object.metadata.annotations["gpu-fraction"]
 }
 
 overrides.metadata.annotations["gpu-memory"] := sprintf("%d", [input.workload.memoryMiB]) if {
-	shares
+	requests_share
 	input.workload.form == "Memory"
 	not input.object.metadata.annotations["gpu-memory"]
 }
 
 overrides.metadata.annotations["gpu-fraction-num-devices"] := sprintf("%d", [input.workload.devices]) if {
-	shares
+	requests_share
 	input.workload.devices > 1
 	not input.object.metadata.annotations["gpu-fraction-num-devices"]
 }
 
 overrides.metadata.annotations["gpu-fraction-container-name"] := input.workload.container if {
-	shares
-	input.workload.container != containers.main
+	requests_share
+	input.workload.container != containers.main_name
 }
 
 # KAI admits a pod with both a resource and these annotations, but never schedules it.
 remove contains ["metadata", "annotations", key] if {
-	here
-	pools.granted.resource != ""
+	scheduled_by_kai
+	pools.grant.resource != ""
 	some key in {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "mps"}
 	input.object.metadata.annotations[key]
 }
 
 deny contains {
-	"msg": sprintf("queue %s is not that of project %s in node pool %s, which is %s", [said, input.project.name, pools.first.name, queue]),
+	"msg": sprintf("queue %s does not belong to project %s, whose queue in node pool %s is %s", [requested_queue, input.project.name, pools.preferred.name, queue_name]),
 	"field": sprintf("metadata.labels[%s]", [key]),
 	"fix": "leave the label out; it is set from the namespace's project",
 } if {
-	here
-	key := kai.queue_key(pools.first)
-	said := input.object.metadata.labels[key]
-	not said in {kai.queue(input.project.name, pool) | some pool in input.nodePools}
+	scheduled_by_kai
+	key := kai.queue_label_key(pools.preferred)
+	requested_queue := input.object.metadata.labels[key]
+	not requested_queue in {kai.queue_name(input.project.name, pool) | some pool in input.nodePools}
 }
 
 deny contains {
-	"msg": sprintf("the queue of project %s in node pool %s would be named %s, but KAI-Scheduler limits queue names to 63 characters", [input.project.name, pools.first.name, queue]),
+	"msg": sprintf("the queue of project %s in node pool %s would be named %s, but KAI-Scheduler limits queue names to 63 characters", [input.project.name, pools.preferred.name, queue_name]),
 	"fix": "ask the cluster administrators for a node pool with a shorter name",
 } if {
-	here
-	count(queue) > 63
+	scheduled_by_kai
+	count(queue_name) > 63
 }
 
-# Only KAI assigns a pod to a group. Otherwise another queue, or none, would count it.
+# Only KAI assigns a pod to a group. Otherwise another queue, or none, would count the
+# pod.
 deny contains {
 	"msg": sprintf("only KAI-Scheduler writes the annotation %s", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
-	"fix": "take it out",
+	"fix": "remove it",
 } if {
 	some pool in input.nodePools
 	pool.scheduler == "kai"
@@ -144,44 +146,45 @@ deny contains {
 
 # The quotas of a project and of its department in each pool.
 objects contains object.union(
-	kai_queues.of(input.project, kai.queue(input.project.name, pool), pool),
-	{"spec": {"parentQueue": kai.department_queue(input.project.department, pool)}},
+	kai_queues.queue(input.project, kai.queue_name(input.project.name, pool), pool),
+	{"spec": {"parentQueue": kai.department_queue_name(input.project.department, pool)}},
 ) if {
 	input.object.kind == "Project"
-	not adopts
-	some pool in served
+	not krm_adopted
+	some pool in kai_pools
 }
 
-objects contains kai_queues.of(input.department, kai.department_queue(input.department.name, pool), pool) if {
+objects contains kai_queues.queue(input.department, kai.department_queue_name(input.department.name, pool), pool) if {
 	input.object.kind == "Department"
-	not adopts
-	some pool in served
+	not krm_adopted
+	some pool in kai_pools
 }
 
-served := [pool | some pool in input.nodePools; pool.scheduler == "kai"]
+# kai_pools are the pools of KAI-Scheduler, in their order.
+kai_pools := [pool | some pool in input.nodePools; pool.scheduler == "kai"]
 
-# Either kai-resource-management or Sluice creates the queues of a project, never both.
-adopts if input.parameters.krm == "adopt"
+# krm_adopted: kai-resource-management creates the queues of a project instead of Sluice.
+krm_adopted if input.parameters.krm == "adopt"
 
-objects contains object.union(declared(input.project.name, "Project"), {"spec": {
+objects contains object.union(krm_object(input.project.name, "Project"), {"spec": {
 	"parent": input.project.department,
 	"namespace": input.project.namespace,
-	"defaultNodePools": [kai.shard_name(pool) | some pool in served],
-	"queues": [kai_queues.declared(input.project, kai.queue(input.project.name, pool), pool) | some pool in served],
+	"defaultNodePools": [kai.shard_name(pool) | some pool in kai_pools],
+	"queues": [kai_queues.krm_queue(input.project, kai.queue_name(input.project.name, pool), pool) | some pool in kai_pools],
 }}) if {
 	input.object.kind == "Project"
-	adopts
-	count(served) > 0
+	krm_adopted
+	count(kai_pools) > 0
 }
 
-objects contains object.union(declared(input.department.name, "Department"), {"spec": {"queues": [
-kai_queues.declared(input.department, kai.department_queue(input.department.name, pool), pool) | some pool in served]}}) if {
+objects contains object.union(krm_object(input.department.name, "Department"), {"spec": {"queues": [
+kai_queues.krm_queue(input.department, kai.department_queue_name(input.department.name, pool), pool) | some pool in kai_pools]}}) if {
 	input.object.kind == "Department"
-	adopts
-	count(served) > 0
+	krm_adopted
+	count(kai_pools) > 0
 }
 
-declared(name, kind) := {"apiVersion": "kai.resources/v1alpha1", "kind": kind, "metadata": {"name": name}}
+krm_object(name, kind) := {"apiVersion": "kai.resources/v1alpha1", "kind": kind, "metadata": {"name": name}}
 
 requires contains {"crd": name, "version": version, "fix": "install KAI-Scheduler 0.17 or later"} if {
 	input.nodePool.scheduler == "kai"
@@ -190,7 +193,7 @@ requires contains {"crd": name, "version": version, "fix": "install KAI-Schedule
 
 requires contains {"crd": name, "version": "v1alpha1", "fix": "install kai-resource-management, or set the parameter krm of policy schedulers.kai to own"} if {
 	input.nodePool.scheduler == "kai"
-	adopts
+	krm_adopted
 	some name in {"projects.kai.resources", "departments.kai.resources"}
 }
 
@@ -203,7 +206,7 @@ requires contains {
 }
 
 requires contains {
-	"setting": config(["spec", "admission", "gpuSharing"]),
+	"setting": config_setting(["spec", "admission", "gpuSharing"]),
 	"is": true,
 	"optional": true,
 	"fix": "set global.gpuSharing: true in the values of KAI-Scheduler's chart, or set the node pool's sharing to None or MIG",
@@ -215,7 +218,7 @@ requires contains {
 # The API server calls webhooks in the order of their configurations' names. KAI's webhook
 # only handles pods with its scheduler name, which Sluice's webhook sets.
 requires contains {
-	"setting": config(["spec", "admission", "mutatingWebhookConfigurationName"]),
+	"setting": config_setting(["spec", "admission", "mutatingWebhookConfigurationName"]),
 	"is": "zz-kai-admission",
 	"optional": true,
 	"fix": "set spec.admission.mutatingWebhookConfigurationName: zz-kai-admission in KAI-Scheduler's Config kai-config: its webhook, which prepares pods for a share, must be called after Sluice's",
@@ -224,9 +227,9 @@ requires contains {
 	input.nodePool.sharing == "KAI"
 }
 
-requires contains {"setting": config(["spec", "global", name]), "as": name, "default": value} if {
+requires contains {"setting": config_setting(["spec", "global", name]), "as": name, "default": value} if {
 	input.nodePool.scheduler == "kai"
-	some name, value in kai.usual
+	some name, value in kai.default_settings
 }
 
-config(path) := {"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config", "path": path}
+config_setting(path) := {"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config", "path": path}

@@ -13,50 +13,50 @@ a := sharded("a", "KAI", [{"memoryMiB": 81920, "profiles": []}])
 
 b := sharded("b", "KAI", [{"memoryMiB": 81920, "profiles": []}])
 
-cut := object.union(fixtures.cut, {"scheduler": "kai", "nodeSelector": {"kai.scheduler/node-pool": "cut"}})
+mig := object.union(fixtures.mig, {"scheduler": "kai", "nodeSelector": {"kai.scheduler/node-pool": "mig"}})
 
-asked(workload, pools) := object.union(fixtures.asked(workload, pools), {"parameters": {"krm": "own"}})
+pod_input(workload, pools) := object.union(fixtures.input_for(workload, pools), {"parameters": {"krm": "own"}})
 
-test_says_scheduler_queue_shard_and_preemptibility if {
+test_sets_scheduler_queue_shard_and_preemptibility if {
 	policy.overrides == {
 		"spec": {"schedulerName": "kai-scheduler"},
 		"metadata": {
 			"labels": {"kai.scheduler/queue": "thesis.a", "kai.scheduler/node-pool": "a", "kai.scheduler/preemptibility": "preemptible"},
 			"annotations": {"sluice.dev/node-pools": "a,b"},
 		},
-	} with input as asked(fixtures.gpus(1), [a, b])
+	} with input as pod_input(fixtures.gpus(1), [a, b])
 }
 
-test_says_nothing_of_others if {
-	not policy.here with input as asked(fixtures.cpu, [a])
-	not policy.here with input as asked(fixtures.gpus(1), [fixtures.whole])
+test_other_pods if {
+	not policy.scheduled_by_kai with input as pod_input(fixtures.cpu, [a])
+	not policy.scheduled_by_kai with input as pod_input(fixtures.gpus(1), [fixtures.whole])
 }
 
 test_interactive_and_inference_cannot_be_preempted if {
 	some type in ["interactive", "inference"]
-	policy.preemptibility == "non-preemptible" with input as asked(object.union(fixtures.gpus(1), {"type": type}), [a])
+	policy.preemptibility == "non-preemptible" with input as pod_input(object.union(fixtures.gpus(1), {"type": type}), [a])
 }
 
-test_keys_are_those_of_the_cluster if {
+test_keys_of_installation if {
 	renamed := object.union(a, {"settings": {"queueLabelKey": "runai/queue", "schedulerName": "runai-scheduler"}})
-	policy.overrides.metadata.labels["runai/queue"] == "thesis.a" with input as asked(fixtures.gpus(1), [renamed])
-	policy.overrides.spec.schedulerName == "runai-scheduler" with input as asked(fixtures.gpus(1), [renamed])
+	policy.overrides.metadata.labels["runai/queue"] == "thesis.a" with input as pod_input(fixtures.gpus(1), [renamed])
+	policy.overrides.spec.schedulerName == "runai-scheduler" with input as pod_input(fixtures.gpus(1), [renamed])
 }
 
-test_without_a_shard_of_its_own_a_pool_is_the_only_one if {
+test_pools_without_shard_use_first_pool_only if {
 	bare := object.remove(b, ["nodeSelector"])
 	pools := [object.union(bare, {"name": name, "nodeSelector": {"pool": name}}) | some name in ["x", "y"]]
-	policy.overrides.metadata.annotations["sluice.dev/node-pools"] == "x" with input as asked(fixtures.gpus(1), pools)
-	policy.nodes == {{"key": "pool", "operator": "In", "values": ["x"]}} with input as asked(fixtures.gpus(1), pools)
-	["metadata", "labels", "kai.scheduler/node-pool"] in policy.remove with input as asked(fixtures.gpus(1), pools)
-	policy.nodes == set() with input as asked(fixtures.gpus(1), [a, b])
+	policy.overrides.metadata.annotations["sluice.dev/node-pools"] == "x" with input as pod_input(fixtures.gpus(1), pools)
+	policy.nodes == {{"key": "pool", "operator": "In", "values": ["x"]}} with input as pod_input(fixtures.gpus(1), pools)
+	["metadata", "labels", "kai.scheduler/node-pool"] in policy.remove with input as pod_input(fixtures.gpus(1), pools)
+	policy.nodes == set() with input as pod_input(fixtures.gpus(1), [a, b])
 }
 
-annotations(workload, pools) := object.remove(said, ["sluice.dev/node-pools"]) if {
-	said := policy.overrides.metadata.annotations with input as asked(workload, pools)
+annotations(workload, pools) := object.remove(added, ["sluice.dev/node-pools"]) if {
+	added := policy.overrides.metadata.annotations with input as pod_input(workload, pools)
 }
 
-test_shares_by_annotations if {
+test_share_annotations if {
 	annotations(fixtures.share(0.3), [a]) == {"gpu-fraction": "0.3"}
 	annotations(fixtures.memory(8192), [a]) == {"gpu-memory": "8192"}
 	annotations(fixtures.gpus(1), [a]) == {}
@@ -65,37 +65,37 @@ test_shares_by_annotations if {
 	}
 }
 
-test_what_stands_there_stays_as_it_is_written if {
-	said := object.union(asked(fixtures.share(0.5), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.50"}}}})
-	not policy.overrides.metadata.annotations["gpu-fraction"] with input as said
+test_existing_annotation_is_unchanged if {
+	existing := object.union(pod_input(fixtures.share(0.5), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.50"}}}})
+	not policy.overrides.metadata.annotations["gpu-fraction"] with input as existing
 }
 
-test_a_slice_is_asked_for_without_annotations if {
-	said := object.union(asked(fixtures.share(0.3), [cut]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.3", "mps": "true"}}}})
-	["metadata", "annotations", "gpu-fraction"] in policy.remove with input as said
-	["metadata", "annotations", "mps"] in policy.remove with input as said
-	kept := object.union(asked(fixtures.share(0.3), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.3"}}}})
-	not ["metadata", "annotations", "gpu-fraction"] in policy.remove with input as kept
+test_slice_needs_no_annotations if {
+	sliced := object.union(pod_input(fixtures.share(0.3), [mig]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.3", "mps": "true"}}}})
+	["metadata", "annotations", "gpu-fraction"] in policy.remove with input as sliced
+	["metadata", "annotations", "mps"] in policy.remove with input as sliced
+	shared := object.union(pod_input(fixtures.share(0.3), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.3"}}}})
+	not ["metadata", "annotations", "gpu-fraction"] in policy.remove with input as shared
 }
 
-refused(metadata) := {complaint.field |
-	some complaint in policy.deny with input as object.union(asked(fixtures.gpus(1), [a, b]), {"object": {"metadata": metadata}})
+denied_fields(metadata) := {denial.field |
+	some denial in policy.deny with input as object.union(pod_input(fixtures.gpus(1), [a, b]), {"object": {"metadata": metadata}})
 }
 
-test_queues_and_groups_of_others if {
-	refused({"labels": {"kai.scheduler/queue": "other.a"}}) == {"metadata.labels[kai.scheduler/queue]"}
-	refused({"labels": {"kai.scheduler/queue": "thesis.b"}}) == set()
-	refused({"annotations": {"pod-group-name": "theirs"}}) == {"metadata.annotations[pod-group-name]"}
-	refused({"annotations": {"kai.scheduler/skip-podgrouper": "true"}}) == {"metadata.annotations[kai.scheduler/skip-podgrouper]"}
+test_queues_and_groups_of_other_projects if {
+	denied_fields({"labels": {"kai.scheduler/queue": "other.a"}}) == {"metadata.labels[kai.scheduler/queue]"}
+	denied_fields({"labels": {"kai.scheduler/queue": "thesis.b"}}) == set()
+	denied_fields({"annotations": {"pod-group-name": "other"}}) == {"metadata.annotations[pod-group-name]"}
+	denied_fields({"annotations": {"kai.scheduler/skip-podgrouper": "true"}}) == {"metadata.annotations[kai.scheduler/skip-podgrouper]"}
 }
 
-test_a_queue_whose_name_no_label_can_have if {
+test_queue_name_too_long_for_label if {
 	long := object.union(a, {"name": "a-pool-with-a-name-that-is-much-longer-than-it-needs-to-be-ok"})
-	some complaint in policy.deny with input as asked(fixtures.gpus(1), [long])
-	contains(complaint.msg, "limits queue names to 63 characters")
+	some denial in policy.deny with input as pod_input(fixtures.gpus(1), [long])
+	contains(denial.msg, "limits queue names to 63 characters")
 }
 
-test_a_queue_for_each_pool_of_a_project if {
+test_queues_of_project if {
 	rendered := policy.objects with input as {
 		"object": {"kind": "Project"}, "project": object.union(fixtures.project, {"resources": {}}),
 		"department": {"name": "students"}, "nodePools": [a, fixtures.whole], "parameters": {"krm": "own"},
@@ -114,7 +114,7 @@ test_a_queue_for_each_pool_of_a_project if {
 	}}
 }
 
-test_a_queue_for_each_pool_of_a_department if {
+test_queues_of_department if {
 	names := {queue.metadata.name |
 		some queue in policy.objects with input as {
 			"object": {"kind": "Department"}, "department": {"name": "students", "resources": {}},
@@ -124,7 +124,7 @@ test_a_queue_for_each_pool_of_a_department if {
 	names == {"department.students.a", "department.students.b"}
 }
 
-test_declared_to_kai_resource_management_instead if {
+test_krm_project if {
 	rendered := policy.objects with input as {
 		"object": {"kind": "Project"}, "project": object.union(fixtures.project, {"resources": {}}),
 		"department": {"name": "students"}, "nodePools": [a], "parameters": {"krm": "adopt"},
@@ -133,13 +133,13 @@ test_declared_to_kai_resource_management_instead if {
 	some project in rendered
 	project.spec.parent == "students"
 	project.spec.queues[0].resources.gpu == {"deserved": 1, "limit": 2, "overQuotaWeight": 1}
-	policy.overrides.metadata.annotations == {"kai.scheduler/node-pools": "a b"} with input as object.union(asked(fixtures.gpus(1), [a, b]), {"parameters": {"krm": "adopt"}})
+	policy.overrides.metadata.annotations == {"kai.scheduler/node-pools": "a b"} with input as object.union(pod_input(fixtures.gpus(1), [a, b]), {"parameters": {"krm": "adopt"}})
 }
 
-test_what_the_cluster_needs if {
-	needs := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
-	{need.crd | some need in needs} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
-	{need.as | some need in needs} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName"}
-	{path: need.is | some need in needs; path := need.setting.path[2]; need.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
+test_requirements if {
+	requirements := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
+	{requirement.crd | some requirement in requirements} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
+	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName"}
+	{path: requirement.is | some requirement in requirements; path := requirement.setting.path[2]; requirement.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
 	policy.requires == set() with input as {"object": {"kind": "NodePool"}, "nodePool": fixtures.whole, "parameters": {"krm": "own"}}
 }

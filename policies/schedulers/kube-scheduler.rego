@@ -2,18 +2,18 @@
 # pools' quota resources in two ResourceQuotas for each pool.
 package schedulers.kube_scheduler
 
-import data.sluice.lib.ask
 import data.sluice.lib.pools
 import data.sluice.lib.quotas
+import data.sluice.lib.request
 
 overrides.spec.schedulerName := "default-scheduler" if {
-	ask.gpu
-	pools.first.scheduler == "kube-scheduler"
+	request.includes_gpu
+	pools.preferred.scheduler == "kube-scheduler"
 }
 
 objects contains quota if {
 	input.object.kind == "Project"
 	some pool in input.nodePools
 	pool.scheduler == "kube-scheduler"
-	some quota in quotas.both(sprintf("sluice-%s", [pool.name]), pool.currency, pool.limit, pool.guaranteed)
+	some quota in quotas.limit_and_guarantee(sprintf("sluice-%s", [pool.name]), pool.quotaResource, pool.limit, pool.guaranteed)
 }

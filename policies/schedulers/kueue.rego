@@ -4,162 +4,163 @@
 # ClusterQueue of each project.
 package schedulers.kueue
 
-import data.sluice.lib.ask
 import data.sluice.lib.pools
 import data.sluice.lib.quotas
-import data.sluice.lib.words
+import data.sluice.lib.request
 
-overrides.spec.schedulerName := "default-scheduler" if queued
+overrides.spec.schedulerName := "default-scheduler" if scheduled_by_kueue
 
-queued if {
-	ask.gpu
-	pools.first.scheduler == "kueue"
+scheduled_by_kueue if {
+	request.includes_gpu
+	pools.preferred.scheduler == "kueue"
 }
 
 # In a pod group, Kueue charges all pods with the same hash like the first of them. It
 # computes the hash before the charge of a share is known, and keeps an existing hash.
 # This rule adds the charge to the hash.
 overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] := sprintf("%s-%d", [split(hash, "-")[0], pools.charge]) if {
-	queued
+	scheduled_by_kueue
 	input.object.metadata.labels["kueue.x-k8s.io/pod-group-name"]
 	hash := input.object.metadata.annotations["kueue.x-k8s.io/role-hash"]
 }
 
 # Each project has one queue. Kueue sets it if the author names none.
 deny contains {
-	"msg": sprintf("queue %s is not that of project %s, which is %s", [queue, input.project.name, own_queue]),
+	"msg": sprintf("queue %s does not belong to project %s, whose queue is %s", [queue, input.project.name, local_queue]),
 	"field": "metadata.labels[kueue.x-k8s.io/queue-name]",
 	"fix": "leave the label out: Kueue sets it",
 } if {
-	count(served) > 0
+	count(kueue_pools) > 0
 	queue := input.object.metadata.labels["kueue.x-k8s.io/queue-name"]
-	queue != own_queue
+	queue != local_queue
 }
 
-own_queue := "default"
+local_queue := "default"
 
-# Without the gate, the pod would run before its turn and outside Kueue's preemption.
+# Without the gate, the pod would run before Kueue admits it, and Kueue could not preempt
+# it.
 deny contains {
 	"msg": "Kueue's webhook did not process the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run outside its quota",
 	"field": "spec.schedulingGates",
 	"fix": "contact the cluster administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
 } if {
-	queued
-	final
-	not gated
-	not held_by_its_owner
+	scheduled_by_kueue
+	fully_mutated
+	not has_scheduling_gate
+	not suspended_by_owner
 }
 
-# final: all mutating webhooks have handled the pod. The annotation of the decisions
-# exists from the first mutation on; a user who forges it is only denied earlier.
-final if {
+# fully_mutated: all mutating webhooks have handled the pod. The annotation of the
+# decisions exists from the first mutation on; a user who forges it is only denied earlier.
+fully_mutated if {
 	input.review.kind.kind == "Pod"
 	input.object.metadata.annotations["sluice.dev/decisions"]
 }
 
-gated if {
+has_scheduling_gate if {
 	some gate in input.object.spec.schedulingGates
 	gate.name == "kueue.x-k8s.io/admission"
 }
 
-# held_by_its_owner: Kueue suspends the pod's owner or the owner's workload instead. An
+# suspended_by_owner: Kueue suspends the pod's owner or the owner's workload instead. An
 # admission policy validates the owner references of pods.
-held_by_its_owner if {"group": input.workload.owner.group, "kind": input.workload.owner.kind} in suspended
+suspended_by_owner if {"group": input.workload.owner.group, "kind": input.workload.owner.kind} in suspended_kinds
 
-suspended := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind": "RayCluster"}} | {{"group": "kubeflow.org", "kind": kind} |
+suspended_kinds := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind": "RayCluster"}} | {{"group": "kubeflow.org", "kind": kind} |
 	some kind in ["JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"]
 }
 
-# served are the pools that Kueue serves, in their order.
-served := [pool | some pool in input.nodePools; pool.scheduler == "kueue"]
+# kueue_pools are the pools of Kueue, in their order.
+kueue_pools := [pool | some pool in input.nodePools; pool.scheduler == "kueue"]
 
 # The ClusterQueue of a project. The two ResourceQuotas remain, since Kueue would lend
 # GPUs to non-preemptible pods.
-objects contains kueue("ClusterQueue", input.project.name, {
+objects contains kueue_object("ClusterQueue", input.project.name, {
 	"cohortName": input.project.department,
 	"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": input.project.namespace}},
-	"resourceGroups": groups([flavor(pool, pool.guaranteed, pool.limit - pool.guaranteed) | some pool in served]),
-	"fairSharing": weight,
+	"resourceGroups": resource_groups([flavor_quotas(pool, pool.guaranteed, pool.limit - pool.guaranteed) | some pool in kueue_pools]),
+	"fairSharing": fair_sharing,
 	"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 }) if {
-	of_project
+	for_kueue_project
 }
 
 objects contains object.union(
-	kueue("LocalQueue", own_queue, {"clusterQueue": input.project.name}),
+	kueue_object("LocalQueue", local_queue, {"clusterQueue": input.project.name}),
 	{"metadata": {"namespace": input.project.namespace}},
 ) if {
-	of_project
+	for_kueue_project
 }
 
 objects contains quota if {
-	of_project
-	limit := sum([pool.limit | some pool in served])
-	guaranteed := sum([pool.guaranteed | some pool in served])
-	some quota in quotas.both("sluice-kueue", currency, limit, guaranteed)
+	for_kueue_project
+	limit := sum([pool.limit | some pool in kueue_pools])
+	guaranteed := sum([pool.guaranteed | some pool in kueue_pools])
+	some quota in quotas.limit_and_guarantee("sluice-kueue", quota_resource, limit, guaranteed)
 }
 
-of_project if {
+for_kueue_project if {
 	input.object.kind == "Project"
-	count(served) > 0
+	count(kueue_pools) > 0
 }
 
 # The cohort of a department: the guarantee beyond those of its projects, which all of
 # them can use, and the limit of all projects together.
-objects contains kueue("Cohort", input.department.name, {
-	"parentName": root,
-	"resourceGroups": groups([flavor(pool, pool.guaranteed - pool.promised, pool.limit - max([pool.guaranteed, pool.promised])) | some pool in served]),
-	"fairSharing": weight,
+objects contains kueue_object("Cohort", input.department.name, {
+	"parentName": root_cohort,
+	"resourceGroups": resource_groups([flavor_quotas(pool, pool.guaranteed - pool.subscribed, pool.limit - max([pool.guaranteed, pool.subscribed])) | some pool in kueue_pools]),
+	"fairSharing": fair_sharing,
 }) if {
 	input.object.kind == "Department"
-	count(served) > 0
+	count(kueue_pools) > 0
 }
 
 # The flavor of a node pool, and the GPUs that are guaranteed to no department. They are
 # in a ClusterQueue without a LocalQueue, which lends them.
-objects contains kueue("ResourceFlavor", input.nodePool.name, {"nodeLabels": input.nodePool.nodeSelector}) if of_pool
+objects contains kueue_object("ResourceFlavor", input.nodePool.name, {"nodeLabels": input.nodePool.nodeSelector}) if for_kueue_pool
 
-objects contains kueue("ClusterQueue", sprintf("nodepool.%s", [input.nodePool.name]), {
-	"cohortName": root,
-	"resourceGroups": groups([flavor(input.nodePool, input.nodePool.gpus - input.nodePool.promised, 0)]),
+objects contains kueue_object("ClusterQueue", sprintf("nodepool.%s", [input.nodePool.name]), {
+	"cohortName": root_cohort,
+	"resourceGroups": resource_groups([flavor_quotas(input.nodePool, input.nodePool.gpus - input.nodePool.subscribed, 0)]),
 }) if {
-	of_pool
+	for_kueue_pool
 }
 
-of_pool if {
+for_kueue_pool if {
 	input.object.kind == "NodePool"
 	input.nodePool.scheduler == "kueue"
 }
 
-# root is the cohort of all departments, which exists implicitly. A department cannot
-# have this name, since it has a dot: a cohort that is its own parent would stop Kueue.
-root := "sluice.root"
+# root_cohort is the cohort of all departments, which exists implicitly. Its name has a
+# dot, so no department can have it: a cohort that is its own parent would stop Kueue.
+root_cohort := "sluice.root"
 
-currency := "sluice.dev/gpu-milli"
+quota_resource := "sluice.dev/gpu-milli"
 
-# Kueue has one weight for all pools: that of the first one.
-weight := {"weight": format_int(served[0].weight, 10)}
+# fair_sharing is the weight of a queue or cohort. Kueue has one weight for all pools:
+# that of the first pool.
+fair_sharing := {"weight": format_int(kueue_pools[0].weight, 10)}
 
-kueue(kind, name, spec) := {
+kueue_object(kind, name, spec) := {
 	"apiVersion": "kueue.x-k8s.io/v1beta2",
 	"kind": kind,
 	"metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "sluice"}},
 	"spec": spec,
 }
 
-groups(flavors) := [{"coveredResources": [currency], "flavors": flavors}]
+resource_groups(flavors) := [{"coveredResources": [quota_resource], "flavors": flavors}]
 
-flavor(pool, nominal, borrowed) := {"name": pool.name, "resources": [{
-	"name": currency,
+flavor_quotas(pool, nominal, borrowed) := {"name": pool.name, "resources": [{
+	"name": quota_resource,
 	"nominalQuota": quantity(nominal),
 	"borrowingLimit": quantity(borrowed),
 }]}
 
-# quantity is in thousandths and in Kueue's canonical form, so that neither Kueue nor
-# lifecycle rewrites it.
-quantity(gpus) := shortest(max([0, words.milli(gpus)]))
+# quantity returns GPUs in thousandths and in Kueue's canonical form, so that neither
+# Kueue nor lifecycle rewrites it.
+quantity(gpus) := canonical(max([0, quotas.milli(gpus)]))
 
-shortest(amount) := format_int(amount, 10) if amount % 1000 > 0
+canonical(amount) := format_int(amount, 10) if amount % 1000 > 0
 
 else := "0" if amount == 0
 
@@ -172,28 +173,28 @@ requires contains {
 	"version": "v1beta2",
 	"fix": "install Kueue 0.15 or later",
 } if {
-	of_pool
+	for_kueue_pool
 	some name in ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads"]
 }
 
 # The requirement is optional, since the configuration can be in another ConfigMap. A
 # list must contain the given elements.
-requires contains object.union(object.filter(switch, ["is"]), {
+requires contains object.union(object.filter(required, ["is"]), {
 	"setting": {
 		"apiVersion": "v1",
 		"kind": "ConfigMap",
 		"namespace": "kueue-system",
 		"name": "kueue-manager-config",
-		"path": array.concat(["data", "controller_manager_config.yaml"], switch.path),
+		"path": array.concat(["data", "controller_manager_config.yaml"], required.path),
 	},
 	"optional": true,
-	"fix": sprintf("in Kueue's configuration %s, and restart Kueue", [switch.fix]),
+	"fix": sprintf("in Kueue's configuration %s, and restart Kueue", [required.fix]),
 }) if {
-	of_pool
-	some switch in switches
+	for_kueue_pool
+	some required in required_settings
 }
 
-switches := [
+required_settings := [
 	{
 		"path": ["fairSharing"],
 		"fix": "set fairSharing, which divides idle GPUs",

@@ -3,101 +3,102 @@ package schedulers.kueue_test
 import data.fixtures
 import data.schedulers.kueue as policy
 
-# queued is a pool as Kueue serves it.
-queued(pool) := object.union(pool, {"scheduler": "kueue", "currency": "sluice.dev/gpu-milli", "settings": {}, "gpus": 8, "promised": 0})
+# in_kueue returns a pool of Kueue.
+in_kueue(pool) := object.union(pool, {"scheduler": "kueue", "quotaResource": "sluice.dev/gpu-milli", "settings": {}, "gpus": 8, "subscribed": 0})
 
-whole := queued(fixtures.whole)
+whole := in_kueue(fixtures.whole)
 
-cut := queued(fixtures.cut)
+mig := in_kueue(fixtures.mig)
 
-asked := fixtures.asked(fixtures.gpus(1), [whole])
+gpu_input := fixtures.input_for(fixtures.gpus(1), [whole])
 
-messages := {complaint.msg | some complaint in policy.deny}
+messages := {denial.msg | some denial in policy.deny}
 
-test_names_the_scheduler if {
-	policy.overrides.spec.schedulerName == "default-scheduler" with input as asked
-	not policy.overrides.spec.schedulerName with input as fixtures.asked(fixtures.cpu, [whole])
-	not policy.overrides.spec.schedulerName with input as fixtures.asked(fixtures.gpus(1), [fixtures.whole])
+test_scheduler_name if {
+	policy.overrides.spec.schedulerName == "default-scheduler" with input as gpu_input
+	not policy.overrides.spec.schedulerName with input as fixtures.input_for(fixtures.cpu, [whole])
+	not policy.overrides.spec.schedulerName with input as fixtures.input_for(fixtures.gpus(1), [fixtures.whole])
 }
 
 labeled(queue) := {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
 
-test_one_queue_only if {
-	count(messages) == 0 with input as object.union(asked, {"object": labeled("default")})
+test_other_queue_is_denied if {
+	count(messages) == 0 with input as object.union(gpu_input, {"object": labeled("default")})
 	every workload in [fixtures.gpus(1), fixtures.cpu] {
-		messages == {"queue other is not that of project thesis, which is default"} with input as object.union(fixtures.asked(workload, [whole]), {"object": labeled("other")})
+		messages == {"queue other does not belong to project thesis, whose queue is default"} with input as object.union(fixtures.input_for(workload, [whole]), {"object": labeled("other")})
 	}
 
-	# Where Kueue serves no pool, what its labels say is nothing.
-	count(messages) == 0 with input as object.union(fixtures.asked(fixtures.gpus(1), [fixtures.whole]), {"object": labeled("other")})
+	# Without a pool of Kueue, its labels have no effect.
+	count(messages) == 0 with input as object.union(fixtures.input_for(fixtures.gpus(1), [fixtures.whole]), {"object": labeled("other")})
 }
 
-# seen is a pod that the webhook has seen, of an owner and with these gates.
-seen(owner, gates) := object.union(
-	fixtures.asked(object.union(fixtures.gpus(1), {"owner": owner}), [whole]),
+# mutated returns the input for a pod that the webhook has already mutated, with this
+# owner and these gates.
+mutated(owner, gates) := object.union(
+	fixtures.input_for(object.union(fixtures.gpus(1), {"owner": owner}), [whole]),
 	{
 		"object": {"metadata": {"annotations": {"sluice.dev/decisions": "{}"}}, "spec": {"schedulingGates": [{"name": gate} | some gate in gates]}},
 		"review": {"kind": {"group": "", "version": "v1", "kind": "Pod"}},
 	},
 )
 
-nobody := {"group": "", "kind": ""}
+no_owner := {"group": "", "kind": ""}
 
-test_the_gate if {
-	some message in messages with input as seen(nobody, ["other"])
+test_scheduling_gate if {
+	some message in messages with input as mutated(no_owner, ["other"])
 	startswith(message, "Kueue's webhook did not process the pod")
-	count(messages) == 0 with input as seen(nobody, ["other", "kueue.x-k8s.io/admission"])
+	count(messages) == 0 with input as mutated(no_owner, ["other", "kueue.x-k8s.io/admission"])
 	every owner in [{"group": "batch", "kind": "Job"}, {"group": "kubeflow.org", "kind": "PyTorchJob"}, {"group": "ray.io", "kind": "RayCluster"}] {
-		count(messages) == 0 with input as seen(owner, [])
+		count(messages) == 0 with input as mutated(owner, [])
 	}
 	every owner in [{"group": "apps", "kind": "ReplicaSet"}, {"group": "apps", "kind": "StatefulSet"}, {"group": "mine", "kind": "Job"}] {
-		count(messages) == 1 with input as seen(owner, [])
+		count(messages) == 1 with input as mutated(owner, [])
 	}
 }
 
-test_the_gate_is_asked_of_final_pods_alone if {
-	count(messages) == 0 with input as json.remove(seen(nobody, []), ["object/metadata"])
-	count(messages) == 0 with input as object.union(seen(nobody, []), {"review": {"kind": {"group": "apps", "kind": "StatefulSet"}}})
-	count(messages) == 0 with input as object.union(seen(nobody, []), {"workload": fixtures.cpu})
-	count(messages) == 0 with input as object.union(seen(nobody, []), {"nodePools": [fixtures.whole]})
+test_scheduling_gate_is_required_of_mutated_gpu_pods if {
+	count(messages) == 0 with input as json.remove(mutated(no_owner, []), ["object/metadata"])
+	count(messages) == 0 with input as object.union(mutated(no_owner, []), {"review": {"kind": {"group": "apps", "kind": "StatefulSet"}}})
+	count(messages) == 0 with input as object.union(mutated(no_owner, []), {"workload": fixtures.cpu})
+	count(messages) == 0 with input as object.union(mutated(no_owner, []), {"nodePools": [fixtures.whole]})
 }
 
-# grouped is a pod of a group with a hash, that asks for a share.
-grouped(hash) := object.union(
-	fixtures.asked(fixtures.share(0.3), [cut]),
+# in_group returns the input for a pod of a pod group with this hash and a share.
+in_group(hash) := object.union(
+	fixtures.input_for(fixtures.share(0.3), [mig]),
 	{"object": {"metadata": {
 		"labels": {"kueue.x-k8s.io/pod-group-name": "g"},
 		"annotations": {"kueue.x-k8s.io/role-hash": hash},
 	}}},
 )
 
-test_the_charge_is_part_of_the_role if {
+test_role_hash_includes_charge if {
 	every hash in ["ab12cd34", "ab12cd34-500", "ab12cd34-1-2"] {
-		policy.overrides.metadata.annotations == {"kueue.x-k8s.io/role-hash": "ab12cd34-500"} with input as grouped(hash)
+		policy.overrides.metadata.annotations == {"kueue.x-k8s.io/role-hash": "ab12cd34-500"} with input as in_group(hash)
 	}
-	not policy.overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] with input as json.remove(grouped("ab12cd34"), ["object/metadata/labels"])
+	not policy.overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] with input as json.remove(in_group("ab12cd34"), ["object/metadata/labels"])
 }
 
-# rendered are the specs of the objects of one subject, by kind and name.
-rendered(subject) := {sprintf("%s %s", [object.kind, object.metadata.name]): object.spec |
-	some object in policy.objects with input as subject
+# rendered returns the specs of the rendered objects, by kind and name.
+rendered(policy_input) := {sprintf("%s %s", [object.kind, object.metadata.name]): object.spec |
+	some object in policy.objects with input as policy_input
 }
 
-of_project(pools) := {"object": {"kind": "Project"}, "project": fixtures.project, "nodePools": pools}
+project_input(pools) := {"object": {"kind": "Project"}, "project": fixtures.project, "nodePools": pools}
 
-entry(name, nominal, borrowed) := {"name": name, "resources": [{
+flavor(name, nominal, borrowed) := {"name": name, "resources": [{
 	"name": "sluice.dev/gpu-milli", "nominalQuota": nominal, "borrowingLimit": borrowed,
 }]}
 
-group(flavors) := [{"coveredResources": ["sluice.dev/gpu-milli"], "flavors": flavors}]
+resource_groups(flavors) := [{"coveredResources": ["sluice.dev/gpu-milli"], "flavors": flavors}]
 
-test_a_project if {
-	pools := [fixtures.taken, object.union(whole, {"weight": 3}), object.union(cut, {"guaranteed": 0.5, "limit": 0.5, "weight": 0})]
-	objects := rendered(of_project(pools))
+test_project if {
+	pools := [fixtures.time_sliced, object.union(whole, {"weight": 3}), object.union(mig, {"guaranteed": 0.5, "limit": 0.5, "weight": 0})]
+	objects := rendered(project_input(pools))
 	objects["ClusterQueue thesis"] == {
 		"cohortName": "students",
 		"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "thesis"}},
-		"resourceGroups": group([entry("whole", "1k", "1k"), entry("cut", "500", "0")]),
+		"resourceGroups": resource_groups([flavor("whole", "1k", "1k"), flavor("mig", "500", "0")]),
 		"fairSharing": {"weight": "3"},
 		"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 	}
@@ -107,55 +108,55 @@ test_a_project if {
 	count(objects) == 4
 }
 
-test_where_a_project_s_objects_are if {
-	places := {[object.kind, object.metadata] | some object in policy.objects with input as of_project([whole])}
-	{kind | some [kind, place] in places; place.namespace == "thesis"} == {"LocalQueue", "ResourceQuota"}
-	{kind | some [kind, place] in places; not place.namespace} == {"ClusterQueue"}
-	{place.labels | some [_, place] in places} == {{"app.kubernetes.io/managed-by": "sluice"}}
+test_namespaces_of_project_objects if {
+	objects := {[object.kind, object.metadata] | some object in policy.objects with input as project_input([whole])}
+	{kind | some [kind, metadata] in objects; metadata.namespace == "thesis"} == {"LocalQueue", "ResourceQuota"}
+	{kind | some [kind, metadata] in objects; not metadata.namespace} == {"ClusterQueue"}
+	{metadata.labels | some [_, metadata] in objects} == {{"app.kubernetes.io/managed-by": "sluice"}}
 }
 
-test_a_project_without_such_a_pool if {
-	count(rendered(of_project([fixtures.whole]))) == 0
+test_project_without_kueue_pools if {
+	count(rendered(project_input([fixtures.whole]))) == 0
 }
 
-of_department(pools) := {"object": {"kind": "Department"}, "department": {"name": "students"}, "nodePools": pools}
+department_input(pools) := {"object": {"kind": "Department"}, "department": {"name": "students"}, "nodePools": pools}
 
-test_a_department if {
-	kept := object.union(whole, {"guaranteed": 6, "promised": 4, "limit": 8, "weight": 2})
-	oversubscribed := object.union(cut, {"guaranteed": 2, "promised": 3, "limit": 2.5})
-	rendered(of_department([fixtures.taken, kept, oversubscribed])) == {"Cohort students": {
+test_department if {
+	reserved := object.union(whole, {"guaranteed": 6, "subscribed": 4, "limit": 8, "weight": 2})
+	oversubscribed := object.union(mig, {"guaranteed": 2, "subscribed": 3, "limit": 2.5})
+	rendered(department_input([fixtures.time_sliced, reserved, oversubscribed])) == {"Cohort students": {
 		"parentName": "sluice.root",
-		"resourceGroups": group([entry("whole", "2k", "2k"), entry("cut", "0", "0")]),
+		"resourceGroups": resource_groups([flavor("whole", "2k", "2k"), flavor("mig", "0", "0")]),
 		"fairSharing": {"weight": "2"},
 	}}
-	count(rendered(of_department([fixtures.taken]))) == 0
+	count(rendered(department_input([fixtures.time_sliced]))) == 0
 }
 
-of_pool(pool) := {"object": {"kind": "NodePool"}, "nodePool": pool}
+pool_input(pool) := {"object": {"kind": "NodePool"}, "nodePool": pool}
 
-test_a_pool if {
-	rendered(of_pool(object.union(whole, {"gpus": 16, "promised": 4.5}))) == {
+test_node_pool if {
+	rendered(pool_input(object.union(whole, {"gpus": 16, "subscribed": 4.5}))) == {
 		"ResourceFlavor whole": {"nodeLabels": {"pool": "whole"}},
-		"ClusterQueue nodepool.whole": {"cohortName": "sluice.root", "resourceGroups": group([entry("whole", "11500", "0")])},
+		"ClusterQueue nodepool.whole": {"cohortName": "sluice.root", "resourceGroups": resource_groups([flavor("whole", "11500", "0")])},
 	}
-	rendered(of_pool(object.union(whole, {"promised": 9})))["ClusterQueue nodepool.whole"].resourceGroups == group([entry("whole", "0", "0")])
-	count(rendered(of_pool(object.union(fixtures.whole, {"gpus": 8, "promised": 0})))) == 0
+	rendered(pool_input(object.union(whole, {"subscribed": 9})))["ClusterQueue nodepool.whole"].resourceGroups == resource_groups([flavor("whole", "0", "0")])
+	count(rendered(pool_input(object.union(fixtures.whole, {"gpus": 8, "subscribed": 0})))) == 0
 }
 
-test_amounts_as_kueue_writes_them if {
+test_quantity_is_canonical if {
 	{policy.quantity(gpus) | some gpus in [-1, 0, 0.001, 0.5, 1, 1.5, 16, 1000, 1500, 2000]} == {"0", "1", "500", "1k", "1500", "16k", "1M", "1500k", "2M"}
 }
 
-test_what_is_required if {
-	needs := policy.requires with input as of_pool(whole)
-	{need.crd | some need in needs} == {
+test_requirements if {
+	requirements := policy.requires with input as pool_input(whole)
+	{requirement.crd | some requirement in requirements} == {
 		"clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io",
 		"resourceflavors.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
 	}
-	{concat(".", array.slice(need.setting.path, 2, 9)) | some need in needs} == {
+	{concat(".", array.slice(requirement.setting.path, 2, 9)) | some requirement in requirements} == {
 		"fairSharing", "integrations.frameworks", "managedJobsNamespaceSelector", "resources.excludeResourcePrefixes",
 	}
-	every need in needs { need.fix }
-	count(policy.requires) == 0 with input as of_pool(fixtures.whole)
-	count(policy.requires) == 0 with input as of_project([whole])
+	every requirement in requirements { requirement.fix }
+	count(policy.requires) == 0 with input as pool_input(fixtures.whole)
+	count(policy.requires) == 0 with input as project_input([whole])
 }

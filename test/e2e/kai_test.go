@@ -146,7 +146,7 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 		attempt func() error
 		message string
 	}{
-		"another project's queue":                      {createAttempt(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
+		"another project's queue":                      {createAttempt(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "does not belong to project kai-lab"},
 		"no PodGroup":                                  {createAttempt(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "only KAI-Scheduler writes the annotation"},
 		"no PodGroup, after creation":                  {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"},
 		"another workload's group":                     {createAttempt(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "only KAI-Scheduler writes the annotation"},

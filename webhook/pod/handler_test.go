@@ -43,7 +43,7 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 		"in order: with the gate":       {`{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}], ` + gpu + `}}`, ""},
 		"in order: of a Job":            {`{` + owned + `batch/v1, kind: Job, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, ""},
 		"in order: without a GPU":       {`{spec: {containers: [{name: main, image: x}]}}`, ""},
-		"the queue of another project":  {`{metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main, image: x}]}}`, "queue other is not that of project thesis"},
+		"the queue of another project":  {`{metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main, image: x}]}}`, "queue other does not belong to project thesis"},
 		"in order: the project's queue": {`{metadata: {labels: {kueue.x-k8s.io/queue-name: default}}, spec: {containers: [{name: main, image: x}]}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

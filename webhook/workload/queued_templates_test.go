@@ -239,7 +239,7 @@ func TestInvalidQueuedWorkloadIsDenied(t *testing.T) {
 		},
 		"another's queue": {
 			`{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main}]}}}}`,
-			"spec.template.metadata.labels[kueue.x-k8s.io/queue-name]: queue other is not that of project queue",
+			"spec.template.metadata.labels[kueue.x-k8s.io/queue-name]: queue other does not belong to project queue",
 		},
 		"a malformed share": {
 			`{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {annotations: {gpu-fraction: "7"}}, spec: {containers: [{name: main}]}}}}`,

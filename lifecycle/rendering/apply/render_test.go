@@ -35,7 +35,7 @@ quota(name, pool, gpus) := {
 	"apiVersion": "v1",
 	"kind": "ResourceQuota",
 	"metadata": {"name": name, "annotations": {"of": input.object.spec.department}},
-	"spec": {"hard": {concat("", ["requests.", pool.currency]): format_int(gpus * 1000, 10)}},
+	"spec": {"hard": {concat("", ["requests.", pool.quotaResource]): format_int(gpus * 1000, 10)}},
 }
 `
 
@@ -111,7 +111,7 @@ func TestRenderWithoutPolicies(t *testing.T) {
 // is theirs and nothing of a project.
 func TestRenderForDepartmentsAndNodePools(t *testing.T) {
 	const rego = `package engines
-objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": input.department.name, "annotations": {"promised": sprintf("%v", [pool.promised])}}} if {
+objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": input.department.name, "annotations": {"subscribed": sprintf("%v", [pool.subscribed])}}} if {
 	input.object.kind == "Department"
 	some pool in input.nodePools
 }
@@ -121,7 +121,7 @@ objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name":
 	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 8}}
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "cs"}, Spec: v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{{Name: "dgx"}}}}
 	for want, subject := range map[string]Subject{
-		"Cohort cs map[promised:0.5]":    DepartmentSubject(department, []input.NodePool{{Name: "dgx", Subscribed: 500}}),
+		"Cohort cs map[subscribed:0.5]":  DepartmentSubject(department, []input.NodePool{{Name: "dgx", Subscribed: 500}}),
 		"ResourceFlavor dgx map[gpus:8]": NodePoolSubject(pool, input.NewNodePool(pool, nil, nil)),
 	} {
 		wanted, err := Render(t.Context(), newEngine(t, rego), subject)

@@ -48,7 +48,7 @@ requires contains {"setting": setting("fairSharing"), "is": true, "fix": "turn i
 requires contains {"setting": setting("queueLabel"), "as": "queueLabelKey", "default": "queue"} if {
 	input.nodePool.scheduler == "kueue"
 	input.nodePool.unsupported == ""
-	input.nodePool.promised == 5
+	input.nodePool.subscribed == 5
 }
 `
 

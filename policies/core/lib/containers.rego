@@ -1,39 +1,41 @@
 # The containers and init containers of a pod, and those with GPUs.
 package sluice.lib.containers
 
-# each has all containers, with the list (containers or initContainers) and the
-# index in it.
-each := array.concat(listed("containers", regular), listed("initContainers", initial))
+# entries are all containers, each with its list (containers or initContainers) and its
+# spec.
+entries := array.concat(in_list("containers", regular), in_list("initContainers", init))
 
 default regular := []
 
+# regular are the containers of the pod that are not init containers.
 regular := input.object.spec.containers
 
-default initial := []
+default init := []
 
-initial := input.object.spec.initContainers
+init := input.object.spec.initContainers
 
-listed(list, containers) := [{"list": list, "place": place, "it": it} | some place, it in containers]
+in_list(list, containers) := [{"list": list, "spec": spec} | some spec in containers]
 
-# main is the name of the first container, which has the charge of the pod.
-main := regular[0].name
+# main_name is the name of the first container, which has the charge of the pod.
+main_name := regular[0].name
 
 # has_gpu: the container has a GPU, or will get it.
 has_gpu(container) if container.name == input.workload.container
 
-has_gpu(container) if count(counted(container)) > 0
+has_gpu(container) if count(gpu_resources(container)) > 0
 
-# holders are the containers that request a GPU by a resource.
-holders := [container.it.name | some container in each; count(counted(container.it)) > 0]
+# names_with_gpu_resources are the names of the containers that request a GPU by a
+# resource.
+names_with_gpu_resources := [container.spec.name | some container in entries; count(gpu_resources(container.spec)) > 0]
 
-# counted are the GPU resources that a container requests.
-counted(container) := {name |
+# gpu_resources returns the GPU resources that a container requests.
+gpu_resources(container) := {name |
 	some name, amount in container.resources.limits
 	not amount in {0, "0"}
 	name in object.keys(input.workload.resources)
 }
 
-# of_gpus: a resource counts GPUs, shares of GPUs or GPU memory.
-of_gpus(name) if name in object.keys(input.workload.resources)
+# is_gpu_resource: a resource counts GPUs, shares of GPUs or GPU memory.
+is_gpu_resource(name) if name in object.keys(input.workload.resources)
 
-of_gpus(name) if strings.any_prefix_match(name, {"nvidia.com/gpu", "nvidia.com/mig-", "volcano.sh/vgpu-", "koordinator.sh/gpu"})
+is_gpu_resource(name) if strings.any_prefix_match(name, {"nvidia.com/gpu", "nvidia.com/mig-", "volcano.sh/vgpu-", "koordinator.sh/gpu"})

@@ -3,18 +3,18 @@ package sluice.lib.containers_test
 import data.fixtures
 import data.sluice.lib.containers
 
-both := {"spec": {
+pod := {"spec": {
 	"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "0"}}}, {"name": "side", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
 	"initContainers": [{"name": "prepare"}],
 }}
 
-test_each if {
-	[container.list | some container in containers.each] == ["containers", "containers", "initContainers"] with input.object as both
-	containers.each == [] with input.object as {"spec": {}}
+test_entries if {
+	[container.list | some container in containers.entries] == ["containers", "containers", "initContainers"] with input.object as pod
+	containers.entries == [] with input.object as {"spec": {}}
 }
 
-test_holders_ask_for_more_than_nothing if {
-	containers.holders == ["side"] with input.object as both with input.workload as fixtures.gpus(1)
+test_names_with_gpu_resources_ignore_zero if {
+	containers.names_with_gpu_resources == ["side"] with input.object as pod with input.workload as fixtures.gpus(1)
 }
 
 test_has_gpu if {
@@ -22,8 +22,8 @@ test_has_gpu if {
 	not containers.has_gpu({"name": "side"}) with input.workload as fixtures.share(0.5)
 }
 
-test_of_gpus if {
-	containers.of_gpus("nvidia.com/gpumem") with input.workload as fixtures.cpu
-	not containers.of_gpus("cpu") with input.workload as fixtures.cpu
-	not containers.of_gpus("sluice.dev/gpu-milli") with input.workload as fixtures.cpu
+test_is_gpu_resource if {
+	containers.is_gpu_resource("nvidia.com/gpumem") with input.workload as fixtures.cpu
+	not containers.is_gpu_resource("cpu") with input.workload as fixtures.cpu
+	not containers.is_gpu_resource("sluice.dev/gpu-milli") with input.workload as fixtures.cpu
 }

@@ -3,14 +3,14 @@ package fixtures
 
 whole := pool("whole", "None", [])
 
-cut := pool("cut", "MIG", [{"name": "A100", "memoryMiB": 40960, "replicas": 0, "replicaResource": "", "profiles": [
+mig := pool("mig", "MIG", [{"name": "A100", "memoryMiB": 40960, "replicas": 0, "replicaResource": "", "profiles": [
 	profile("1g.5gb", 1, 5120, 0.125),
 	profile("1g.5gb+me", 1, 5120, 0.125),
 	profile("3g.20gb", 3, 20480, 0.5),
 	profile("7g.40gb", 7, 40960, 1),
 ]}])
 
-taken := pool("taken", "TimeSlicing", [{"name": "T4", "memoryMiB": 15360, "replicas": 4, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
+time_sliced := pool("time-sliced", "TimeSlicing", [{"name": "T4", "memoryMiB": 15360, "replicas": 4, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
 
 pool(name, sharing, products) := {
 	"name": name,
@@ -20,25 +20,25 @@ pool(name, sharing, products) := {
 	"nodeSelector": {"pool": name},
 	"tolerations": [{"key": "gpu", "operator": "Exists"}],
 	"unsupported": "",
-	"currency": sprintf("sluice.dev/gpu-milli.%s", [name]),
+	"quotaResource": sprintf("sluice.dev/gpu-milli.%s", [name]),
 	"guaranteed": 1,
 	"limit": 2,
 	"weight": 1,
 	"products": products,
 }
 
-profile(name, compute, memory, price) := {
+profile(name, compute, memory, quota_charge) := {
 	"name": name,
 	"resource": sprintf("nvidia.com/mig-%s", [replace(name, "+", ".")]),
 	"compute": compute,
 	"memoryMiB": memory,
-	"price": price,
-	"plain": not_marked(name),
+	"quotaCharge": quota_charge,
+	"plain": has_no_attribute(name),
 }
 
-default not_marked(_) := true
+default has_no_attribute(_) := true
 
-not_marked(name) := false if contains(name, "+")
+has_no_attribute(name) := false if contains(name, "+")
 
 cpu := {
 	"type": "train", "hasTTY": false, "owner": {"group": "", "kind": ""},
@@ -48,7 +48,7 @@ cpu := {
 
 gpus(count) := object.union(cpu, {"form": "Whole", "devices": count, "share": 1, "container": "main", "resources": {"nvidia.com/gpu": count}})
 
-share(part) := object.union(cpu, {"form": "Share", "devices": 1, "share": part, "container": "main"})
+share(fraction) := object.union(cpu, {"form": "Share", "devices": 1, "share": fraction, "container": "main"})
 
 memory(mib) := object.union(cpu, {"form": "Memory", "devices": 1, "memoryMiB": mib, "container": "main"})
 
@@ -66,7 +66,7 @@ project := {
 	},
 }
 
-# pod has the container main with these limits.
+# pod returns a pod whose container main has these limits.
 pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
 # parameters are the default parameters of all policies.
@@ -82,8 +82,8 @@ parameters := {
 	"allowedCapabilities": [],
 }
 
-# asked is the input of a policy for a workload in these pools.
-asked(workload, pools) := {
+# input_for returns the input of a policy for a workload in these pools.
+input_for(workload, pools) := {
 	"object": pod(workload.resources), "workload": workload, "project": project, "nodePools": pools, "parameters": parameters,
 	"review": {"userInfo": {"username": "anna"}},
 }

@@ -4,38 +4,39 @@ package sluice.lib.kai_queues
 
 import data.sluice.lib.kai
 
-# of is the queue of an owner (input.project or input.department) in a pool. Pods select
-# their queue by a label with its name. The queue has the same label, so the API server
-# denies a name that is not a valid label value.
-of(owner, name, pool) := {
+# queue returns the queue of an owner (input.project or input.department) in a pool. Pods
+# select their queue by a label with its name. The queue has the same label, so the API
+# server denies a name that is not a valid label value.
+queue(owner, name, pool) := {
 	"apiVersion": "scheduling.run.ai/v2",
 	"kind": "Queue",
-	"metadata": {"name": name, "labels": object.union({kai.queue_key(pool): name}, kai.shard_labels(pool))},
-	"spec": {"displayName": owner.name, "resources": {resource: numbers | some resource, numbers in amounts(owner, pool)}},
+	"metadata": {"name": name, "labels": object.union({kai.queue_label_key(pool): name}, kai.shard_labels(pool))},
+	"spec": {"displayName": owner.name, "resources": {resource: numbers | some resource, numbers in resources(owner, pool)}},
 }
 
-# declared is the queue as an entry of a Project or Department of
+# krm_queue returns the queue as an entry of a Project or Department of
 # kai-resource-management.
-declared(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool), "resources": {resource: {"deserved": numbers.quota, "limit": numbers.limit, "overQuotaWeight": numbers.overQuotaWeight} |
-	some resource, numbers in amounts(owner, pool)
+krm_queue(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool), "resources": {resource: {"deserved": numbers.quota, "limit": numbers.limit, "overQuotaWeight": numbers.overQuotaWeight} |
+	some resource, numbers in resources(owner, pool)
 }}
 
-# amounts sets all nine numbers, because KAI reads an omitted number as 0.
-amounts(owner, pool) := {
+# resources returns the quotas of a queue. It sets all nine numbers, because KAI reads an
+# omitted number as 0.
+resources(owner, pool) := {
 	"gpu": {
-		"quota": pool.guaranteed * kai.slices(pool),
-		"limit": pool.limit * kai.slices(pool),
+		"quota": pool.guaranteed * kai.units_per_gpu(pool),
+		"limit": pool.limit * kai.units_per_gpu(pool),
 		"overQuotaWeight": pool.weight,
 	},
-	"cpu": capped(owner, "cpu"),
-	"memory": capped(owner, "memory"),
+	"cpu": unweighted_quota(owner, "cpu"),
+	"memory": unweighted_quota(owner, "memory"),
 }
 
-capped(owner, resource) := {"quota": most, "limit": most, "overQuotaWeight": 1} if most := in_units(owner, resource)
+unweighted_quota(owner, resource) := {"quota": limit, "limit": limit, "overQuotaWeight": 1} if limit := in_kai_units(owner, resource)
 
 else := {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
-# CPU in thousandths of a core, memory in megabytes.
-in_units(owner, "cpu") := floor(units.parse(owner.resources.cpu) * 1000)
+# in_kai_units returns CPU in thousandths of a core, and memory in megabytes.
+in_kai_units(owner, "cpu") := floor(units.parse(owner.resources.cpu) * 1000)
 
-in_units(owner, "memory") := floor(units.parse_bytes(owner.resources.memory) / 1000000)
+in_kai_units(owner, "memory") := floor(units.parse_bytes(owner.resources.memory) / 1000000)

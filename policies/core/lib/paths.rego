@@ -1,34 +1,34 @@
 # The paths of a node that give access to its GPUs.
 package sluice.lib.paths
 
-# reaches_devices: a path of the node equals a guarded path, or one contains the other.
-reaches_devices(path) if {
-	clean := cleaned(path)
-	some guarded in guards
-	overlap(clean, guarded)
+# exposes_devices: a path of the node equals a guarded path, or one contains the other.
+exposes_devices(path) if {
+	cleaned := clean(path)
+	some guarded in guarded_paths
+	overlaps(cleaned, guarded)
 }
 
 # The device files of GPUs: /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-caps.
-reaches_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
+exposes_devices(path) if strings.any_prefix_match(clean(path), device_prefixes)
 
-# asks_for_devices: a mount at this path requests devices from the NVIDIA container
+# requests_devices: a mount at this path requests devices from the NVIDIA container
 # toolkit.
-asks_for_devices(path) if ".." in split(path, "/")
+requests_devices(path) if ".." in split(path, "/")
 
-asks_for_devices(path) if {
+requests_devices(path) if {
 	contains(path, "nvidia-container-devices") # a fast check, which most paths fail
 	some guarded in ["/var/run/nvidia-container-devices", "/run/nvidia-container-devices"]
-	within(cleaned(path), guarded)
+	within(clean(path), guarded)
 }
 
-# of_devices: the path in a container is a device path of GPUs, or requests devices.
-of_devices(path) if asks_for_devices(path)
+# is_device_path: the path in a container is a device path of GPUs, or requests devices.
+is_device_path(path) if requests_devices(path)
 
-of_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
+is_device_path(path) if strings.any_prefix_match(clean(path), device_prefixes)
 
-gpus := {"/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/vfio"}
+device_prefixes := {"/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/vfio"}
 
-guards := {
+guarded_paths := {
 	"/dev/char",
 	"/dev/nvidia0",
 	"/etc/cdi",
@@ -70,15 +70,16 @@ guards := {
 	"/var/lib/kubelet",
 }
 
-overlap(path, guarded) if within(path, guarded)
+overlaps(path, guarded) if within(path, guarded)
 
-overlap(path, guarded) if within(guarded, path)
+overlaps(path, guarded) if within(guarded, path)
 
+# within: a path equals a directory, or is below it.
 within(_, "/")
 
 within(path, directory) if path == directory
 
 within(path, directory) if startswith(path, sprintf("%s/", [directory]))
 
-# cleaned is a path without empty and . elements. The API server denies .. elements.
-cleaned(path) := sprintf("/%s", [concat("/", [part | some part in split(path, "/"); not part in {"", "."}])])
+# clean returns a path without empty and . elements. The API server denies .. elements.
+clean(path) := sprintf("/%s", [concat("/", [element | some element in split(path, "/"); not element in {"", "."}])])

@@ -3,11 +3,11 @@ package sluice.lib.pools
 
 import data.sluice.lib.grants
 
-# allowed are the names of the project's pools, in the order of its spec.
-allowed := [pool.name | some pool in input.nodePools]
+# project_names are the names of the project's pools, in the order of its spec.
+project_names := [pool.name | some pool in input.nodePools]
 
-# unknown are the named pools that the project does not have.
-unknown := [name | some name in input.workload.nodePools; not name in allowed]
+# unknown_names are the named pools that the project does not have.
+unknown_names := [name | some name in input.workload.nodePools; not name in project_names]
 
 # candidates are the pools that the author named, or else all pools of the project.
 candidates := input.nodePools if count(input.workload.nodePools) == 0
@@ -18,67 +18,68 @@ else := [pool |
 	pool.name == name
 ]
 
+# usable are the candidates that accept pods.
 usable := [pool | some pool in candidates; pool.unsupported == ""]
 
-# first is the preferred pool of the pod; undefined if no candidate is usable.
-first := usable[0]
+# preferred is the first usable pool; undefined if no candidate is usable.
+preferred := usable[0]
 
-# chosen are the pools in which the pod may run: the first one, and the pools directly
-# after it with the same scheduler, sharing and resource.
-chosen := array.slice(usable, 0, min(ends))
+# selected are the pools in which the pod can run: the preferred one, and the pools
+# directly after it with the same scheduler, sharing and resource.
+selected := array.slice(usable, 0, min(selection_ends))
 
-ends contains count(usable)
+# selection_ends are the indexes at which the selection ends, at the latest.
+selection_ends contains count(usable)
 
-ends contains 1 if not chooses
+selection_ends contains 1 if not scheduler_selects
 
-ends contains place if {
-	chooses
-	some place, pool in usable
-	place > 0
-	not as_first(pool)
+selection_ends contains index if {
+	scheduler_selects
+	some index, pool in usable
+	index > 0
+	not resembles_preferred(pool)
 }
 
 # A node requirement for each label keeps the pod in its pools. If the pools differed
 # in more than one label, the requirements would match other pools as well.
-ends contains place if {
-	chooses
-	some place, _ in usable
-	together := array.slice(usable, 0, place + 1)
-	count({key | some key, value in first.nodeSelector; some pool in together; pool.nodeSelector[key] != value}) > 1
+selection_ends contains index if {
+	scheduler_selects
+	some index, _ in usable
+	leading := array.slice(usable, 0, index + 1)
+	count({key | some key, value in preferred.nodeSelector; some pool in leading; pool.nodeSelector[key] != value}) > 1
 }
 
-# chooses: the scheduler can choose among several pools.
-chooses if first.scheduler in {"kueue", "kai"}
+# scheduler_selects: the scheduler can select one of several pools.
+scheduler_selects if preferred.scheduler in {"kueue", "kai"}
 
-as_first(pool) if {
-	pool.scheduler == first.scheduler
-	pool.sharing == first.sharing
-	object.keys(pool.nodeSelector) == object.keys(first.nodeSelector)
-	grants.of(pool).resource == grants.of(first).resource
+resembles_preferred(pool) if {
+	pool.scheduler == preferred.scheduler
+	pool.sharing == preferred.sharing
+	object.keys(pool.nodeSelector) == object.keys(preferred.nodeSelector)
+	grants.from_pool(pool).resource == grants.from_pool(preferred).resource
 }
 
-# dropped are the candidates that are not chosen.
-dropped := [pool.name |
-	names := {pool.name | some pool in chosen}
+# unused_names are the names of the candidates that are not selected.
+unused_names := [pool.name |
+	names := {pool.name | some pool in selected}
 	some pool in candidates
 	not pool.name in names
 ]
 
-# granted is the resource for one device; undefined if the first pool cannot grant the
-# request.
-granted := grants.of(first)
+# grant is the grant of the preferred pool; undefined if it cannot grant the request.
+grant := grants.from_pool(preferred)
 
-# given describes the granted devices: "a slice 1g.5gb", "2 slices 1g.5gb".
-given := granted.name if input.workload.devices == 1
+# grant_description describes the granted devices: "a slice 1g.5gb", "2 slices 1g.5gb".
+grant_description := grant.singular if input.workload.devices == 1
 
-else := sprintf("%d %s", [input.workload.devices, granted.names])
+else := sprintf("%d %s", [input.workload.devices, grant.plural])
 
 # charge is the GPU quota that the pod uses, in thousandths of a GPU.
-charge := input.workload.devices * max([grants.of(pool).milli | some pool in chosen])
+charge := input.workload.devices * max([grants.from_pool(pool).milli | some pool in selected])
 
-# giving are the names of the project's pools that can grant the request.
-giving := [pool.name |
+# granting_names are the names of the project's pools that can grant the request.
+granting_names := [pool.name |
 	some pool in input.nodePools
 	pool.unsupported == ""
-	grants.of(pool)
+	grants.from_pool(pool)
 ]

@@ -1,20 +1,25 @@
-# The ResourceQuotas of a project's GPUs.
+# The GPU quota of a project: its unit, and its ResourceQuotas.
 package sluice.lib.quotas
 
-import data.sluice.lib.ask
-import data.sluice.lib.words
+# milli converts GPUs to thousandths, the unit of GPU quota.
+milli(gpus) := round(gpus * 1000)
 
-# both are the two quotas of a quota resource: the limit for all pods, and the guarantee
-# for non-preemptible pods, so that such a pod never holds borrowed GPUs.
-both(name, currency, limit, guaranteed) := {
-	quota(name, currency, limit),
+# guaranteed_classes are the priority classes of non-preemptible pods. The ResourceQuota
+# of the guarantee selects pods by them.
+guaranteed_classes := ["sluice-interactive", "sluice-inference"]
+
+# limit_and_guarantee returns the two ResourceQuotas of a resource: the limit for all
+# pods, and the guarantee for non-preemptible pods. A non-preemptible pod therefore
+# never uses borrowed GPUs.
+limit_and_guarantee(name, resource, limit, guaranteed) := {
+	resource_quota(name, resource, limit),
 	object.union(
-		quota(sprintf("%s.guaranteed", [name]), currency, guaranteed),
-		{"spec": {"scopeSelector": not_preemptible}},
+		resource_quota(sprintf("%s.guaranteed", [name]), resource, guaranteed),
+		{"spec": {"scopeSelector": non_preemptible_scope}},
 	),
 }
 
-quota(name, currency, gpus) := {
+resource_quota(name, resource, gpus) := {
 	"apiVersion": "v1",
 	"kind": "ResourceQuota",
 	"metadata": {
@@ -22,11 +27,11 @@ quota(name, currency, gpus) := {
 		"namespace": input.project.namespace,
 		"labels": {"app.kubernetes.io/managed-by": "sluice"},
 	},
-	"spec": {"hard": {sprintf("requests.%s", [currency]): format_int(words.milli(gpus), 10)}},
+	"spec": {"hard": {sprintf("requests.%s", [resource]): format_int(milli(gpus), 10)}},
 }
 
-not_preemptible := {"matchExpressions": [{
+non_preemptible_scope := {"matchExpressions": [{
 	"scopeName": "PriorityClass",
 	"operator": "In",
-	"values": ask.counted_classes,
+	"values": guaranteed_classes,
 }]}

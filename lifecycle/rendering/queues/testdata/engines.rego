@@ -7,7 +7,7 @@ objects contains queue("ResourceFlavor", input.nodePool.name, {"nodeLabels": inp
 	input.nodePool.scheduler == "kueue"
 }
 
-objects contains queue("Cohort", input.department.name, {"parentName": "sluice", "nominal": sprintf("%v", [sum([pool.promised | some pool in queued])])}) if {
+objects contains queue("Cohort", input.department.name, {"parentName": "sluice", "nominal": sprintf("%v", [sum([pool.subscribed | some pool in queued])])}) if {
 	input.object.kind == "Department"
 	count(queued) > 0
 }
@@ -26,7 +26,7 @@ objects contains {
 	"apiVersion": "v1",
 	"kind": "ResourceQuota",
 	"metadata": {"name": sprintf("sluice-%s", [pool.scheduler])},
-	"spec": {"hard": {sprintf("requests.%s", [pool.currency]): sprintf("%v", [pool.limit])}},
+	"spec": {"hard": {sprintf("requests.%s", [pool.quotaResource]): sprintf("%v", [pool.limit])}},
 } if {
 	input.object.kind == "Project"
 	some pool in input.nodePools

@@ -9,8 +9,8 @@ violation[{"msg": msg}] {
 violation[{"msg": msg}] {
 	container := input.review.object.spec.containers[_]
 	memory := bytes(container.resources.limits.memory)
-	most := bytes(input.parameters.memory)
-	memory > most
+	maximum := bytes(input.parameters.memory)
+	memory > maximum
 	msg := sprintf("container <%v> may use %v of memory; at most %v are allowed", [container.name, container.resources.limits.memory, input.parameters.memory])
 }
 

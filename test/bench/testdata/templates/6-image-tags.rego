@@ -4,7 +4,7 @@ violation[{"msg": msg}] {
 	container := input.review.object.spec.containers[_]
 	tag := input.parameters.tags[_]
 	endswith(container.image, concat(":", ["", tag]))
-	msg := sprintf("container <%v> uses the tag <%v>; say which version is meant", [container.name, tag])
+	msg := sprintf("container <%v> uses the tag <%v>; use the tag of a version", [container.name, tag])
 }
 
 violation[{"msg": msg}] {

@@ -4,7 +4,7 @@ violation[{"msg": msg, "details": {"volume": volume.name}}] {
 	volume := input.review.object.spec.volumes[_]
 	path := volume.hostPath.path
 	not allowed(path)
-	msg := sprintf("volume <%v> is %v of the node; allowed are %v", [volume.name, path, input.parameters.paths])
+	msg := sprintf("volume <%v> mounts %v of the node; the allowed paths are %v", [volume.name, path, input.parameters.paths])
 }
 
 allowed(path) {

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,6 +168,38 @@ func TestRestartDuringChange(t *testing.T) {
 			w.waitForStatus("partitioned", isPartitioned("2g.10gb@0 2g.10gb@2", ""))
 		})
 	}
+}
+
+// A driver that stops answering in the middle of a change is no failure of the layout, which the
+// planner would undo: the agent completes the change when the driver answers again. Guards
+// invariants 7 and 8 of the design.
+func TestDriverStopsDuringChange(t *testing.T) {
+	w := newTestNode(t)
+	w.startDevicePlugin()
+	w.startAgent()
+	uuid := w.gpuUUID(0)
+	w.setSpec(parseLayout(uuid, "3g.20gb@0"))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
+	reached, leave := make(chan struct{}, 1), make(chan struct{})
+	hook := func(c simulator.Call) {
+		if c.Method == "CreateInstance" {
+			w.hook.Store(nil)
+			reached <- struct{}{}
+			<-leave
+		}
+	}
+	w.hook.Store(&hook)
+	w.setSpec(parseLayout(uuid, "2g.10gb@0 2g.10gb@2"))
+	<-reached
+	w.gpus.Unload(nvml.ErrDriverNotLoaded)
+	close(leave)
+	node := w.waitForStatus("no driver", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDriverNotLoaded))
+	if c := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionLayoutApplied); c != nil && c.Status == metav1.ConditionFalse &&
+		c.ObservedGeneration == node.Generation {
+		t.Errorf("the layout is reported as not applied: %s: %s", c.Reason, c.Message)
+	}
+	w.gpus.Load()
+	w.waitForStatus("completed", isPartitioned("2g.10gb@0 2g.10gb@2", ""))
 }
 
 // A reverted change is not completed, neither by the agent that began it nor by the next one: the node

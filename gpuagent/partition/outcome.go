@@ -23,7 +23,7 @@ const (
 	// Reclaiming: an instance to destroy is in use, or its use is unknown. The change was not
 	// begun, or was rolled back. A retry may succeed.
 	Reclaiming State = "Reclaiming"
-	// Invalid: the layout is impossible, whatever pods end: the GPU model does not support it, or a
+	// Invalid: the layout is impossible even if all pods end: the GPU model does not support it, or a
 	// foreign instance is in the way.
 	Invalid State = "Invalid"
 	// RolledBack: the driver refused, and the former layout is restored as far as [Result.Restored]

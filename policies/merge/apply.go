@@ -44,7 +44,7 @@ type applier struct {
 	plan    *plan
 	cluster defaulted.Cluster
 	compare comparer
-	// object is the object at the start of a phase; it tells who wrote what.
+	// object is the object at the start of a phase, with its field managers.
 	object map[string]any
 	phase  phase
 	// newElementDepth counts the new elements around the current node.

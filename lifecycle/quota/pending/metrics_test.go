@@ -86,9 +86,9 @@ func waitMetricText(kind, pool string) string {
 		if bucket >= 90 {
 			within = 1
 		}
-		fmt.Fprintf(&lines, "sluice_pod_waiting_seconds_bucket{%s,le=\"%g\"} %d\n", labels, bucket, within)
+		fmt.Fprintf(&lines, "sluice_pod_pending_duration_seconds_bucket{%s,le=\"%g\"} %d\n", labels, bucket, within)
 	}
-	fmt.Fprintf(&lines, "sluice_pod_waiting_seconds_sum{%s} 90\nsluice_pod_waiting_seconds_count{%s} 1\n", labels, labels)
+	fmt.Fprintf(&lines, "sluice_pod_pending_duration_seconds_sum{%s} 90\nsluice_pod_pending_duration_seconds_count{%s} 1\n", labels, labels)
 	return lines.String()
 }
 

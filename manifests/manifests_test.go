@@ -67,8 +67,8 @@ func findObject(t *testing.T, objects []*unstructured.Unstructured, kind, name s
 	}
 }
 
-// The agent's DaemonSet fits what else is installed: its account, its folders, and a
-// namespace that takes it.
+// The agent's DaemonSet matches the other manifests: its account, its folders, and a namespace that
+// admits it.
 func TestAgent(t *testing.T) {
 	objects, err := manifests.Build(manifests.Agent)
 	if err != nil {
@@ -105,7 +105,7 @@ func TestAgent(t *testing.T) {
 	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
 		return v.Name == "NODE_NAME" && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName"
 	}) {
-		t.Error("nobody tells it on which node it is")
+		t.Error("it does not get the name of its node")
 	}
 	for _, mount := range c.VolumeMounts {
 		if mount.Name != "state" && !mount.ReadOnly {

@@ -59,7 +59,7 @@ func clusterRoles(t *testing.T) map[string]ruleSet {
 	return byName
 }
 
-// rulesMatching are the rules of the parts that a role takes in; there must be some.
+// rulesMatching returns the rules of the parts that a role aggregates; there must be some.
 func rulesMatching(t *testing.T, all []rbacv1.ClusterRole, wanted *metav1.LabelSelector) (rules []rbacv1.PolicyRule) {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(wanted)
@@ -144,7 +144,7 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	}
 	for right := range clusterRoles(t)["l2-researcher"] {
 		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !signed[right] {
-			t.Errorf("an L2 researcher may %s, and nobody writes whose it is", right)
+			t.Errorf("an L2 researcher may %s, and admission does not record the creator", right)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestRolesDenyForbiddenRules(t *testing.T) {
 	} {
 		forbidden[resource] = writing
 	}
-	// Whoever looks after mail tries it, and has what was sent sent again.
+	// A mail administrator sends test mail, and sends Notices again.
 	exceptions := map[string][]string{"mail-administrator": {"create notices.sluice.dev", "patch notices.sluice.dev"}}
 	all := clusterRoles(t)
 	for name, may := range all {
@@ -200,7 +200,7 @@ func TestRolesDenyForbiddenRules(t *testing.T) {
 	}
 }
 
-// Whoever looks after mail may do that, and nothing more.
+// A mail administrator has only the rights for mail.
 func TestMailAdministrator(t *testing.T) {
 	want := ruleSet{}
 	for _, verb := range []string{"get", "list", "watch", "create", "patch"} {

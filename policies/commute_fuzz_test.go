@@ -17,13 +17,12 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// What holds of the corpus holds of the pods that the fuzzer makes of it, in
-// projects of all kinds.
+// The invariants of the corpus hold for the pods that the fuzzer derives from it, in projects of all
+// kinds.
 //
 //	go test ./policies -run '^$' -fuzz PoliciesCommute -fuzztime 5m
 //
-// A pod that fails here and not by itself was given an answer that an engine
-// remembered of another pod.
+// If a pod fails here and not alone, the engine returned the cached result of another pod.
 func FuzzPoliciesCommute(f *testing.F) {
 	corpus, courts := corpusPods(f), fuzzProjects(f)
 	chance := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same seeds each time
@@ -50,8 +49,7 @@ func FuzzPoliciesCommute(f *testing.F) {
 	})
 }
 
-// fuzzProjects are such as are told apart by the policies: what they may, and what
-// their pools give.
+// fuzzProjects are projects that the policies distinguish, by their rights and their pools.
 func fuzzProjects(tb testing.TB) []*policyTester {
 	tb.Helper()
 	b := compilePolicies(tb, nil)
@@ -87,7 +85,7 @@ func fuzzProjects(tb testing.TB) []*policyTester {
 	)
 }
 
-// fuzzChoices are made by the fuzzer's bytes.
+// fuzzChoices makes choices from the fuzzer's bytes.
 type fuzzChoices struct{ remaining []byte }
 
 func (c *fuzzChoices) intn(n int) int {
@@ -101,7 +99,7 @@ func (c *fuzzChoices) intn(n int) int {
 
 func pickOne[T any](c *fuzzChoices, of []T) T { return of[c.intn(len(of))] }
 
-// What is written into pods: what policies read, and a little beside.
+// The values that are written into pods: those that policies read, and a few others.
 var (
 	containerNames = []string{"main", "side", "0", "*", "prepare", ""}
 	resourceNames  = []corev1.ResourceName{
@@ -133,7 +131,7 @@ var (
 	mountPaths = []string{"/dev", "/var/run/nvidia-container-devices/0", "/data", "/", "/var/lib/kubelet"}
 )
 
-// podEdits are what the fuzzer does to a pod; its choices decide about the rest.
+// podEdits are the changes that the fuzzer applies to a pod, with its choices as parameters.
 var podEdits = []func(*corev1.Pod, *fuzzChoices){
 	func(p *corev1.Pod, c *fuzzChoices) { setAmount(pickContainer(p, c), c) },
 	func(p *corev1.Pod, c *fuzzChoices) { setAmount(pickContainer(p, c), c) },
@@ -230,7 +228,7 @@ var podEdits = []func(*corev1.Pod, *fuzzChoices){
 	func(p *corev1.Pod, c *fuzzChoices) { p.Spec.HostPID, p.Spec.HostIPC = c.intn(3) == 2, c.intn(3) == 2 },
 }
 
-// pickContainer is one of the pod's; of a pod without any, one that is not in it.
+// pickContainer returns a container of the pod, or a new one if the pod has none.
 func pickContainer(p *corev1.Pod, c *fuzzChoices) *corev1.Container {
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
@@ -268,7 +266,7 @@ func setAmounts(of *corev1.ResourceRequirements, c *fuzzChoices) {
 	}
 }
 
-// setMetadata writes into annotations or labels, or takes out what is there.
+// setMetadata sets or removes annotations or labels.
 func setMetadata(values *map[string]string, key string, c *fuzzChoices) {
 	if _, there := (*values)[key]; there && c.intn(4) == 3 {
 		delete(*values, key)
@@ -301,7 +299,7 @@ func requireNodes(p *corev1.Pod, c *fuzzChoices) {
 	}
 }
 
-// nodeSelectorTerm may be empty, which in Kubernetes is no node.
+// nodeSelectorTerm returns a term, which may be empty and then matches no node.
 func nodeSelectorTerm(c *fuzzChoices) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
 	for range c.intn(3) {

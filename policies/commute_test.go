@@ -14,17 +14,16 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// checkInvariants tells which of these does not hold of a pod:
+// checkInvariants returns an error that names an invariant that a pod violates:
 //
 //   - the same pod has the same patch, byte for byte;
-//   - what the policies made of a pod they do not change again, nor refuse;
-//   - two policies that are asked one after the other, the second about what the
-//     first made of the pod, make the same of it in either order, and the same as
-//     both at once; and so do all, one after the other. What is refused is refused
-//     in any order: no policy takes out what another would refuse, or makes what
-//     another refuses.
+//   - the policies neither change nor refuse a pod that they changed;
+//   - two policies that are applied one after the other have the same result in either order, and
+//     the same as both at once; so do all policies, one after the other. A refused pod is refused in
+//     any order: no policy removes a field that another would refuse, or adds a field that another
+//     refuses.
 //
-// No pair of policies is exempt; but see inOneStep.
+// No pair of policies is exempt; but see evaluatedTogether.
 func (c *policyTester) checkInvariants(ctx context.Context, pod map[string]any) error {
 	before, err := c.evaluate(ctx, c.set, pod)
 	if err != nil {
@@ -46,18 +45,18 @@ func (c *policyTester) checkInvariants(ctx context.Context, pod map[string]any) 
 				return err
 			}
 		}
-		inTurn := deniedOutcome
+		sequential := deniedOutcome
 		if now.rejection == "" {
-			inTurn = encodePod(now.pod)
+			sequential = encodePod(now.pod)
 		}
-		if inTurn != outcome {
-			return fmt.Errorf("%s: %s %s\nall at once: %s %v", strings.Join(names, ", then "), inTurn, now.rejection, outcome, before.denials)
+		if sequential != outcome {
+			return fmt.Errorf("%s: %s %s\nall at once: %s %v", strings.Join(names, ", then "), sequential, now.rejection, outcome, before.denials)
 		}
 	}
 	return nil
 }
 
-// checkIdempotent is what the policies make of a pod, each time, and for good.
+// checkIdempotent returns the changed pod, which must be the same each time and not change again.
 func (c *policyTester) checkIdempotent(ctx context.Context, before *podEvaluation) (string, error) {
 	names := c.set.Names()
 	outcome, patch, err := before.applied(names...)
@@ -89,20 +88,18 @@ func (c *policyTester) checkIdempotent(ctx context.Context, before *podEvaluatio
 		return "", err
 	}
 	if second != outcome {
-		return "", fmt.Errorf("what came of the pod\n%s\nis then changed by %s (refused: %s %v)", outcome, patch, settled.rejection, settled.denials)
+		return "", fmt.Errorf("the changed pod\n%s\nis then changed by %s (refused: %s %v)", outcome, patch, settled.rejection, settled.denials)
 	}
 	return outcome, nil
 }
 
-// evaluatedTogether are the policies that are not asked by themselves, with those that go
-// with them. What core.gpu makes of a share, the resource that is granted beside
-// the annotation that asked for it, is right in an admitted pod and two wishes in
-// any other: package workload tells them apart by the label of core.project. So
-// core.gpu is held against all policies, core.project included, as the two of
-// them together; core.project is also by itself.
+// evaluatedTogether holds the policies that are not evaluated alone, with their companions. core.gpu
+// grants a resource beside the annotation that requests a share. That is valid in an admitted pod and
+// two requests in any other; package workload distinguishes them by the label of core.project. So
+// core.gpu is compared with every policy together with core.project, which is also compared alone.
 var evaluatedTogether = map[string][]string{"core.gpu": {"core.gpu", "core.project"}}
 
-// policiesWith are the policies that go with the named one, and itself.
+// policiesWith returns the named policy and its companions.
 func policiesWith(name string) []string {
 	if together := evaluatedTogether[name]; together != nil {
 		return together
@@ -110,7 +107,7 @@ func policiesWith(name string) []string {
 	return []string{name}
 }
 
-// checkCommutative holds every pair of policies against each other.
+// checkCommutative compares every pair of policies in both orders.
 func (c *policyTester) checkCommutative(ctx context.Context, before *podEvaluation) error {
 	names := c.set.Names()
 	after := map[string]*podEvaluation{}
@@ -129,13 +126,13 @@ func (c *policyTester) checkCommutative(ctx context.Context, before *podEvaluati
 			}
 			for _, order := range [][2]string{{a, b}, {b, a}} {
 				first, second := order[0], order[1]
-				inTurn, _, err := after[first].applied(policiesWith(second)...)
+				sequential, _, err := after[first].applied(policiesWith(second)...)
 				if err != nil {
 					return err
 				}
-				if inTurn != both {
+				if sequential != both {
 					return fmt.Errorf("%s and then %s: %s %s %v\nboth at once: %s %s %v",
-						first, second, inTurn, after[first].rejection, after[first].denials, both, before.rejection, before.denials)
+						first, second, sequential, after[first].rejection, after[first].denials, both, before.rejection, before.denials)
 				}
 			}
 		}
@@ -153,7 +150,7 @@ func TestPoliciesCommute(t *testing.T) {
 					t.Errorf("in project %s: %v", word, err)
 				}
 			}
-			// And the policies here say what they said there.
+			// The policies have the same result as in the real API server.
 			c := courts[s.project]
 			o, err := c.evaluate(t.Context(), c.set, pod)
 			if err != nil {
@@ -167,8 +164,7 @@ func TestPoliciesCommute(t *testing.T) {
 	}
 }
 
-// What came out of a real API server, with all that it and others filled in, the
-// policies leave as it is.
+// The policies do not change a pod that a real API server returned, with all defaults.
 func TestAdmittedPodsAreUnchanged(t *testing.T) {
 	courts, admitted := corpusProjects(compilePolicies(t, nil)), 0
 	for _, s := range corpusPods(t) {
@@ -196,7 +192,7 @@ func TestAdmittedPodsAreUnchanged(t *testing.T) {
 	}
 }
 
-// Policies that break what must hold are found out.
+// checkInvariants detects policies that violate an invariant.
 func TestNonCommutingPoliciesAreDetected(t *testing.T) {
 	policy := func(name, rego string) engine.Source {
 		return engine.Source{Name: name, Rego: "package " + name + "\n" + rego}
@@ -212,8 +208,8 @@ func TestNonCommutingPoliciesAreDetected(t *testing.T) {
 	}{
 		{"two that have nothing to do with each other", []string{label, `overrides.metadata.labels.y := "1"`}, ""},
 		{"one writes what the other reads", []string{label, absent}, "a and then b: "},
-		{"one takes out what the other reads", []string{`remove contains ["metadata", "labels", "run"]`, `overrides.metadata.labels.y := input.object.metadata.labels.run`}, "b"},
-		{"one takes out what the other refuses", []string{`remove contains ["metadata", "labels", "run"]`, `deny contains "run" if input.object.metadata.labels.run`}, "a and then b: "},
+		{"one removes what the other reads", []string{`remove contains ["metadata", "labels", "run"]`, `overrides.metadata.labels.y := input.object.metadata.labels.run`}, "b"},
+		{"one removes what the other refuses", []string{`remove contains ["metadata", "labels", "run"]`, `deny contains "run" if input.object.metadata.labels.run`}, "a and then b: "},
 		{"one makes what the other refuses", []string{label, `deny contains "x" if input.object.metadata.labels.x`}, "refused"},
 		{"both want another value", []string{label, `overrides.metadata.labels.x := "2"`}, "policy b sets"},
 		{"one adds to the end of a list what the other counts", []string{

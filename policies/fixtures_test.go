@@ -35,17 +35,17 @@ var testProject = input.Project{
 }
 
 // testPool has two GPUs for the project, one of them guaranteed.
-func testPool(name string, sharing v1alpha1.Sharing, boards ...input.GPUModel) input.NodePool {
+func testPool(name string, sharing v1alpha1.Sharing, models ...input.GPUModel) input.NodePool {
 	return input.NodePool{
 		Name: name, Scheduler: v1alpha1.SchedulerKube, Sharing: sharing, Compute: v1alpha1.ComputeFair,
 		NodeSelector:  map[string]string{"pool": name},
 		Tolerations:   []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
 		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,
-		Products: boards,
+		Products: models,
 	}
 }
 
-// kueuePool is a pool as another, that Kueue serves.
+// kueuePool returns a copy of a pool that Kueue serves.
 func kueuePool(name string, as input.NodePool) input.NodePool {
 	p := testPool(name, as.Sharing, as.Products...)
 	p.Scheduler, p.QuotaResource, p.GPUs = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, 8
@@ -67,7 +67,7 @@ var (
 	mpsPool        = testPool("named", v1alpha1.SharingMPS, input.GPUModel{Name: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
 )
 
-// admissionResult is one pod, asked about and changed.
+// admissionResult is the result of the policies for one pod.
 type admissionResult struct {
 	pod      map[string]any
 	outcome  engine.Outcome
@@ -75,14 +75,14 @@ type admissionResult struct {
 	patch    string
 	// changedPaths are the paths that each policy changed.
 	changedPaths map[string][]string
-	// applyError is why what the policies want cannot be done; empty where it was.
+	// applyError is why the changes cannot be applied; empty if they were.
 	applyError string
 }
 
-// rejection is why the pod does not come in; empty where it does.
+// rejection returns why the pod is refused; empty if it is admitted.
 func (a admissionResult) rejection() string { return a.denials() + a.applyError }
 
-// admitPod asks the policies about a pod and does what they want of it.
+// admitPod evaluates a pod and applies the changes of the policies.
 func admitPod(t *testing.T, set *engine.Set, project input.Project, pools []input.NodePool, pod map[string]any) admissionResult {
 	t.Helper()
 	request, err := workload.ParsePod(toPod(t, pod))
@@ -131,7 +131,7 @@ func admitPod(t *testing.T, set *engine.Set, project input.Project, pools []inpu
 	return a
 }
 
-// denials are what the pod's author is told, with the names of the policies.
+// denials returns the messages for the pod's author, with the names of the policies.
 func (a admissionResult) denials() string {
 	var all []string
 	for _, denial := range a.outcome.Denials {
@@ -144,7 +144,7 @@ func (a admissionResult) denials() string {
 	return strings.Join(all, "\n")
 }
 
-// summary is what became of a pod, in lines.
+// summary returns the changed pod in lines.
 func (a admissionResult) summary(t *testing.T) string {
 	t.Helper()
 	pod := toPod(t, a.pod)
@@ -164,7 +164,7 @@ func (a admissionResult) summary(t *testing.T) string {
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		say("nodes", fmt.Sprint(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms))
 	}
-	// The pool's toleration alone is nothing to speak of.
+	// The pool's toleration alone is left out.
 	if own := pod.Spec.Tolerations; len(own) > 1 {
 		for _, toleration := range own {
 			lines = append(lines, "tolerates "+toleration.Key)
@@ -173,7 +173,7 @@ func (a admissionResult) summary(t *testing.T) string {
 	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		var words []string
 		for name, quantity := range container.Resources.Limits {
-			// An absent one the API server fills in from the limit.
+			// The API server defaults an absent request to the limit.
 			if request, ok := container.Resources.Requests[name]; ok && request.Cmp(quantity) != 0 {
 				t.Errorf("%s: the request of %s is %s, the limit %s", container.Name, name, &request, &quantity)
 			}
@@ -210,7 +210,7 @@ func toPod(t *testing.T, object map[string]any) *corev1.Pod {
 	return &pod
 }
 
-// decodeYAML is a pod in YAML, as it is decoded from JSON.
+// decodeYAML decodes a pod from YAML.
 func decodeYAML(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var object map[string]any

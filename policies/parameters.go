@@ -44,7 +44,7 @@ var parameterTable = map[string][]Parameter{
 	},
 	"core.limits": {
 		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod with GPUs; " +
-			"the pod holds its GPUs until its end, whatever its time limit"},
+			"the pod holds its GPUs until its end, beyond its time limit"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {

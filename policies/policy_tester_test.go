@@ -29,12 +29,12 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// policySets has the same policies twice: the other in another order, and it remembers
-// no answers. Both must answer the same.
+// policySets has the same policies twice. The second set has another order and no cache; both must
+// have the same results.
 type policySets struct{ set, shuffled *engine.Set }
 
-// compilePolicies compiles the built-in policies, with other parameters than are shipped for
-// those that are named, and more policies.
+// compilePolicies compiles the built-in policies and further policies. The named policies get other
+// parameters than by default.
 func compilePolicies(tb testing.TB, parameters map[string]string, more ...engine.Source) policySets {
 	tb.Helper()
 	sources := append(policies.BuiltIn(), more...)
@@ -43,9 +43,9 @@ func compilePolicies(tb testing.TB, parameters map[string]string, more ...engine
 			sources[i].Parameters = []byte(other)
 		}
 	}
-	compile := func(remember int) *engine.Set {
+	compile := func(cacheEntries int) *engine.Set {
 		set, reports, err := engine.Compile(sources, engine.Options{
-			Libraries: policies.Libraries(), CacheEntries: remember,
+			Libraries: policies.Libraries(), CacheEntries: cacheEntries,
 			Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute}, // the fuzzer is not alone on the machine
 		})
 		if err != nil {
@@ -63,25 +63,25 @@ func compilePolicies(tb testing.TB, parameters map[string]string, more ...engine
 	return policySets{set, compile(-1)}
 }
 
-// policyTester is where pods are judged, for one project.
+// policyTester evaluates pods for one project.
 type policyTester struct {
 	policySets
 	project input.Project
 	pools   []input.NodePool
-	// user makes the pods; anna where it is empty.
+	// user creates the pods; anna if it is empty.
 	user string
 }
 
-// podEvaluation is what the policies say of one pod.
+// podEvaluation is the result of the policies for one pod.
 type podEvaluation struct {
 	pod map[string]any
-	// rejection is why the pod is not let in, whatever is done.
+	// rejection is why the pod is refused before policies can change it.
 	rejection string
 	denials   map[string][]string
 	changes   map[string]merge.DesiredChanges
 }
 
-// evaluate asks a set about a pod. An error is a fault of the policies.
+// evaluate evaluates a pod with a set. An error is a fault of the policies.
 func (c *policyTester) evaluate(ctx context.Context, set *engine.Set, pod map[string]any) (*podEvaluation, error) {
 	o := &podEvaluation{pod: pod, denials: map[string][]string{}, changes: map[string]merge.DesiredChanges{}}
 	var object corev1.Pod
@@ -120,7 +120,7 @@ func (c *policyTester) evaluate(ctx context.Context, set *engine.Set, pod map[st
 	return o, nil
 }
 
-// parseRequest is what a pod asks for, or what is wrong with that.
+// parseRequest returns the request of a pod, or why it is invalid.
 func parseRequest(pod *corev1.Pod) (request workload.Request, fault string) {
 	request, err := workload.ParsePod(pod)
 	if err != nil {
@@ -156,11 +156,11 @@ func (c *policyTester) input(pod map[string]any, request *workload.Request) (eng
 	return in, nil
 }
 
-// deniedOutcome is the outcome of a pod that is not let in, in the place of the pod.
+// deniedOutcome replaces the outcome of a refused pod.
 const deniedOutcome = "refused"
 
-// apply does what the named policies want of the pod, all at once; ok is false
-// where it is refused. An error is a fault of the policies.
+// apply applies the changes of the named policies at once; ok is false if the pod is refused. An
+// error is a fault of the policies.
 func (o *podEvaluation) apply(names ...string) (result merge.Result, ok bool, err error) {
 	var intents []merge.DesiredChanges
 	for _, name := range names {
@@ -178,13 +178,13 @@ func (o *podEvaluation) apply(names ...string) (result merge.Result, ok bool, er
 	return result, err == nil, err
 }
 
-// isPodError tells whether the pod, and no policy, is the cause of an error.
+// isPodError reports whether the pod, and no policy, is the cause of an error.
 func isPodError(err error) bool {
 	var malformed *merge.InvalidObjectError
 	return errors.As(err, &malformed)
 }
 
-// applied is the pod as the named policies make it, and how they do.
+// applied returns the pod that the named policies changed, and the changes.
 func (o *podEvaluation) applied(names ...string) (pod, patch string, err error) {
 	result, ok, err := o.apply(names...)
 	if !ok || err != nil {
@@ -194,7 +194,7 @@ func (o *podEvaluation) applied(names ...string) (pod, patch string, err error) 
 	return encodePod(result.Object), string(raw), err
 }
 
-// reevaluate is what the policies say of what the named ones, at once, made of a pod.
+// reevaluate evaluates the pod that the named policies changed at once.
 func (c *policyTester) reevaluate(ctx context.Context, before *podEvaluation, names ...string) (*podEvaluation, error) {
 	silent := func(name string) bool {
 		_, wants := before.changes[name]
@@ -213,7 +213,7 @@ func (c *policyTester) reevaluate(ctx context.Context, before *podEvaluation, na
 	return c.evaluateJSON(ctx, outcome)
 }
 
-// evaluateJSON is what the policies say of an outcome.
+// evaluateJSON evaluates an outcome.
 func (c *policyTester) evaluateJSON(ctx context.Context, outcome string) (*podEvaluation, error) {
 	pod, err := decodePod(outcome)
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *policyTester) evaluateJSON(ctx context.Context, outcome string) (*podEv
 	return c.evaluate(ctx, c.set, pod)
 }
 
-// encodePod is a pod as JSON; maps are written in the order of their keys.
+// encodePod returns a pod as JSON, with sorted keys.
 func encodePod(pod map[string]any) string {
 	raw, err := json.Marshal(pod)
 	if err != nil {
@@ -231,15 +231,15 @@ func encodePod(pod map[string]any) string {
 	return string(raw)
 }
 
-// decodePod is a pod as it is decoded from JSON.
+// decodePod decodes a pod from JSON.
 func decodePod(pod string) (object map[string]any, err error) {
 	err = utiljson.Unmarshal([]byte(pod), &object)
 	return object, err
 }
 
-// corpusProjects are the projects of the corpus, by the word that its pods have for them;
-// with the pools that `sluice up` has. Another has three pools that Kueue serves, of
-// which no pod of the corpus speaks: two alike, and one with slices.
+// corpusProjects are the projects of the corpus by their names in its pods, with the pools of
+// `sluice up`. Another project, which no pod of the corpus names, has three pools of Kueue: two
+// equal ones, and one with slices.
 func corpusProjects(b policySets) map[string]*policyTester {
 	pools := map[string]input.NodePool{"dgx": testPool("dgx", v1alpha1.SharingNone, wholeGPUPool.Products...), "dgx-mig": testPool("dgx-mig", v1alpha1.SharingMIG, slices.Clone(migPool.Products)...)}
 	for name, p := range pools {
@@ -248,7 +248,7 @@ func corpusProjects(b policySets) map[string]*policyTester {
 		p.Guaranteed, p.Limit = 2000, 4000
 		if name == "dgx-mig" {
 			p.Guaranteed, p.Limit = 1000, 2000
-			// All that its boards can be cut into, whatever they are cut into now.
+			// All profiles of its GPU models, also those without an instance.
 			p.Products[0].Profiles = append(slices.Clone(p.Products[0].Profiles), migProfile("1g.10gb", 10, 250), migProfile("4g.20gb", 20, 500))
 		}
 		pools[name] = p
@@ -275,7 +275,7 @@ func corpusProjects(b policySets) map[string]*policyTester {
 	return courts
 }
 
-// corpusPod is a pod of the corpus, and what a real API server made of it.
+// corpusPod is a pod of the corpus, and the result of a real API server.
 type corpusPod struct {
 	name, project string
 	pod           corev1.Pod
@@ -319,7 +319,7 @@ func corpusPods(tb testing.TB) []corpusPod {
 	return all
 }
 
-// toUnstructured is a pod as the API server sends it.
+// toUnstructured returns a pod as the API server sends it.
 func toUnstructured(tb testing.TB, pod *corev1.Pod) map[string]any {
 	tb.Helper()
 	raw, err := json.Marshal(pod)

@@ -94,7 +94,7 @@ func TestDateCompare(t *testing.T) {
 	}
 }
 
-// Nobody quotes a date in YAML.
+// Users write dates in YAML without quotes.
 func TestDateInYAML(t *testing.T) {
 	type holiday struct {
 		From Date  `json:"from"`

@@ -107,7 +107,7 @@ func TestDurationEqual(t *testing.T) {
 		t.Error("48h and 2d are not equal")
 	}
 	if diff := cmp.Diff(MustParseDuration("90m"), MustParseDuration("1h30m")); diff != "" {
-		t.Errorf("cmp tells 90m from 1h30m: %s", diff)
+		t.Errorf("cmp distinguishes 90m from 1h30m: %s", diff)
 	}
 	if MustParseDuration("1h").Equal(Duration{}) {
 		t.Error("1h equals nothing")
@@ -141,7 +141,7 @@ func TestDurationInYAML(t *testing.T) {
 func TestMustParseDurationPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("MustParseDuration took a text that is none")
+			t.Error("MustParseDuration accepted an invalid text")
 		}
 	}()
 	MustParseDuration("soon")

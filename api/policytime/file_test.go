@@ -83,8 +83,7 @@ func TestFileScaleShortensSleep(t *testing.T) {
 	}
 }
 
-// A process that did not look while policy time ran fast takes the slower pace
-// that followed, and whatever else came in between.
+// A process that read no file while policy time ran fast adopts the slower scale that followed.
 func TestFileAcceptsSlowerScale(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policytime.FileName)
 	one, other := openFile(t, path), openFile(t, path)
@@ -116,7 +115,7 @@ func TestFileAcceptsSlowerScale(t *testing.T) {
 	}
 }
 
-// Whatever the pace did meanwhile, a step that was lost is not taken for a new pace.
+// A lost step is rejected for every change of the scale in between.
 func TestFileRejectsLostStep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policytime.FileName)
 	f := openFile(t, path)

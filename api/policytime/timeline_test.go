@@ -106,8 +106,8 @@ func TestTimelineRejectsChangesToThePast(t *testing.T) {
 	}
 }
 
-// Any history of steps and paces leaves policy time monotonic, keeps what it
-// said of the past, and makes RealUntil land on the instant or just past it.
+// After any history of steps and scales policy time is monotonic, past times are unchanged, and
+// RealUntil ends at the instant or just after it.
 func TestTimelineProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l policytime.Timeline

@@ -51,11 +51,11 @@ func TestDecideClaim(t *testing.T) {
 		return &v1alpha1.ProjectNamespace{Name: "thesis", UID: uid, Origin: origin}
 	}
 	tests := map[string]struct {
-		project   *v1alpha1.Project
-		namespace *corev1.Namespace
-		want      tenancy.Claim
-		refused   string // the reason
-		says      string
+		project     *v1alpha1.Project
+		namespace   *corev1.Namespace
+		want        tenancy.Claim
+		refused     string // the reason
+		wantMessage string
 	}{
 		"none of that name": {
 			project: projectWithNamespace("thesis", "", nil), want: tenancy.ClaimCreate,
@@ -69,7 +69,7 @@ func TestDecideClaim(t *testing.T) {
 		"adopted, and the consent was taken off since": {
 			project: projectWithNamespace("thesis", "", held("ns-1", v1alpha1.NamespaceAdopted)), namespace: buildNamespace(label + "=thesis"), want: tenancy.ClaimAdopted,
 		},
-		"relabeled by somebody": {
+		"relabeled by a user": {
 			project: projectWithNamespace("thesis", "", held("ns-1", v1alpha1.NamespaceCreated)), namespace: buildNamespace(label + "=other"), want: tenancy.ClaimCreated,
 		},
 		"marked for it": {
@@ -77,35 +77,35 @@ func TestDecideClaim(t *testing.T) {
 		},
 		"exists, unmarked": {
 			project: projectWithNamespace("thesis", "", nil), namespace: buildNamespace(),
-			refused: tenancy.ReasonNotAdoptable, says: "kubectl annotate namespace thesis sluice.dev/adopt-by=thesis",
+			refused: tenancy.ReasonNotAdoptable, wantMessage: "kubectl annotate namespace thesis sluice.dev/adopt-by=thesis",
 		},
 		"a label proves nothing": {
 			project: projectWithNamespace("thesis", "", nil), namespace: buildNamespace(label + "=thesis"),
-			refused: tenancy.ReasonNotAdoptable, says: "exists already",
+			refused: tenancy.ReasonNotAdoptable, wantMessage: "exists already",
 		},
 		"made for an earlier project of the same name": {
 			project: projectWithNamespace("thesis", "", nil), namespace: buildNamespace(madeFor + "=earlier-uid"),
-			refused: tenancy.ReasonNotAdoptable, says: "exists already",
+			refused: tenancy.ReasonNotAdoptable, wantMessage: "exists already",
 		},
 		"another namespace by now, under the same name": {
 			project: projectWithNamespace("thesis", "", held("ns-0", v1alpha1.NamespaceCreated)), namespace: buildNamespace(),
-			refused: tenancy.ReasonNotAdoptable, says: "exists already",
+			refused: tenancy.ReasonNotAdoptable, wantMessage: "exists already",
 		},
 		"marked for another": {
 			project: projectWithNamespace("thesis", "", nil), namespace: buildNamespace(adoptBy + "=course"),
-			refused: tenancy.ReasonNotAdoptable, says: "marked for project course",
+			refused: tenancy.ReasonNotAdoptable, wantMessage: "marked for project course",
 		},
 		"another's, even if marked": {
 			project: projectWithNamespace("thesis", "", nil), namespace: buildNamespace(label+"=course", adoptBy+"=thesis"),
-			refused: tenancy.ReasonNamespaceTaken, says: "sluice.dev/project=course",
+			refused: tenancy.ReasonNamespaceTaken, wantMessage: "sluice.dev/project=course",
 		},
 		"going": {
 			project: projectWithNamespace("thesis", "", held("ns-1", v1alpha1.NamespaceCreated)), namespace: buildNamespace("terminating"),
-			refused: tenancy.ReasonNamespaceTerminating, says: "wait until it is gone",
+			refused: tenancy.ReasonNamespaceTerminating, wantMessage: "wait until it is gone",
 		},
 		"kube-system, even if marked": {
 			project: projectWithNamespace("thesis", "kube-system", nil), namespace: buildNamespace(adoptBy + "=thesis"),
-			refused: tenancy.ReasonSystemNamespace, says: "kube-system belongs to the system",
+			refused: tenancy.ReasonSystemNamespace, wantMessage: "kube-system belongs to the system",
 		},
 		"default":       {project: projectWithNamespace("default", "", nil), refused: tenancy.ReasonSystemNamespace},
 		"our own":       {project: projectWithNamespace("thesis", "sluice-system", nil), refused: tenancy.ReasonSystemNamespace},
@@ -121,8 +121,8 @@ func TestDecideClaim(t *testing.T) {
 				}
 				return
 			}
-			if refusal == nil || refusal.Reason != tc.refused || !strings.Contains(refusal.Error(), tc.says) {
-				t.Fatalf("Of = %q, %+v; want %s saying %q", got, refusal, tc.refused, tc.says)
+			if refusal == nil || refusal.Reason != tc.refused || !strings.Contains(refusal.Error(), tc.wantMessage) {
+				t.Fatalf("Of = %q, %+v; want %s saying %q", got, refusal, tc.refused, tc.wantMessage)
 			}
 		})
 	}

@@ -61,15 +61,15 @@ func TestSubscriptions(t *testing.T) {
 			},
 		},
 		"the largest first, and only its own": {
-			department: departmentWithQuota(none, poolQuota("dgx", "4"), poolQuota("cut", "500m")),
+			department: departmentWithQuota(none, poolQuota("dgx", "4"), poolQuota("mig", "500m")),
 			projects: []v1alpha1.Project{
 				projectWithQuota("a", "students", none, poolQuota("dgx", "500m"), poolQuota("gone", "9")),
-				projectWithQuota("b", "students", none, poolQuota("dgx", "2"), poolQuota("cut", "0")),
+				projectWithQuota("b", "students", none, poolQuota("dgx", "2"), poolQuota("mig", "0")),
 				projectWithQuota("c", "research", none, poolQuota("dgx", "9")),
 			},
 			want: []string{
 				"GPUs of node pool dgx: 2500m of 4 GPUs, left 1500m, over false, to [b 2, a 500m], unstated []",
-				"GPUs of node pool cut: 0 of 500m GPUs, left 500m, over false, to [], unstated []",
+				"GPUs of node pool mig: 0 of 500m GPUs, left 500m, over false, to [], unstated []",
 			},
 		},
 		"more than it has, and one is left out": {
@@ -97,8 +97,8 @@ func TestSubscriptions(t *testing.T) {
 
 func TestDescribeOversubscription(t *testing.T) {
 	var none v1alpha1.ResourceQuota
-	d := departmentWithQuota(cpuQuota("4"), poolQuota("dgx", "1"), poolQuota("cut", "1"))
-	projects := []v1alpha1.Project{projectWithQuota("a", "students", cpuQuota("5"), poolQuota("dgx", "1"), poolQuota("cut", "500m")), projectWithQuota("b", "students", none, poolQuota("dgx", "500m"))}
+	d := departmentWithQuota(cpuQuota("4"), poolQuota("dgx", "1"), poolQuota("mig", "1"))
+	projects := []v1alpha1.Project{projectWithQuota("a", "students", cpuQuota("5"), poolQuota("dgx", "1"), poolQuota("mig", "500m")), projectWithQuota("b", "students", none, poolQuota("dgx", "500m"))}
 	const want = "GPUs of node pool dgx: it has 1 and has promised 1500m (a 1, b 500m); CPU: it has 4 and has promised 5 (a 5)"
 	if got := tenancy.DescribeOversubscription(tenancy.Subscriptions(d, projects, "")); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -108,7 +108,7 @@ func TestDescribeOversubscription(t *testing.T) {
 	}
 }
 
-// Whatever the projects, the parts add up to the sum, and what is left fits.
+// For all projects the parts add up to the sum, and the remainder fits.
 func TestSubscriptionSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		milli := rapid.Int64Range(0, 20000)

@@ -52,7 +52,7 @@ const (
 
 // Types of conditions of a GPUNode.
 const (
-	// ConditionLayoutApplied is true when the GPUs are partitioned as the spec says.
+	// ConditionLayoutApplied is true when the GPUs have the layout of the spec.
 	ConditionLayoutApplied = "LayoutApplied"
 	// ConditionResetRequired is true when the MIG mode of a GPU changes only after a reset.
 	ConditionResetRequired = "ResetRequired"
@@ -185,7 +185,7 @@ const (
 	ReasonRolledBack = "RolledBack"
 	// ReasonTimedOut means that a change was not completed in time.
 	ReasonTimedOut = "TimedOut"
-	// ReasonInvalidLayout means that the GPU cannot be partitioned as the spec says.
+	// ReasonInvalidLayout means that the GPU cannot have the layout of the spec.
 	ReasonInvalidLayout = "InvalidLayout"
 	// ReasonMIGManager means that NVIDIA's MIG manager partitions the GPUs of this node.
 	ReasonMIGManager = "MIGManager"

@@ -78,7 +78,7 @@ type ExtensionTerms struct {
 	//
 	// +optional
 	// +kubebuilder:default="24h"
-	MaxDuration *period.Duration `json:"each,omitempty"`
+	MaxDuration *period.Duration `json:"maxDuration,omitempty"`
 
 	// Window is the time over which selfService counts extensions. Default: 30d.
 	//

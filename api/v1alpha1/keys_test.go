@@ -76,8 +76,8 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 	}
 }
 
-// firstWordPattern tells labels, annotations and the rest apart: a label may have the
-// name of an annotation.
+// firstWordPattern distinguishes labels, annotations and other keys: a label and an annotation may
+// have the same name.
 var firstWordPattern = regexp.MustCompile(`^[A-Z][a-z]+`)
 
 // parseStringConstants are the string constants of files, by name.

@@ -92,10 +92,10 @@ type Limits struct {
 	DryRun bool
 }
 
-// EffectiveLimits returns the limits for workloads of type t in a project: for each limit the
+// TightestLimits returns the limits for workloads of type t in a project: for each limit the
 // tighter of the department's and the project's. If a department tightens a limit later, the new
 // limit applies to its projects immediately.
-func EffectiveLimits(t WorkloadType, project, department map[WorkloadType]WorkloadLimits) Limits {
+func TightestLimits(t WorkloadType, project, department map[WorkloadType]WorkloadLimits) Limits {
 	limits := withDefaults(limitsFor(department, t))
 	own := limitsFor(project, t)
 	if d := own.MaxRuntime; d != nil && isShorter(*d, limits.MaxRuntime) {
@@ -116,8 +116,8 @@ func EffectiveLimits(t WorkloadType, project, department map[WorkloadType]Worklo
 	return limits
 }
 
-// LoosenedLimit is a limit of a project that is looser than allowed.
-type LoosenedLimit struct {
+// LooseLimit is a limit of a project that is looser than allowed.
+type LooseLimit struct {
 	// Type is the key in spec.workloads under which the project sets the limit.
 	Type WorkloadType
 	// Field is the name of the limit, such as maxRuntime.
@@ -129,15 +129,15 @@ type LoosenedLimit struct {
 	Bound string
 }
 
-// FindLooserLimits lists the limits of a project that are looser than its department's, ordered
+// FindLimitsAboveDepartment lists the limits of a project that are looser than its department's, ordered
 // by type and field. A longer time is looser, except for resetAfter, where it is tighter. Active
 // is looser than Running, and a dry run is looser than none.
-func FindLooserLimits(project, department map[WorkloadType]WorkloadLimits) []LoosenedLimit {
-	var found []LoosenedLimit
+func FindLimitsAboveDepartment(project, department map[WorkloadType]WorkloadLimits) []LooseLimit {
+	var found []LooseLimit
 	for _, t := range append([]WorkloadType{AnyWorkload}, WorkloadTypes...) {
 		own, bound := project[t], withDefaults(limitsFor(department, t))
 		add := func(name, value, limit string) {
-			found = append(found, LoosenedLimit{Type: t, Field: name, Value: value, Bound: limit})
+			found = append(found, LooseLimit{Type: t, Field: name, Value: value, Bound: limit})
 		}
 		if d := own.MaxRuntime; d != nil && isShorter(bound.MaxRuntime, *d) {
 			add("maxRuntime", d.String(), bound.MaxRuntime.String())
@@ -196,16 +196,16 @@ func isShorter(a, b period.Duration) bool {
 	return a.Length() < b.Length()
 }
 
-// FindLoosenedLimits lists the project limits that a change removes or loosens, for each type of
+// FindLimitsLoosenedByUpdate lists the project limits that a change removes or loosens, for each type of
 // workload, ordered by type and field. It ignores the department's limits. A limit that is left
 // out is the loosest. Value holds the limit after the change ("" if it is left out) and Bound the
 // limit before it.
-func FindLoosenedLimits(before, after map[WorkloadType]WorkloadLimits) []LoosenedLimit {
-	var found []LoosenedLimit
+func FindLimitsLoosenedByUpdate(before, after map[WorkloadType]WorkloadLimits) []LooseLimit {
+	var found []LooseLimit
 	for _, t := range WorkloadTypes {
 		was, is := limitsFor(before, t), limitsFor(after, t)
 		add := func(name, value, bound string) {
-			found = append(found, LoosenedLimit{Type: t, Field: name, Value: value, Bound: bound})
+			found = append(found, LooseLimit{Type: t, Field: name, Value: value, Bound: bound})
 		}
 		if d := was.MaxRuntime; d != nil && (is.MaxRuntime == nil || isShorter(*d, *is.MaxRuntime)) {
 			add("maxRuntime", formatDuration(is.MaxRuntime), d.String())

@@ -16,11 +16,11 @@ import (
 
 type limitsByType = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
 
-func TestFindLooserLimits(t *testing.T) {
+func TestFindLimitsAboveDepartment(t *testing.T) {
 	for _, tc := range []struct {
 		name                string
 		department, project string
-		want                []v1alpha1.LoosenedLimit
+		want                []v1alpha1.LooseLimit
 	}{
 		{name: "nothing said"},
 		{
@@ -37,7 +37,7 @@ func TestFindLooserLimits(t *testing.T) {
 			name:       "looser in everything",
 			department: `{train: {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 2h, dryRun: false}}`,
 			project:    `{train: {maxRuntime: 49h, idleTimeout: 3h, clock: Active, resetAfter: 1h, dryRun: true}}`,
-			want: []v1alpha1.LoosenedLimit{
+			want: []v1alpha1.LooseLimit{
 				{Type: "train", Field: "maxRuntime", Value: "49h", Bound: "48h"},
 				{Type: "train", Field: "idleTimeout", Value: "3h", Bound: "2h"},
 				{Type: "train", Field: "clock", Value: "Active", Bound: "Running"},
@@ -49,7 +49,7 @@ func TestFindLooserLimits(t *testing.T) {
 			name:       "the department's default for all types binds each",
 			department: `{"*": {maxRuntime: 48h}}`,
 			project:    `{inference: {maxRuntime: 72h}, interactive: {maxRuntime: 50h}}`,
-			want: []v1alpha1.LoosenedLimit{
+			want: []v1alpha1.LooseLimit{
 				{Type: "interactive", Field: "maxRuntime", Value: "50h", Bound: "48h"},
 				{Type: "inference", Field: "maxRuntime", Value: "72h", Bound: "48h"},
 			},
@@ -58,7 +58,7 @@ func TestFindLooserLimits(t *testing.T) {
 			name:       "the department's limit for a type stands in the place of its default",
 			department: `{"*": {maxRuntime: 24h}, train: {maxRuntime: 10d}}`,
 			project:    `{train: {maxRuntime: 9d}, "*": {maxRuntime: 25h}}`,
-			want:       []v1alpha1.LoosenedLimit{{Type: "*", Field: "maxRuntime", Value: "25h", Bound: "24h"}},
+			want:       []v1alpha1.LooseLimit{{Type: "*", Field: "maxRuntime", Value: "25h", Bound: "24h"}},
 		},
 		{
 			name:    "where the department has no limit, any limit is tighter",
@@ -67,7 +67,7 @@ func TestFindLooserLimits(t *testing.T) {
 		{
 			name:    "where the department says nothing, its defaults bind",
 			project: `{"*": {clock: Active, resetAfter: 59m, dryRun: true}}`,
-			want: []v1alpha1.LoosenedLimit{
+			want: []v1alpha1.LooseLimit{
 				{Type: "*", Field: "clock", Value: "Active", Bound: "Running"},
 				{Type: "*", Field: "resetAfter", Value: "59m", Bound: "1h"},
 				{Type: "*", Field: "dryRun", Value: "true", Bound: "false"},
@@ -75,7 +75,7 @@ func TestFindLooserLimits(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := v1alpha1.FindLooserLimits(parseLimits(t, tc.project), parseLimits(t, tc.department))
+			got := v1alpha1.FindLimitsAboveDepartment(parseLimits(t, tc.project), parseLimits(t, tc.department))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -83,7 +83,7 @@ func TestFindLooserLimits(t *testing.T) {
 	}
 }
 
-func TestEffectiveLimits(t *testing.T) {
+func TestTightestLimits(t *testing.T) {
 	h := period.MustParseDuration
 	for _, tc := range []struct {
 		name                string
@@ -124,7 +124,7 @@ func TestEffectiveLimits(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := v1alpha1.EffectiveLimits(v1alpha1.WorkloadInteractive, parseLimits(t, tc.project), parseLimits(t, tc.department))
+			got := v1alpha1.TightestLimits(v1alpha1.WorkloadInteractive, parseLimits(t, tc.project), parseLimits(t, tc.department))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -138,13 +138,13 @@ func TestProjectNeverLoosensDepartmentLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		department, project := drawLimits(t, "department"), drawLimits(t, "project")
 		kind := rapid.SampledFrom(v1alpha1.WorkloadTypes).Draw(t, "type")
-		bound := v1alpha1.EffectiveLimits(kind, nil, department)
-		got := v1alpha1.EffectiveLimits(kind, project, department)
+		bound := v1alpha1.TightestLimits(kind, nil, department)
+		got := v1alpha1.TightestLimits(kind, project, department)
 		asProject := limitsByType{kind: {
 			Clock: got.Clock, ResetAfter: &got.ResetAfter, DryRun: &got.DryRun,
 			MaxRuntime: durationOrNil(got.MaxRuntime), IdleTimeout: durationOrNil(got.IdleTimeout),
 		}}
-		if looser := v1alpha1.FindLooserLimits(asProject, department); len(looser) > 0 {
+		if looser := v1alpha1.FindLimitsAboveDepartment(asProject, department); len(looser) > 0 {
 			t.Fatalf("what holds is looser than the department: %+v", looser)
 		}
 		for _, pair := range [][2]period.Duration{{bound.MaxRuntime, got.MaxRuntime}, {bound.IdleTimeout, got.IdleTimeout}} {
@@ -153,7 +153,7 @@ func TestProjectNeverLoosensDepartmentLimits(t *testing.T) {
 			}
 		}
 		own := project[kind]
-		if len(v1alpha1.FindLooserLimits(limitsByType{kind: own}, department)) == 0 && own.MaxRuntime != nil && !own.MaxRuntime.Equal(got.MaxRuntime) {
+		if len(v1alpha1.FindLimitsAboveDepartment(limitsByType{kind: own}, department)) == 0 && own.MaxRuntime != nil && !own.MaxRuntime.Equal(got.MaxRuntime) {
 			t.Fatalf("the project says %s, and %s holds", own.MaxRuntime, got.MaxRuntime)
 		}
 	})
@@ -204,11 +204,11 @@ func parseLimits(t *testing.T, text string) limitsByType {
 	return limits
 }
 
-func TestFindLoosenedLimits(t *testing.T) {
+func TestFindLimitsLoosenedByUpdate(t *testing.T) {
 	const all = `{train: {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 2h, dryRun: false}}`
 	for _, tc := range []struct {
 		name, before, after string
-		want                []v1alpha1.LoosenedLimit
+		want                []v1alpha1.LooseLimit
 	}{
 		{name: "nothing said"},
 		{name: "as before, otherwise written", before: all, after: `{train: {maxRuntime: 2d, idleTimeout: 120m, clock: Running, resetAfter: 120m, dryRun: false}}`},
@@ -218,7 +218,7 @@ func TestFindLoosenedLimits(t *testing.T) {
 		{
 			name: "looser in everything", before: all,
 			after: `{train: {maxRuntime: 49h, idleTimeout: 3h, clock: Active, resetAfter: 1h, dryRun: true}}`,
-			want: []v1alpha1.LoosenedLimit{
+			want: []v1alpha1.LooseLimit{
 				{Type: "train", Field: "maxRuntime", Value: "49h", Bound: "48h"},
 				{Type: "train", Field: "idleTimeout", Value: "3h", Bound: "2h"},
 				{Type: "train", Field: "clock", Value: "Active", Bound: "Running"},
@@ -228,7 +228,7 @@ func TestFindLoosenedLimits(t *testing.T) {
 		},
 		{
 			name: "taken away", before: all,
-			want: []v1alpha1.LoosenedLimit{
+			want: []v1alpha1.LooseLimit{
 				{Type: "train", Field: "maxRuntime", Bound: "48h"},
 				{Type: "train", Field: "idleTimeout", Bound: "2h"},
 				{Type: "train", Field: "clock", Bound: "Running"},
@@ -238,20 +238,20 @@ func TestFindLoosenedLimits(t *testing.T) {
 		},
 		{
 			name: "a type comes out of the limit for all", before: `{"*": {maxRuntime: 10h}}`, after: `{"*": {maxRuntime: 10h}, train: {maxRuntime: 11h}}`,
-			want: []v1alpha1.LoosenedLimit{{Type: "train", Field: "maxRuntime", Value: "11h", Bound: "10h"}},
+			want: []v1alpha1.LooseLimit{{Type: "train", Field: "maxRuntime", Value: "11h", Bound: "10h"}},
 		},
 		{
 			name: "a type comes under the limit for all", before: `{"*": {maxRuntime: 10h}, train: {maxRuntime: 9h}}`, after: `{"*": {maxRuntime: 10h}}`,
-			want: []v1alpha1.LoosenedLimit{{Type: "train", Field: "maxRuntime", Value: "10h", Bound: "9h"}},
+			want: []v1alpha1.LooseLimit{{Type: "train", Field: "maxRuntime", Value: "10h", Bound: "9h"}},
 		},
 		{
 			name: "the limit for all, where a type has its own", before: `{"*": {maxRuntime: 10h}, train: {maxRuntime: 9h}, inference: {maxRuntime: 9h}}`,
 			after: `{train: {maxRuntime: 9h}, inference: {maxRuntime: 9h}}`,
-			want:  []v1alpha1.LoosenedLimit{{Type: "interactive", Field: "maxRuntime", Bound: "10h"}},
+			want:  []v1alpha1.LooseLimit{{Type: "interactive", Field: "maxRuntime", Bound: "10h"}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := v1alpha1.FindLoosenedLimits(parseLimits(t, tc.before), parseLimits(t, tc.after))
+			got := v1alpha1.FindLimitsLoosenedByUpdate(parseLimits(t, tc.before), parseLimits(t, tc.after))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

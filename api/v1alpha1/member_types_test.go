@@ -14,8 +14,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Whoever sends mail reads the addresses with net/mail; what the schema accepts
-// must be an address there, and that very one.
+// The sender of mail parses addresses with net/mail, so net/mail must accept every address that the
+// schema accepts, and return the same one.
 func TestEmailPatternAcceptsOnlyValidAddresses(t *testing.T) {
 	pattern := regexp.MustCompile(v1alpha1.EmailPattern)
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,7 @@ type MIGPlanning string
 const (
 	// MIGPlanningDynamic partitions GPUs by the demand of pending pods.
 	MIGPlanningDynamic MIGPlanning = "Dynamic"
-	// MIGPlanningStatic partitions GPUs once, as the layout says.
+	// MIGPlanningStatic partitions GPUs once, by the layout.
 	MIGPlanningStatic MIGPlanning = "Static"
 )
 
@@ -40,7 +40,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.planning != 'Dynamic' || !has(self.layout) || size(self.layout) == 0",fieldPath=".layout",message="is for planning Static only; with Dynamic the layout is planned from demand"
 type MIGSpec struct {
 	// Planning is Dynamic (the default), which partitions GPUs by the demand of pending pods,
-	// or Static, which partitions them as layout says.
+	// or Static, which partitions them by layout.
 	//
 	// +optional
 	// +kubebuilder:default=Dynamic

@@ -75,7 +75,7 @@ func TestParseAdmittedPod(t *testing.T) {
 	}
 }
 
-// Whoever pretends that a pod was admitted may not say two things at once.
+// A pod that only pretends to be admitted is rejected if it contradicts itself.
 func TestParseRejectsForgedGrants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod  podTemplateBuilder

@@ -21,17 +21,17 @@ import (
 type invalidField struct{ field, value, detail string }
 
 // invalidAnnotation is a fault of an annotation.
-func invalidAnnotation(key, value, says string) invalidField {
-	return invalidField{"metadata.annotations[" + key + "]", value, says}
+func invalidAnnotation(key, value, message string) invalidField {
+	return invalidField{"metadata.annotations[" + key + "]", value, message}
 }
 
 // invalidLimit and request are faults of a resource of the first container.
-func invalidLimit(name, value, says string) invalidField {
-	return invalidField{"spec.containers[0].resources.limits[" + name + "]", value, says}
+func invalidLimit(name, value, message string) invalidField {
+	return invalidField{"spec.containers[0].resources.limits[" + name + "]", value, message}
 }
 
-func invalidResourceRequest(name, value, says string) invalidField {
-	return invalidField{"spec.containers[0].resources.requests[" + name + "]", value, says}
+func invalidResourceRequest(name, value, message string) invalidField {
+	return invalidField{"spec.containers[0].resources.requests[" + name + "]", value, message}
 }
 
 func TestParseRejectsInvalidRequests(t *testing.T) {

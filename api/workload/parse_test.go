@@ -280,9 +280,9 @@ func TestParse(t *testing.T) {
 			workload.Request{Form: workload.FormMemory, Devices: 1, MemoryMiB: 8000, MemoryLimitMiB: 9000, GPUs: 1000, Resources: singleAmount("nvidia.com/gpu", 1)},
 		},
 
-		{"the currency is no question", newPod().withLimit("sluice.dev/gpu-milli", "500").withLimit("sluice.dev/gpu-milli.dgx-h100", "500"), workload.Request{}},
+		{"the quota unit is ignored", newPod().withLimit("sluice.dev/gpu-milli", "500").withLimit("sluice.dev/gpu-milli.dgx-h100", "500"), workload.Request{}},
 		{
-			"other devices are told by name", newPod().withLimit("rdma/hca", "1").withContainer("second").withLimit("nvidia.com/GA102GL_A10", "1").withLimit("rdma/hca", "1"),
+			"other devices are distinguished by name", newPod().withLimit("rdma/hca", "1").withContainer("second").withLimit("nvidia.com/GA102GL_A10", "1").withLimit("rdma/hca", "1"),
 			workload.Request{OtherResources: []string{"nvidia.com/GA102GL_A10", "rdma/hca"}},
 		},
 		{"huge pages and storage are no devices", newPod().withLimit("hugepages-2Mi", "4Mi").withLimit("ephemeral-storage", "1Gi"), workload.Request{}},

@@ -73,8 +73,8 @@ func TestParsePodEqualsParse(t *testing.T) {
 	})
 }
 
-// That a pod was admitted changes nothing of what it asks for, and where a
-// resource was granted the annotations beside it neither add nor take away.
+// The label of an admitted pod does not change its request, and annotations beside a granted
+// resource have no effect.
 func TestAdmittedLabelGainsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := randomPod(t)
@@ -108,8 +108,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// FuzzParse gives pods arbitrary keys and values: whatever they are, the answer
-// is a Request that makes sense or an error that names fields, always the same.
+// FuzzParse parses pods with arbitrary keys and values. The result is always the same: a consistent
+// Request, or an error that names fields.
 func FuzzParse(f *testing.F) {
 	f.Add("gpu-fraction", "0.5", "gpu-fraction-num-devices", "2", "nvidia.com/gpu", "0", "0", "train", "0.95", byte(0))
 	f.Add("sluice.dev/gpu", "1500m", "gpu-memory.limit", "16Gi", "nvidia.com/mig-1c.3g.20gb", "1", "1", "", "", byte(1))

@@ -17,7 +17,7 @@ import (
 	"sluice.dev/api/workload"
 )
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "write the golden files")
 
 // What policies read as input.workload.
 func TestRequestJSON(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRequestJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("-want +got (go test -update writes it anew)\n%s", diff)
+				t.Errorf("-want +got (go test -update updates it)\n%s", diff)
 			}
 			var back workload.Request
 			if err := json.Unmarshal(got, &back); err != nil {

@@ -25,7 +25,7 @@ func TestIsMIGProfileMatchesSchema(t *testing.T) {
 	})
 }
 
-// Every profile in the tables of NVIDIA's boards.
+// Every profile in the tables of NVIDIA's GPU models.
 func TestIsMIGProfileAcceptsGPUModelProfiles(t *testing.T) {
 	for _, profile := range []v1alpha1.MIGProfile{
 		"1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "7g.80gb", "1g.6gb+me", "2g.12gb+me", "4g.24gb",

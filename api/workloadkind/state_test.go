@@ -81,7 +81,7 @@ func TestEveryKindStopsAndStarts(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			stopped, running := newObject(t, kind, tc.stopped), newObject(t, kind, tc.running)
 			if workloadkind.RequestsPods(stopped) {
-				t.Errorf("%s asks to run", tc.stopped)
+				t.Errorf("%s requests pods", tc.stopped)
 			}
 			if !workloadkind.RequestsPods(running) {
 				t.Errorf("%s does not ask to run", tc.running)
@@ -105,8 +105,7 @@ func TestEveryKindStopsAndStarts(t *testing.T) {
 	}
 }
 
-// Whatever its author writes there, a workload is never taken for stopped that
-// its controller would run.
+// No value that a user writes makes a workload count as stopped that its controller would run.
 func TestRequestsPodsOfUnstoppedObjects(t *testing.T) {
 	tests := map[string]struct {
 		kind schema.GroupKind
@@ -138,7 +137,7 @@ func TestRequestsPodsOfUnstoppedObjects(t *testing.T) {
 			o := newObject(t, tc.kind, tc.rest)
 			kind, _ := workloadkind.Lookup(tc.kind)
 			if !workloadkind.RequestsPods(o) || kind.IsFinished(o) || kind.HasActivePods(o) && name != "no spec" {
-				t.Errorf("asks to run: %v, has ended: %v", workloadkind.RequestsPods(o), kind.IsFinished(o))
+				t.Errorf("requests pods: %v, has ended: %v", workloadkind.RequestsPods(o), kind.IsFinished(o))
 			}
 			if workloadkind.StartsWorkload(newObject(t, tc.kind, tc.rest), o) {
 				t.Error("no change is taken for a start")
@@ -195,7 +194,7 @@ func TestIsStoppable(t *testing.T) {
 		}
 	}
 	if !workloadkind.IsStoppable(groupKind("example.org", "Experiment")) {
-		t.Error("a kind of somebody's may be one that can be stopped")
+		t.Error("an unknown kind counts as one that can be stopped")
 	}
 }
 

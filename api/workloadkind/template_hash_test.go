@@ -32,12 +32,12 @@ func TestTemplateHashOfCopyIsEqual(t *testing.T) {
 		kind schema.GroupKind
 		rest string
 	}{
-		"another name":     {groupKind("apps", "Deployment"), `{metadata: {name: b}, spec: {replicas: 3, template: {metadata: {labels: {app: b}}, spec: {containers: [` + containerYAML + `]}}}}`},
-		"another kind":     {groupKind("batch", "Job"), `spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [` + containerYAML + `]}}}`},
-		"a bare pod":       {groupKind("", "Pod"), `spec: {containers: [` + containerYAML + `]}`},
-		"another size":     {groupKind("", "Pod"), `spec: {containers: [{image: torch, command: [python, train.py], env: [{name: SEED, value: "1"}], resources: {limits: {nvidia.com/gpu: 8}}}]}`},
-		"another place":    {groupKind("", "Pod"), `spec: {nodeName: n, schedulerName: s, tolerations: [{}], containers: [` + containerYAML + `]}`},
-		"through the door": {groupKind("", "Pod"), `spec: {volumes: [{name: kube-api-access-x7k2p, projected: {}}, {emptyDir: {}}], containers: [{image: torch, command: [python, train.py], volumeMounts: [{name: kube-api-access-x7k2p}], env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: SEED, value: "1"}]}]}`},
+		"another name":                {groupKind("apps", "Deployment"), `{metadata: {name: b}, spec: {replicas: 3, template: {metadata: {labels: {app: b}}, spec: {containers: [` + containerYAML + `]}}}}`},
+		"another kind":                {groupKind("batch", "Job"), `spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [` + containerYAML + `]}}}`},
+		"a bare pod":                  {groupKind("", "Pod"), `spec: {containers: [` + containerYAML + `]}`},
+		"another size":                {groupKind("", "Pod"), `spec: {containers: [{image: torch, command: [python, train.py], env: [{name: SEED, value: "1"}], resources: {limits: {nvidia.com/gpu: 8}}}]}`},
+		"another place":               {groupKind("", "Pod"), `spec: {nodeName: n, schedulerName: s, tolerations: [{}], containers: [` + containerYAML + `]}`},
+		"as stored by the API server": {groupKind("", "Pod"), `spec: {volumes: [{name: kube-api-access-x7k2p, projected: {}}, {emptyDir: {}}], containers: [{image: torch, command: [python, train.py], volumeMounts: [{name: kube-api-access-x7k2p}], env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: SEED, value: "1"}]}]}`},
 	} {
 		if got := templateHash(t, tc.kind, tc.rest); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

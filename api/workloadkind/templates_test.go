@@ -74,7 +74,7 @@ func decodeObject(t *testing.T, text string) map[string]any {
 	return decoded
 }
 
-// What stands in the place of a template is found there again, whatever the kind.
+// For every kind, a replaced template is the one that is found afterwards.
 func TestWithTemplatesReplacesEveryTemplate(t *testing.T) {
 	for kind, text := range map[schema.GroupKind]string{
 		{Group: "batch", Kind: "Job"}:                                `{spec: {template: {spec: {a: 1}}, suspend: true}}`,

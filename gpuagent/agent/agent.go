@@ -90,7 +90,9 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		events: mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
 		wakeup: make(chan struct{}, 1),
 	}
-	r.guard = driverGuard{library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log}
+	r.hungCalls = hungCallReporter{
+		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log,
+	}
 	return r
 }
 
@@ -99,7 +101,7 @@ func (r *reconciler) addTo(ctx context.Context, mgr ctrl.Manager) error {
 	if err := r.addEventHandlers(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	for _, start := range []func(context.Context) error{r.start, r.guard.start, r.serveStatus} {
+	for _, start := range []func(context.Context) error{r.start, r.hungCalls.start, r.serveStatus} {
 		if err := mgr.Add(withoutElection(start)); err != nil {
 			return err
 		}
@@ -113,7 +115,7 @@ func (r *reconciler) addTo(ctx context.Context, mgr ctrl.Manager) error {
 	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"observed": observed}); err != nil {
 		return err
 	}
-	return mgr.AddHealthzCheck("driver", r.guard.check)
+	return mgr.AddHealthzCheck("driver", r.hungCalls.check)
 }
 
 var errNotObserved = errors.New("the agent has not observed the GPUs yet")

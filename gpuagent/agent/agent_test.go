@@ -353,7 +353,7 @@ func TestUnreachableKubelet(t *testing.T) {
 	}
 }
 
-// The driver guard reports a hung call while the reconciler waits for it, then the health check fails.
+// The reporter reports a hung call while the reconciler waits for it, then the health check fails.
 // Both recover when the driver answers.
 func TestHungDriver(t *testing.T) {
 	w := newTestNode(t)

@@ -142,13 +142,13 @@ func (c *Config) Validate() field.ErrorList {
 type Intervals struct {
 	// Observe is the interval at which the agent observes the GPUs, their processes and the
 	// kubelet, 200ms to 1m. It reacts to changes in the cluster at once. Default 2s.
-	Observe metav1.Duration `json:"look,omitempty"`
+	Observe metav1.Duration `json:"observe,omitempty"`
 	// Retry is the longest wait before a retry, as for a missing driver or a layout in use. The
 	// first wait is a second. 1s to 10m; default 30s.
 	Retry metav1.Duration `json:"retry,omitempty"`
 	// CallTimeout is the time after which a hung driver call makes the agent unhealthy, so that it
 	// is restarted. 10s to 30m; default 2m.
-	CallTimeout metav1.Duration `json:"stuck,omitempty"`
+	CallTimeout metav1.Duration `json:"callTimeout,omitempty"`
 }
 
 // The default intervals.
@@ -176,9 +176,9 @@ func (i *Intervals) validate(path *field.Path) (errs field.ErrorList) {
 		value       metav1.Duration
 		least, most time.Duration
 	}{
-		{"look", i.Observe, 200 * time.Millisecond, time.Minute},
+		{"observe", i.Observe, 200 * time.Millisecond, time.Minute},
 		{"retry", i.Retry, time.Second, 10 * time.Minute},
-		{"stuck", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
+		{"callTimeout", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
 	} {
 		if each.value.Duration < each.least || each.value.Duration > each.most {
 			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(),

@@ -47,7 +47,7 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 	t.Setenv(NodeNameVariable, "dgx-01")
 	var got Config
-	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"),
+	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {observe: 500ms}\n"),
 		&got); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +66,8 @@ func TestConfigValidation(t *testing.T) {
 		"relative library": {node + "driver: {library: libnvidia-ml.so.1}", "driver.library"},
 		"long socket":      {node + "stateDir: /" + strings.Repeat("x", 100), "stateDir"},
 		"folder of plugin": {node + "devicePlugin: {command: /usr/bin/nvidia-device-plugin --x}", "devicePlugin.command"},
-		"hurry":            {node + "intervals: {look: 1ms}", "200ms to 1m0s"},
-		"backwards":        {node + "intervals: {stuck: -1s}", "intervals.stuck"},
+		"hurry":            {node + "intervals: {observe: 1ms}", "200ms to 1m0s"},
+		"backwards":        {node + "intervals: {callTimeout: -1s}", "intervals.callTimeout"},
 		"unknown":          {node + "gpus: 8", "gpus"},
 	}
 	for name, tc := range tests {

@@ -18,10 +18,10 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// driverGuard reports driver calls that do not return. The reconciler cannot report them: its goroutine
+// hungCallReporter reports driver calls that do not return. The reconciler cannot report them: its goroutine
 // waits for the call. By default the GPUNode reports a hung call after 45 s, and after two minutes the
 // health check fails, so that the kubelet restarts the agent.
-type driverGuard struct {
+type hungCallReporter struct {
 	library *nvml.MonitoredLibrary
 	timeout time.Duration
 	node    func(context.Context) *v1alpha1.GPUNode
@@ -30,26 +30,26 @@ type driverGuard struct {
 }
 
 // start reports hung calls until ctx ends.
-func (g *driverGuard) start(ctx context.Context) error {
-	for sleep(ctx, g.timeout/12, nil) {
-		hung := g.hungCall()
-		node := g.node(ctx)
+func (h *hungCallReporter) start(ctx context.Context) error {
+	for sleep(ctx, h.timeout/12, nil) {
+		hung := h.hungCall()
+		node := h.node(ctx)
 		if hung == nil || node == nil {
 			continue
 		}
 		report := status.Report{Generation: node.Generation, Conditions: []metav1.Condition{driverNotResponding(hung)}}
-		if _, err := g.writer.Write(ctx, node, report); err != nil {
-			g.log.Error(err, "Failed to report hung driver call")
+		if _, err := h.writer.Write(ctx, node, report); err != nil {
+			h.log.Error(err, "Failed to report hung driver call")
 		}
 	}
 	return nil
 }
 
 // hungCall returns an error that names a call to report.
-func (g *driverGuard) hungCall() error { return g.library.HungCall(g.timeout * 3 / 8) }
+func (h *hungCallReporter) hungCall() error { return h.library.HungCall(h.timeout * 3 / 8) }
 
 // check fails once a call has exceeded the whole timeout.
-func (g *driverGuard) check(*http.Request) error { return g.library.HungCall(g.timeout) }
+func (h *hungCallReporter) check(*http.Request) error { return h.library.HungCall(h.timeout) }
 
 func driverNotResponding(err error) metav1.Condition {
 	return metav1.Condition{

@@ -41,7 +41,7 @@ func BenchmarkIdleAgent(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = agent.Process.Signal(os.Interrupt); _ = agent.Wait() }()
-	node := w.waitForStatus("cut", func(n *v1alpha1.GPUNode) error {
+	node := w.waitForStatus("partitioned", func(n *v1alpha1.GPUNode) error {
 		if n.Status.ObservedGeneration != n.Generation || n.Status.Slices != "1g.5gb 0/56" {
 			return fmt.Errorf("%s", n.Status.Slices)
 		}

@@ -137,7 +137,7 @@ func (s layoutState) conditions(o observation, pluginErr error) []metav1.Conditi
 	return list
 }
 
-// readyCondition returns the Ready condition. While a call hangs it agrees with the driver guard's:
+// readyCondition returns the Ready condition. While a call hangs it agrees with the hungCallReporter's:
 // otherwise the two would overwrite each other.
 func readyCondition(o observation, hungCall error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}

@@ -20,7 +20,7 @@ import (
 
 var (
 	callSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "sluice_nvml_call_seconds",
+		Name:    "sluice_nvml_call_duration_seconds",
 		Help:    "Duration of NVML calls.",
 		Buckets: []float64{0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 120},
 	}, []string{"call"})
@@ -29,12 +29,12 @@ var (
 		Help: "Failed NVML calls by call and NVML error code, without those that a GPU model does not support.",
 	}, []string{"call", "code"})
 	layoutChanges = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_mig_changes_total",
+		Name: "sluice_mig_layout_changes_total",
 		Help: "MIG layout changes of a GPU by result: Applied, RolledBack, Invalid, ResetRequired, Denied, Lost, Unhealthy, " +
 			"JournalFailed, Interrupted.",
 	}, []string{"result"})
 	pluginSignals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_device_plugin_signals_total",
+		Name: "sluice_device_plugin_reloads_total",
 		Help: "Attempts to reload the device plugin by result: sent, failed.",
 	}, []string{"result"})
 )

@@ -31,9 +31,9 @@ type reconciler struct {
 	log    logr.Logger
 	cached client.Reader
 
-	library nvml.Library
-	engine  *partition.Engine
-	guard   driverGuard
+	library   nvml.Library
+	engine    *partition.Engine
+	hungCalls hungCallReporter
 	// liveHolders reads device holders for decisions, cachedHolders for reports.
 	liveHolders, cachedHolders *devices.Reader
 	inventory                  *status.Inventory
@@ -263,7 +263,7 @@ func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
 
 // reconcileStatus publishes the pass and returns the time until the next one.
 func (r *reconciler) reconcileStatus(ctx context.Context, o observation, pluginErr error) time.Duration {
-	conditions := append(r.layout.conditions(o, pluginErr), readyCondition(o, r.guard.hungCall()))
+	conditions := append(r.layout.conditions(o, pluginErr), readyCondition(o, r.hungCalls.hungCall()))
 	r.publishSnapshot(o, conditions)
 	report := status.Report{Complete: r.layout.isComplete(o), DriverVersion: o.driverVersion, GPUs: o.gpus, Conditions: conditions}
 	if o.holdersErr == nil {

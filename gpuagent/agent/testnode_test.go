@@ -293,13 +293,13 @@ func (w *testNode) newConfig() *agent.Config {
 }
 
 // configFile returns the agent's configuration file.
-func (w *testNode) configFile(look string) string {
+func (w *testNode) configFile(observe string) string {
 	w.Helper()
 	kubeconfig, err := w.cluster.NodeBoundKubeconfig(w.Context(), v1alpha1.SystemNamespace, "gpuagent", w.name)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return strings.NewReplacer("DIR", w.dir, "NODE", w.name, "KUBECONFIG", kubeconfig, "LOOK", look, "HEALTH", w.health).Replace(`
+	return strings.NewReplacer("DIR", w.dir, "NODE", w.name, "KUBECONFIG", kubeconfig, "OBSERVE", observe, "HEALTH", w.health).Replace(`
 apiVersion: config.sluice.dev/v1alpha1
 kind: GPUAgentConfig
 kubeconfig: KUBECONFIG
@@ -310,7 +310,7 @@ driver: {simulator: DIR/nvml.sock}
 proc: DIR/proc
 podResources: DIR/kubelet.sock
 stateDir: DIR/state
-intervals: {look: LOOK, retry: 1s, stuck: 10s}
+intervals: {observe: OBSERVE, retry: 1s, callTimeout: 10s}
 `)
 }
 

@@ -170,7 +170,7 @@ func (h *Assignments) addContainer(pod types.NamespacedName, container *podresou
 	return nil
 }
 
-// hasResource reports whether the kubelet offers GPUs under a resource, whatever its name.
+// hasResource reports whether the kubelet offers GPUs under a resource of any name.
 func (h *Assignments) hasResource(resource corev1.ResourceName) bool {
 	for _, name := range h.Offered {
 		if name == resource {

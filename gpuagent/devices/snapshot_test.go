@@ -134,7 +134,7 @@ func TestHolders(t *testing.T) {
 		pods    []corev1.Pod
 		want    map[string]string
 	}{
-		"nobody": {want: map[string]string{}},
+		"no pods": {want: map[string]string{}},
 		"the kubelet gave it": {
 			held: []*podresourcesv1.PodResources{podResources("train", resourceMIG3g, migDeviceLarge)},
 			pods: []corev1.Pod{newPod("train", withLimit(resourceMIG3g, 1))},

@@ -40,7 +40,7 @@ func TestFindConflictingManagers(t *testing.T) {
 		processes []Process
 		want      map[string]string
 	}{
-		"nobody": {
+		"none": {
 			pods:      []corev1.Pod{newPod("p", "app", "nvidia-device-plugin-daemonset", corev1.Container{})},
 			processes: []Process{{Command: []string{"nvidia-device-plugin"}}, {}, {Command: []string{"grep", "nvidia-mig-manager"}}},
 		},
@@ -103,13 +103,13 @@ func TestFindConflictingManagers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got map[string]string
-			for _, rival := range FindConflictingManagers(tc.pods, tc.processes) {
+			for _, manager := range FindConflictingManagers(tc.pods, tc.processes) {
 				if got == nil {
 					got = map[string]string{}
 				}
-				got[rival.Name] = rival.Location
-				if rival.Advice == "" || rival.String() == "" {
-					t.Errorf("%s: no advice", rival.Name)
+				got[manager.Name] = manager.Location
+				if manager.Advice == "" || manager.String() == "" {
+					t.Errorf("%s: no advice", manager.Name)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

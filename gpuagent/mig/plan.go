@@ -38,16 +38,16 @@ func (c *Change) IsEmpty() bool { return len(c.Destroy)+len(c.Create) == 0 }
 // first. A request gets an idle instance of its profile, else a new instance on free slices, else a
 // new instance in place of idle instances. Plan never touches instances in use and skips GPUs whose
 // model lacks the profile.
-func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
+func Plan(gpus []GPU, requests []v1alpha1.MIGProfile) Change {
 	d := newLayoutDraft(gpus)
-	open := make([]int, 0, len(wants))
-	for i, name := range wants {
+	open := make([]int, 0, len(requests))
+	for i, name := range requests {
 		if !d.claimIdle(name) {
 			open = append(open, i)
 		}
 	}
 	for _, i := range open {
-		if at, ok := d.cheapestPlacement(wants[i], Idle); ok {
+		if at, ok := d.cheapestPlacement(requests[i], Idle); ok {
 			d.place(at)
 		} else {
 			d.change.Unmet = append(d.change.Unmet, i)
@@ -56,13 +56,13 @@ func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 	return d.change
 }
 
-// Preempt returns the instances to preempt so that one more instance of the profile fits: the
+// PlanPreemption returns the instances to preempt so that one more instance of the profile fits: the
 // fewest victims, and among equal numbers the fewest slices. It returns false if preemption does
 // not help. Idle instances in the way are destroyed as well. Victims are indices of
 // gpus[at.GPU].Instances.
-func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok bool) {
+func PlanPreemption(gpus []GPU, profile v1alpha1.MIGProfile) (at Step, victims []int, ok bool) {
 	d := newLayoutDraft(gpus)
-	found, ok := d.cheapestPlacement(want, Preemptible)
+	found, ok := d.cheapestPlacement(profile, Preemptible)
 	if !ok {
 		return Step{}, nil, false
 	}

@@ -123,7 +123,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestPreempt(t *testing.T) {
+func TestPlanPreemption(t *testing.T) {
 	tests := map[string]struct {
 		gpus    []string
 		want    v1alpha1.MIGProfile
@@ -142,7 +142,7 @@ func TestPreempt(t *testing.T) {
 			for _, text := range tc.gpus {
 				gpus = append(gpus, parseGPU(t, text))
 			}
-			at, victims, ok := Preempt(gpus, tc.want)
+			at, victims, ok := PlanPreemption(gpus, tc.want)
 			if ok != (tc.at != "") {
 				t.Fatalf("found %v", ok)
 			}
@@ -158,7 +158,7 @@ func TestPreempt(t *testing.T) {
 // instance was destroyed in vain.
 func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.SampledFrom(Models()).Draw(t, "board")
+		b := rapid.SampledFrom(Models()).Draw(t, "model")
 		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "GPUs"))
 		for i := range gpus {
 			gpus[i] = drawGPU(t, b)

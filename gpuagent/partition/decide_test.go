@@ -85,67 +85,67 @@ func describeDecision(v decision) string {
 func TestDecide(t *testing.T) {
 	whole := v1alpha1.DesiredGPU{}
 	resettable := func(d v1alpha1.DesiredGPU) v1alpha1.DesiredGPU { d.MayReset = true; return d }
-	cut := func(p ...Placement) v1alpha1.DesiredGPU { return newDesiredGPU("", p...) }
+	desired := func(p ...Placement) v1alpha1.DesiredGPU { return newDesiredGPU("", p...) }
 	cases := []struct {
-		name string
-		gpu  *gpuBuilder
-		want v1alpha1.DesiredGPU
-		told string
-		says string
+		name        string
+		gpu         *gpuBuilder
+		want        v1alpha1.DesiredGPU
+		told        string
+		wantMessage string
 	}{
-		{"nothing to do", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours"), cut(placementAt("3g.20gb", 4)), "Applied Applied", ""},
+		{"nothing to do", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours"), desired(placementAt("3g.20gb", 4)), "Applied Applied", ""},
 		{
 			"a desired instance stays, even held",
 			newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours held").withInstance("1g.5gb", 0, "ours"),
-			cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", "",
+			desired(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", "",
 		},
 		{
 			"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"),
-			cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", "",
+			desired(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", "",
 		},
 		{
 			"destroying comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
-			cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", "",
+			desired(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", "",
 		},
 		{"one that is held keeps all as it is", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6,
-			"ours held"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
+			"ours held"), desired(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
 		{
 			"held and not in the way, but not desired", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
-			cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6",
+			desired(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6",
 		},
 		{
-			"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
+			"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), desired(placementAt("3g.20gb", 4)),
 			"~3g.20gb@4", "",
 		},
-		{"incomplete and not desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
+		{"incomplete and not desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), desired(), "-3g.20gb@4", ""},
 		{
-			"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)),
+			"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), desired(placementAt("4g.20gb", 0)),
 			"+4g.20gb@0", "",
 		},
 		{
-			"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)),
+			"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), desired(placementAt("3g.20gb", 4)),
 			"Invalid InvalidLayout", "1g.5gb@6 (MIG-1)",
 		},
 		{
 			"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"),
-			cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device",
+			desired(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device",
 		},
 		{
 			"foreign, and the GPU has only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
-			cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1",
+			desired(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1",
 		},
 		{
 			"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
-			cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`,
+			desired(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`,
 		},
 		{
-			"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",
+			"no such profile", newGPUBuilder("A30"), desired(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",
 			"[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]",
 		},
-		{"no such place", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 1)), "Invalid InvalidLayout", "[0 2]"},
-		{"overlapping", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 0), placementAt("1g.6gb", 1)), "Invalid InvalidLayout", "overlaps"},
+		{"no such place", newGPUBuilder("A30"), desired(placementAt("2g.12gb", 1)), "Invalid InvalidLayout", "[0 2]"},
+		{"overlapping", newGPUBuilder("A30"), desired(placementAt("2g.12gb", 0), placementAt("1g.6gb", 1)), "Invalid InvalidLayout", "overlaps"},
 		{
-			"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)),
+			"media engines twice", newGPUBuilder("A30"), desired(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)),
 			"Invalid InvalidLayout", "one set",
 		},
 		{
@@ -154,14 +154,14 @@ func TestDecide(t *testing.T) {
 			"Invalid InvalidLayout", "migEnabled",
 		},
 
-		{"enabled at once", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
-		{"enabled, and pending from before", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Enabled), cut(), "mode true", ""},
-		{"enabled, at a reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
-		{"pending", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), cut(), "ResetRequired ResetRequired", "spec.mig.resets"},
-		{"pending, and may be reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), resettable(cut()), "reset", ""},
+		{"enabled at once", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Disabled), desired(), "mode true", ""},
+		{"enabled, and pending from before", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Enabled), desired(), "mode true", ""},
+		{"enabled, at a reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled), desired(), "mode true", ""},
+		{"pending", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), desired(), "ResetRequired ResetRequired", "spec.mig.resets"},
+		{"pending, and may be reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), resettable(desired()), "reset", ""},
 		{
 			"an impossible layout does not change the mode", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled),
-			cut(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", "",
+			desired(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", "",
 		},
 		{"left at once", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours"), whole, "-1g.10gb@0 mode false", ""},
 		{"left, held", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours held"), whole, "Reclaiming InUse", "process 42"},
@@ -185,8 +185,8 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(c.told, describeDecision(v)); diff != "" {
 				t.Errorf("%s (%s)", diff, v.message)
 			}
-			if !strings.Contains(v.message, c.says) {
-				t.Errorf("%q lacks %q", v.message, c.says)
+			if !strings.Contains(v.message, c.wantMessage) {
+				t.Errorf("%q lacks %q", v.message, c.wantMessage)
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func TestMarkOwned(t *testing.T) {
 		begun    *PendingChange
 		ours     bool
 	}{
-		{"nobody's", "foreign", nil, nil, false},
+		{"unowned", "foreign", nil, nil, false},
 		{"registered", "foreign", []OwnedInstance{one}, nil, true},
 		{"the identifier was given to another", "foreign", []OwnedInstance{other}, nil, false},
 		{"registered as incomplete, and another program created the device", "foreign", []OwnedInstance{half}, nil, false},

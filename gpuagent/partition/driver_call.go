@@ -237,6 +237,8 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	case k == classTransient && again(&c.retries.transient, maxTransientRetries, transientRetryDelay):
 		c.engine.reconnect(err)
 		return decision{}, false
+	case errors.Is(err, nvml.ErrUninitialized):
+		return refuse(Interrupted, v1alpha1.ReasonProgressing, "%v: the change continues when the driver is loaded again", err), true
 	case k == classTransient:
 		return c.markUnhealthy(err), true
 	default:

@@ -206,7 +206,7 @@ type Layout struct {
 type PendingChange struct {
 	// Before is the former layout of Sluice's own instances; Desired is the layout to reach.
 	Before  Layout `json:"before"`
-	Desired Layout `json:"wanted"`
+	Desired Layout `json:"desired"`
 	// Next is the next driver call. It may have been made already.
 	Next Call `json:"next"`
 }
@@ -235,7 +235,7 @@ var operations = []Operation{OpCreateInstance, OpCreateComputeInstance, OpDestro
 
 // Call is one write to the driver.
 type Call struct {
-	Operation Operation `json:"act"`
+	Operation Operation `json:"operation"`
 	// Instance is the GPU instance, without an identifier while it is being created.
 	Instance OwnedInstance `json:"instance,omitzero"`
 	// Compute is the identifier of the compute instance to destroy.

@@ -145,7 +145,7 @@ type journalState struct {
 	Node string `json:"node"`
 	Boot string `json:"boot"`
 	// UntrustedReason is why the former content was unusable.
-	UntrustedReason string                  `json:"doubt,omitempty"`
+	UntrustedReason string                  `json:"untrustedReason,omitempty"`
 	GPUs            map[string]journalEntry `json:"gpus"`
 }
 

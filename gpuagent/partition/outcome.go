@@ -23,7 +23,7 @@ const (
 	// Reclaiming: an instance to destroy is in use, or its use is unknown. The change was not
 	// begun, or was rolled back. A retry may succeed.
 	Reclaiming State = "Reclaiming"
-	// Invalid: the layout is impossible, whatever pods end: the GPU model does not support it, or a
+	// Invalid: the layout is impossible even if all pods end: the GPU model does not support it, or a
 	// foreign instance is in the way.
 	Invalid State = "Invalid"
 	// RolledBack: the driver refused, and the former layout is restored as far as [Result.Restored]
@@ -42,7 +42,7 @@ const (
 	Unhealthy State = "Unhealthy"
 	// JournalFailed: the change could not be recorded on disk, so it was not made.
 	JournalFailed State = "JournalFailed"
-	// Interrupted: the context ended before or during the change. The next Apply or Recover
+	// Interrupted: the context ended, or the driver was unloaded, before or during the change. The next Apply or Recover
 	// completes or undoes it.
 	Interrupted State = "Interrupted"
 )

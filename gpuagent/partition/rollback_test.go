@@ -321,8 +321,8 @@ func (d *modeIgnoringLibrary) Reset(string) error {
 }
 
 func TestDriverIgnoresMode(t *testing.T) {
-	for board, pending := range map[string]bool{"H100-80GB": false, "A30": false, "A100-40GB": true} {
-		w := newTestNode(t, gpuNotInMIGMode(board))
+	for model, pending := range map[string]bool{"H100-80GB": false, "A30": false, "A100-40GB": true} {
+		w := newTestNode(t, gpuNotInMIGMode(model))
 		gpu := w.uuid(0)
 		d := &modeIgnoringLibrary{Library: w.engine.Library}
 		if pending {
@@ -334,7 +334,7 @@ func TestDriverIgnoresMode(t *testing.T) {
 		layout.MayReset = true
 		r := w.apply(layout).Results[0]
 		if (r.State == ResetRequired) != pending || r.State == Applied || d.calls != 1 {
-			t.Errorf("%s: %+v after %d calls", board, r, d.calls)
+			t.Errorf("%s: %+v after %d calls", model, r, d.calls)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (c healthyOnlyLibrary) Memory(gpu string) (nvml.Memory, error) {
 }
 
 func TestInventoryObserve(t *testing.T) {
-	node, err := simulator.New(simulator.Config{Seed: "survey", Order: simulator.StableOrder, GPUs: []simulator.GPU{
+	node, err := simulator.New(simulator.Config{Seed: "inventory", Order: simulator.StableOrder, GPUs: []simulator.GPU{
 		{Model: "A100-40GB", UUID: "GPU-00000000-0000-0000-0000-000000000000", Mode: nvml.Enabled},
 		{Model: "H100-80GB", UUID: "GPU-00000000-0000-0000-0000-000000000001"},
 		{Model: "H100-80GB", UUID: "GPU-00000000-0000-0000-0000-000000000002"},

@@ -21,11 +21,11 @@ type Node struct {
 	// Name is the node's name; empty if unknown.
 	Name string `json:"name,omitempty"`
 	// ObservedAt is the time of the observation.
-	ObservedAt time.Time `json:"at"`
+	ObservedAt time.Time `json:"observedAt"`
 	// DriverVersion is the version of the driver.
 	DriverVersion string `json:"driverVersion,omitempty"`
 	// Problems describe what needs attention, each in a sentence.
-	Problems []string `json:"troubles,omitempty"`
+	Problems []string `json:"problems,omitempty"`
 	// GPUs are the node's GPUs by index.
 	GPUs []GPU `json:"gpus"`
 	// Processes are the processes on the GPUs.

@@ -149,7 +149,7 @@ func (c *Config) Validate() field.ErrorList {
 // Stopping configures how workloads are stopped at their time limit.
 type Stopping struct {
 	// StopLimiter prevents mass stops.
-	StopLimiter StopLimiter `json:"brake,omitempty"`
+	StopLimiter StopLimiter `json:"stopLimiter,omitempty"`
 	// DeleteUnknownKinds deletes workloads of an unknown kind with neither spec.suspend nor a
 	// scale subresource, with their pods. Default false: they are reported as Unstoppable.
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
@@ -182,10 +182,10 @@ func (l *StopLimiter) setDefaults() {
 
 func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
 	if p := ptr.Deref(s.StopLimiter.Percent, 0); p < 0 || p > 100 {
-		errs = append(errs, field.Invalid(path.Child("brake", "percent"), p, "must be 0 to 100"))
+		errs = append(errs, field.Invalid(path.Child("stopLimiter", "percent"), p, "must be 0 to 100"))
 	}
 	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
-		errs = append(errs, field.Invalid(path.Child("brake", "workloads"), n, "must be 0 or more"))
+		errs = append(errs, field.Invalid(path.Child("stopLimiter", "workloads"), n, "must be 0 or more"))
 	}
 	return errs
 }

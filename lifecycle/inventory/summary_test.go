@@ -36,7 +36,7 @@ func TestSummarizeNode(t *testing.T) {
 	agent := func(gpus ...v1alpha1.ObservedGPU) *v1alpha1.GPUNode {
 		return &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{GPUs: gpus}}
 	}
-	board := func(product string, gpus int32, memory int64, profiles ...v1alpha1.MIGProfile) v1alpha1.GPUModel {
+	model := func(product string, gpus int32, memory int64, profiles ...v1alpha1.MIGProfile) v1alpha1.GPUModel {
 		return v1alpha1.GPUModel{Name: product, GPUs: gpus, MemoryMiB: memory, MIGProfiles: profiles}
 	}
 	tests := map[string]struct {
@@ -48,43 +48,43 @@ func TestSummarizeNode(t *testing.T) {
 		"nothing said": {node: newNode(nil), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "GPU feature discovery"}},
 		"with media extensions, as a label writes them": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-1g.5gb.me.count", "1"), "nvidia.com/mig-1g.5gb.me.memory", "4864")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb+me")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960, "1g.5gb+me")}},
 		},
 		"a profile that is none": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-bogus.count", "1"), "nvidia.com/mig-1c.3g.20gb.count", "1")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}, Warnings: []string{
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}, Warnings: []string{
 				"node dgx-1: label nvidia.com/mig-1c.3g.20gb.count is not a GPU instance profile",
 				"node dgx-1: label nvidia.com/mig-bogus.count is not a GPU instance profile",
 			}},
 		},
 		"whole": {
 			node: newNode(featureLabels(productA100, "8", "40960")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}},
 		},
-		"cut, strategy mixed": {
+		"partitioned, strategy mixed": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-3g.20gb.count", "8"), "nvidia.com/mig-1g.5gb.count", "16")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb", "3g.20gb")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960, "1g.5gb", "3g.20gb")}},
 		},
 		"time-sliced: the product's suffix goes, the count is physical": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "4"), v1alpha1.LabelGPUSharingStrategy, "time-slicing")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 4, "nvidia.com/gpu")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(model(productA100, 8, 40960), 4, "nvidia.com/gpu")}},
 		},
 		"MPS under another name": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "10"), v1alpha1.LabelGPUSharingStrategy, "mps")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 10, "nvidia.com/gpu.shared")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(model(productA100, 8, 40960), 10, "nvidia.com/gpu.shared")}},
 		},
-		"not divided, and it says so": {
+		"not divided, as its labels report": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "1"), v1alpha1.LabelGPUSharingStrategy, "none")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}},
 		},
 		"divided into a word": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "many"), v1alpha1.LabelGPUSharingStrategy, "mps")),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}},
 		},
-		"what the agent says, divided as the labels say": {
+		"GPUs of the agent, replicas of the labels": {
 			node:     newNode(withLabel(withLabel(featureLabels(productA100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "2"), v1alpha1.LabelGPUSharingStrategy, "mps")),
 			observed: agent(v1alpha1.ObservedGPU{UUID: "GPU-1", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960}),
-			want:     inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 1, 40960), 2, "nvidia.com/gpu")}},
+			want:     inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{withReplicas(model(productA100, 1, 40960), 2, "nvidia.com/gpu")}},
 		},
 		"the agent knows better than the labels": {
 			node: newNode(featureLabels(productA100, "3", "1")),
@@ -93,15 +93,15 @@ func TestSummarizeNode(t *testing.T) {
 				v1alpha1.ObservedGPU{UUID: "GPU-2", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40536},
 				v1alpha1.ObservedGPU{UUID: "GPU-3", Model: "NVIDIA H100 NVL", MemoryMiB: 95830},
 			),
-			want: inventory.Summary{GPUs: 3, GPUModels: []v1alpha1.GPUModel{board(productA100, 2, 40536, "1g.5gb"), board("NVIDIA-H100-NVL", 1, 95830)}},
+			want: inventory.Summary{GPUs: 3, GPUModels: []v1alpha1.GPUModel{model(productA100, 2, 40536, "1g.5gb"), model("NVIDIA-H100-NVL", 1, 95830)}},
 		},
 		"an agent that has not reported yet": {
 			node: newNode(featureLabels(productA100, "8", "40960")), observed: agent(),
-			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}},
 		},
 		"no product, no memory": {
 			node: newNode(map[string]string{v1alpha1.LabelGPUCount: "2"}),
-			want: inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{board("unknown", 2, 0)}},
+			want: inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{model("unknown", 2, 0)}},
 		},
 		"zero":              {node: newNode(featureLabels(productA100, "0", "40960"))},
 		"a word for count":  {node: newNode(featureLabels(productA100, "eight", "40960")), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "eight", "0 to 1024"}},
@@ -133,19 +133,19 @@ func TestSummarizeNode(t *testing.T) {
 	}
 }
 
-func withReplicas(board v1alpha1.GPUModel, replicas int32, resource string) v1alpha1.GPUModel {
-	board.Replicas, board.ReplicaResource = replicas, resource
-	return board
+func withReplicas(model v1alpha1.GPUModel, replicas int32, resource string) v1alpha1.GPUModel {
+	model.Replicas, model.ReplicaResource = replicas, resource
+	return model
 }
 
 // A replica that is worth two things is worth nothing, in any order of the nodes.
 func TestCombineSharedGPUs(t *testing.T) {
 	machine := func(replicas int32) inventory.Summary {
-		board := v1alpha1.GPUModel{Name: productA100, GPUs: 1}
+		model := v1alpha1.GPUModel{Name: productA100, GPUs: 1}
 		if replicas > 0 {
-			board = withReplicas(board, replicas, "nvidia.com/gpu")
+			model = withReplicas(model, replicas, "nvidia.com/gpu")
 		}
-		return inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{board}}
+		return inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{model}}
 	}
 	tests := map[string]struct {
 		replicas []int32
@@ -166,7 +166,7 @@ func TestCombineSharedGPUs(t *testing.T) {
 			}
 			got := inventory.Combine(machines)
 			if got.GPUModels[0].Replicas != tc.want || (tc.want == 0) != (got.GPUModels[0].ReplicaResource == "") {
-				t.Errorf("board = %+v, want %d replicas", got.GPUModels[0], tc.want)
+				t.Errorf("model = %+v, want %d replicas", got.GPUModels[0], tc.want)
 			}
 			if remarks := strings.Join(got.Warnings, "; "); (remarks == "") != (tc.remark == "") || !strings.Contains(remarks, tc.remark) {
 				t.Errorf("remarks = %q, want %q", remarks, tc.remark)

@@ -15,7 +15,7 @@ import (
 // owners.
 func TestProjectRecipients(t *testing.T) {
 	contact := func(email v1alpha1.EmailAddress, mute ...v1alpha1.OptionalNoticeKind) v1alpha1.Contact {
-		return v1alpha1.Contact{Name: "Somebody", Email: email, Mute: mute}
+		return v1alpha1.Contact{Name: "Contact", Email: email, Mute: mute}
 	}
 	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{
 		Contacts: []v1alpha1.Contact{contact("Desk@example.org"), contact("desk@EXAMPLE.org"), contact("")},

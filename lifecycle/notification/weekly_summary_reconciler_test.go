@@ -99,7 +99,7 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 				&v1alpha1.UsageRecord{
 					ObjectMeta: metav1.ObjectMeta{Name: "other-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 5_000_000},
 				},
-				&v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "asked"}},
+				&v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "requested"}},
 			).
 			Build()
 		r := &WeeklySummaryReconciler{Client: c, Notices: Recorder{Client: c, Live: c}, Clock: policytime.System()}
@@ -126,9 +126,9 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 		}
 		want := map[string]string{
 			"department": "students", "from": "2026-03-08T23:00:00Z", "to": "2026-03-15T23:00:00Z", "stopped": "2", "stoppedIdle": "1",
-			"waiting":  "1",
-			"projects": `[{"project":"lab","gpuHours":"1234.5","stopped":2}]`,
-			"month":    "2026-03", "monthUntil": "2026-03-16T07:00:00Z", "gpuHours": "1234.5", "gpuHoursBefore": "987.0",
+			"pendingExtensions": "1",
+			"projects":          `[{"project":"lab","gpuHours":"1234.5","stopped":2}]`,
+			"month":             "2026-03", "monthUntil": "2026-03-16T07:00:00Z", "gpuHours": "1234.5", "gpuHoursBefore": "987.0",
 		}
 		if diff := cmp.Diff(want, all[0].Spec.Inputs); diff != "" {
 			t.Error(diff)

@@ -75,7 +75,7 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Proj
 		bounds = department.Spec.Workloads
 	}
 	for _, t := range v1alpha1.WorkloadTypes {
-		limits := v1alpha1.EffectiveLimits(t, project.Spec.Workloads, bounds)
+		limits := v1alpha1.TightestLimits(t, project.Spec.Workloads, bounds)
 		result.Limits[t] = Limits{
 			MaxRuntime:         limits.MaxRuntime.String(),
 			MaxRuntimeSeconds:  int64(limits.MaxRuntime.Length().Seconds()),

@@ -109,7 +109,7 @@ func TestGroupIsUnschedulableByLatestCondition(t *testing.T) {
 		conditions []any
 		want       [2]bool // in a100, in the default shard
 	}{
-		"nobody said anything":          {nil, [2]bool{}},
+		"without any value":             {nil, [2]bool{}},
 		"one did":                       {[]any{condition("1", "a100", "True")}, [2]bool{true, false}},
 		"the later, though it is first": {[]any{condition("10", "default", "True"), condition("9", "a100", "True")}, [2]bool{false, true}},
 		"no more":                       {[]any{condition("1", "a100", "False")}, [2]bool{}},

@@ -43,7 +43,7 @@ type applier struct {
 	plan    *plan
 	cluster schema.ClusterDefaults
 	compare comparer
-	// object is the object at the start of a phase; it tells who wrote what.
+	// object is the object at the start of a phase, with its field managers.
 	object map[string]any
 	phase  phase
 	// newElementDepth counts the new elements around the current node.

@@ -17,7 +17,7 @@ import (
 
 const emptyModule = "package quiet\n"
 
-// newPolicy is a Policy object of generation 3, with parameters or none.
+// newPolicy returns a Policy object of generation 3, with optional parameters.
 func newPolicy(name, rego, parameters string, labels ...string) v1alpha1.Policy {
 	object := v1alpha1.Policy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, Labels: map[string]string{}},
@@ -45,8 +45,8 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 		before  map[string]parameterSet
 		objects []v1alpha1.Policy
 		want    []engine.Source
-		// says is what the reports have to say, each with its policy's name.
-		says []string
+		// problems are the problems in the reports, each with its policy's name.
+		problems []string
 	}{
 		"no objects": {want: []engine.Source{devices, limits}},
 		"policies of teams": {
@@ -65,18 +65,18 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 			objects: []v1alpha1.Policy{newPolicy("core.limits", "no Rego at all", "", mirrored)},
 			want:    []engine.Source{devices, given(limits, "")},
 		},
-		"parameters that nobody can read": {
+		"unreadable parameters": {
 			objects: []v1alpha1.Policy{newPolicy("core.devices", emptyModule, `[1]`, mirrored), newPolicy("core.limits", emptyModule, `{"a": 1, `, mirrored)},
 			want:    []engine.Source{devices, limits},
-			says: []string{
+			problems: []string{
 				"core.devices: spec.parameters: Invalid value: [1]: must be a JSON object",
 				"core.limits: spec.parameters: ",
 			},
 		},
 		"one wrong parameter keeps all from being in force": {
-			objects: []v1alpha1.Policy{newPolicy("core.devices", emptyModule, `{"refuseEnvFrom": false, "runtimeClass": ["b"]}`, mirrored)},
-			want:    []engine.Source{devices, limits},
-			says:    []string{`core.devices: spec.parameters.runtimeClass: Invalid value: ["b"]: there is no such parameter; core.devices takes allowedCapabilities, allowedHostPaths, refuseEnvFrom, runtimeClasses`},
+			objects:  []v1alpha1.Policy{newPolicy("core.devices", emptyModule, `{"refuseEnvFrom": false, "runtimeClass": ["b"]}`, mirrored)},
+			want:     []engine.Source{devices, limits},
+			problems: []string{`core.devices: spec.parameters.runtimeClass: Invalid value: ["b"]: there is no such parameter; core.devices takes allowedCapabilities, allowedHostPaths, refuseEnvFrom, runtimeClasses`},
 		},
 		"the last good parameters stay": {
 			before:  map[string]parameterSet{"core.limits": {[]byte(`{"minimumGraceSeconds":90}`), 2}},
@@ -84,23 +84,23 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 			want: []engine.Source{devices, {
 				Name: "core.limits", Rego: emptyModule, BuiltIn: true, Generation: 2, Parameters: []byte(`{"minimumGraceSeconds":90}`),
 			}},
-			says: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`},
+			problems: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`},
 		},
 		"good ones that are wrong by now do not": {
-			before:  map[string]parameterSet{"core.limits": {[]byte(`{"old":90}`), 2}},
-			objects: []v1alpha1.Policy{newPolicy("core.limits", emptyModule, `{"minimumGraceSeconds": "soon"}`, mirrored)},
-			want:    []engine.Source{devices, limits},
-			says:    []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon"`},
+			before:   map[string]parameterSet{"core.limits": {[]byte(`{"old":90}`), 2}},
+			objects:  []v1alpha1.Policy{newPolicy("core.limits", emptyModule, `{"minimumGraceSeconds": "soon"}`, mirrored)},
+			want:     []engine.Source{devices, limits},
+			problems: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon"`},
 		},
 		"a built-in policy's name without the label": {
-			objects: []v1alpha1.Policy{newPolicy("core.devices", "package mine\n", `{"runtimeClasses": []}`)},
-			want:    []engine.Source{devices, limits},
-			says:    []string{"core.devices: the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name"},
+			objects:  []v1alpha1.Policy{newPolicy("core.devices", "package mine\n", `{"runtimeClasses": []}`)},
+			want:     []engine.Source{devices, limits},
+			problems: []string{"core.devices: the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name"},
 		},
 		"the label without a built-in policy's name": {
-			objects: []v1alpha1.Policy{newPolicy("core.old", "package old\n", "", mirrored)},
-			want:    []engine.Source{devices, limits},
-			says:    []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; remove the label"},
+			objects:  []v1alpha1.Policy{newPolicy("core.old", "package old\n", "", mirrored)},
+			want:     []engine.Source{devices, limits},
+			problems: []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; remove the label"},
 		},
 	}
 	for name, tt := range tests {
@@ -121,20 +121,20 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]engine.Source{devices, limits}, builtIn); diff != "" {
-				t.Errorf("what is built in was changed (-want +got):\n%s", diff)
+				t.Errorf("the built-in sources were changed (-want +got):\n%s", diff)
 			}
-			var says []string
+			var problems []string
 			for _, report := range got.reports([]engine.Report{{Name: "core.devices"}, {Name: "core.limits"}}) {
 				if text := summarizeReport(report); text != "" {
-					says = append(says, text)
+					problems = append(problems, text)
 				}
 			}
-			if len(says) != len(tt.says) {
-				t.Fatalf("says %q\nwant %q", says, tt.says)
+			if len(problems) != len(tt.problems) {
+				t.Fatalf("problems %q\nwant %q", problems, tt.problems)
 			}
-			for i, want := range tt.says {
-				if !strings.HasPrefix(says[i], want) {
-					t.Errorf("says %q\nwant %q", says[i], want)
+			for i, want := range tt.problems {
+				if !strings.HasPrefix(problems[i], want) {
+					t.Errorf("problem %q\nwant %q", problems[i], want)
 				}
 			}
 		})
@@ -158,7 +158,7 @@ func TestReplacements(t *testing.T) {
 		"for some":                 {match: v1alpha1.PolicyMatch{Projects: []string{"a"}}, replaces: "core.type", inForce: true, want: map[string]Replacement{"team": {Policy: "team", Replaces: "core.type", Projects: []string{"a"}}}},
 		"warning":                  {replaces: "core.type", enforcement: v1alpha1.EnforcementWarn, inForce: true, want: ours},
 		"on trial":                 {replaces: "core.type", enforcement: v1alpha1.EnforcementDryRun, inForce: true},
-		"nobody":                   {inForce: true},
+		"replaces none":            {inForce: true},
 		"what is not there":        {replaces: "core.old", inForce: true},
 		"about other objects":      {match: v1alpha1.PolicyMatch{Kinds: []string{"Job.batch"}}, replaces: "core.type", inForce: true},
 		"about the kind as it is":  {match: v1alpha1.PolicyMatch{Kinds: []string{"Job", "Pod"}}, replaces: "core.type", inForce: true, want: ours},
@@ -169,13 +169,13 @@ func TestReplacements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			team := engine.Source{Name: "team", Match: tt.match, Replaces: tt.replaces, Enforcement: tt.enforcement}
-			toldOf := desiredSources{sources: append(builtIn[:1:1], team)}
+			desired := desiredSources{sources: append(builtIn[:1:1], team)}
 			report := engine.Report{Name: "team", Active: tt.inForce, Problems: make([]engine.Problem, tt.problems)}
 			want := tt.want
 			if want == nil {
 				want = map[string]Replacement{}
 			}
-			if diff := cmp.Diff(want, toldOf.activeReplacements([]engine.Report{{Name: "core.type", Active: true}, report}, tt.before)); diff != "" {
+			if diff := cmp.Diff(want, desired.activeReplacements([]engine.Report{{Name: "core.type", Active: true}, report}, tt.before)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, clustertest.InstallKinds)
 }
 
-// createPolicy makes a Policy object that is gone after the test.
+// createPolicy creates a Policy object and deletes it after the test.
 func createPolicy(t *testing.T, c client.Client, object v1alpha1.Policy) *v1alpha1.Policy {
 	t.Helper()
 	object.Generation = 0
@@ -46,8 +46,8 @@ func createPolicy(t *testing.T, c client.Client, object v1alpha1.Policy) *v1alph
 	return &object
 }
 
-// startStore runs a keeper under a manager until the test ends.
-func startStore(t *testing.T, keeper *Store) {
+// startStore runs a store under a manager until the test ends.
+func startStore(t *testing.T, store *Store) {
 	t.Helper()
 	kinds, err := api.NewScheme()
 	if err != nil {
@@ -60,7 +60,7 @@ func startStore(t *testing.T, keeper *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := keeper.SetupWithManager(t.Context(), mgr); err != nil {
+	if err := store.SetupWithManager(t.Context(), mgr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func newEngine(t *testing.T) *engine.Engine {
 	return e
 }
 
-// evaluatePod is the engine's answer about any pod.
+// evaluatePod returns the engine's result for a minimal pod.
 func evaluatePod(t *testing.T, e *engine.Engine) ([]string, error) {
 	t.Helper()
 	object, err := document.Decode([]byte(`{"kind": "Pod"}`))
@@ -107,23 +107,23 @@ func TestStoreFollowsPolicyObjects(t *testing.T) {
 		Rego: "package limits\ndeny contains sprintf(\"at most %d\", [input.parameters.minimumGraceSeconds])\n",
 	}
 	before := createPolicy(t, c, newPolicy("before", "package before\ndeny contains \"before\"\n", ""))
-	keeper := &Store{Engine: newEngine(t), BuiltIn: []engine.Source{limits}}
-	if err := keeper.Ready(nil); !errors.Is(err, errNotLoaded) {
+	store := &Store{Engine: newEngine(t), BuiltIn: []engine.Source{limits}}
+	if err := store.Ready(nil); !errors.Is(err, errNotLoaded) {
 		t.Errorf("ready before the start: %v", err)
 	}
-	startStore(t, keeper)
+	startStore(t, store)
 
 	want := func(denials ...string) {
 		t.Helper()
 		clustertest.Eventually(t, func() error {
-			got, err := evaluatePod(t, keeper.Engine)
+			got, err := evaluatePod(t, store.Engine)
 			if diff := cmp.Diff(denials, got); err != nil || diff != "" {
 				return fmt.Errorf("%w: (-want +got):\n%s", err, diff)
 			}
 			return nil
 		})
 	}
-	clustertest.Eventually(t, func() error { return keeper.Ready(nil) })
+	clustertest.Eventually(t, func() error { return store.Ready(nil) })
 	want("before: before", "core.limits: at most 8")
 
 	if err := c.Delete(t.Context(), before); err != nil {
@@ -136,9 +136,9 @@ func TestStoreFollowsPolicyObjects(t *testing.T) {
 	team := createPolicy(t, c, newPolicy("team", "package team\ndeny contains \"team\"\n", ""))
 	want("core.limits: at most 8", "team: team")
 	clustertest.Eventually(t, func() error {
-		report, _ := keeper.Report("core.limits")
+		report, _ := store.Report("core.limits")
 		if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Message, "is ignored") {
-			return fmt.Errorf("the report %+v does not tell of the impostor", report)
+			return fmt.Errorf("the report %+v does not name the impostor", report)
 		}
 		return nil
 	})
@@ -156,14 +156,14 @@ func TestStoreFollowsPolicyObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func() error {
-		report, _ := keeper.Report("core.limits")
+		report, _ := store.Report("core.limits")
 		if report.Generation != impostor.Generation || report.EnforcedGeneration != 1 || !report.Active || len(report.Problems) != 1 {
 			return fmt.Errorf("report %+v, want a problem with generation %d, and 1 in force", report, impostor.Generation)
 		}
 		return nil
 	})
 	want("core.limits: at most 2", "team: team")
-	if err := keeper.Ready(nil); err != nil {
+	if err := store.Ready(nil); err != nil {
 		t.Errorf("a wrong parameter makes it unready: %v", err)
 	}
 
@@ -173,24 +173,24 @@ func TestStoreFollowsPolicyObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func() error {
-		report, _ := keeper.Report("team")
+		report, _ := store.Report("team")
 		if report.Generation != 2 || report.EnforcedGeneration != 1 || !report.Active || len(report.Problems) == 0 {
 			return fmt.Errorf("report %+v, want problems with generation 2, and 1 in force", report)
 		}
 		return nil
 	})
 	want("core.limits: at most 2", "team: team")
-	if err := keeper.Ready(nil); err != nil {
+	if err := store.Ready(nil); err != nil {
 		t.Errorf("a team's broken policy makes it unready: %v", err)
 	}
 }
 
 func TestStatusChangeCausesNoUpdate(t *testing.T) {
 	c := clustertest.Admin(t)
-	keeper := &Store{Engine: newEngine(t)}
+	store := &Store{Engine: newEngine(t)}
 	var mu sync.Mutex
 	var seen [][]string
-	keeper.OnReports(func(reports []engine.Report) {
+	store.OnReports(func(reports []engine.Report) {
 		mu.Lock()
 		defer mu.Unlock()
 		names := []string{}
@@ -200,8 +200,8 @@ func TestStatusChangeCausesNoUpdate(t *testing.T) {
 		seen = append(seen, names)
 	})
 	first := createPolicy(t, c, newPolicy("first", emptyModule, ""))
-	startStore(t, keeper)
-	clustertest.Eventually(t, func() error { return keeper.Ready(nil) })
+	startStore(t, store)
+	clustertest.Eventually(t, func() error { return store.Ready(nil) })
 
 	first.Status.Violations = 3
 	if err := c.Status().Update(t.Context(), first); err != nil {
@@ -209,7 +209,7 @@ func TestStatusChangeCausesNoUpdate(t *testing.T) {
 	}
 	createPolicy(t, c, newPolicy("second", emptyModule, ""))
 	clustertest.Eventually(t, func() error {
-		if _, ok := keeper.Report("second"); !ok {
+		if _, ok := store.Report("second"); !ok {
 			return errors.New("the second policy was not seen")
 		}
 		return nil
@@ -220,22 +220,22 @@ func TestStatusChangeCausesNoUpdate(t *testing.T) {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 	var late []engine.Report
-	keeper.OnReports(func(reports []engine.Report) { late = reports })
+	store.OnReports(func(reports []engine.Report) { late = reports })
 	if len(late) != 2 {
-		t.Errorf("a late listener was told %+v at once, want both", late)
+		t.Errorf("a late listener got %+v at once, want both", late)
 	}
 }
 
 func TestNotReadyWhileABuiltInPolicyIsInactive(t *testing.T) {
 	clustertest.Admin(t)
-	keeper := &Store{Engine: newEngine(t), BuiltIn: []engine.Source{
+	store := &Store{Engine: newEngine(t), BuiltIn: []engine.Source{
 		{Name: "core.good", BuiltIn: true, Rego: emptyModule},
 		{Name: "core.bad", BuiltIn: true, Rego: "package bad\ndeny := 3\n"},
 	}}
-	startStore(t, keeper)
+	startStore(t, store)
 	const want = "the built-in policy core.bad is not in force: core.bad:2:1: deny has one value here"
 	clustertest.Eventually(t, func() error {
-		if err := keeper.Ready(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if err := store.Ready(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			return fmt.Errorf("ready: %w, want %s", err, want)
 		}
 		return nil
@@ -248,6 +248,6 @@ func TestAPIServerRejectsListParameters(t *testing.T) {
 	broken.Spec.Parameters = &apiextensionsv1.JSON{Raw: []byte(`[1]`)}
 	if err := c.Create(t.Context(), &broken); err == nil {
 		_ = c.Delete(t.Context(), &broken)
-		t.Error("the API server takes a list")
+		t.Error("the API server accepts a list")
 	}
 }

@@ -140,7 +140,7 @@ func (e *LeftError) Error() string {
 		names = names[:most]
 	}
 	return fmt.Sprintf("the cluster in %s is removed; the folder stays, since other files are in it (%s%s): "+
-		"remove them by hand if nobody needs them",
+		"remove them by hand if they are not needed",
 		e.Dir, strings.Join(names, ", "), more)
 }
 

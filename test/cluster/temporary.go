@@ -66,7 +66,7 @@ func removeAbandoned(base string) {
 		if err != nil || time.Since(info.ModTime()) < minSweepAge {
 			continue
 		}
-		// A folder that the user named belongs to the user, whatever its name.
+		// A folder that the user named belongs to the user.
 		if s, err := readMark(dir); err != nil || !s.Temporary {
 			continue
 		}

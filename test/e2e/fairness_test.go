@@ -110,7 +110,7 @@ func TestFairness(t *testing.T) {
 // onMIGPool requests a GPU fraction in the node pool with partitioned GPUs.
 func onMIGPool(fraction string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Annotations = map[string]string{v1alpha1.AnnotationGPU: fraction, v1alpha1.AnnotationNodePools: "cut"}
+		p.Annotations = map[string]string{v1alpha1.AnnotationGPU: fraction, v1alpha1.AnnotationNodePools: "mig"}
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *sluiceCluster) waitForMIGPods(t *testing.T, want map[string]int) {
 		got := map[string]int{}
 		for team := range want {
 			for _, p := range s.listPods(t, team) {
-				if p.Labels[v1alpha1.LabelNodePool] == "cut" && p.Status.Phase == corev1.PodRunning {
+				if p.Labels[v1alpha1.LabelNodePool] == "mig" && p.Status.Phase == corev1.PodRunning {
 					got[team]++
 				}
 			}

@@ -33,7 +33,7 @@ const (
 )
 
 // Stand-ins replace the kinds and components of KAI-Scheduler. The test covers the queues of
-// a project, the labels of its pods, the queue of its PodGroups whatever their owner
+// a project, the labels of its pods, the queue of its PodGroups for every owner
 // requests, and the next node pool when the first is full.
 func TestKAI(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ type podCase struct {
 	pod     corev1.Pod
 	project string   // project: whole, slices or both
 	outcome string   // outcome: admitted or refused
-	message []string // says: a text that the rejection must contain; may occur several times
-	missing []string // lacks: a text that must not be in the result; may occur several times
+	message []string // message: a text that the rejection must contain; may occur several times
+	missing []string // missing: a text that must not be in the result; may occur several times
 	user    string   // as: the user who creates the pod; defaultUser if not set
 	dryRun  string   // dry-run: why the pod is only created in a dry run
 	// Expected properties of an admitted pod, if set.
@@ -78,9 +78,9 @@ func parsePodCase(raw []byte) (podCase, error) {
 			tc.project = value
 		case "outcome":
 			tc.outcome = value
-		case "says":
+		case "message":
 			tc.message = append(tc.message, value)
-		case "lacks":
+		case "missing":
 			tc.missing = append(tc.missing, value)
 		case "as":
 			tc.user = value
@@ -100,9 +100,9 @@ func parsePodCase(raw []byte) (podCase, error) {
 	case !slices.Contains([]string{"whole", "slices", "both"}, tc.project):
 		return tc, fmt.Errorf("project %q: want whole, slices or both", tc.project)
 	case tc.outcome == "admitted" && len(tc.message) > 0:
-		return tc, errors.New("says: only a rejected pod has a message")
+		return tc, errors.New("message: only a rejected pod has a message")
 	case tc.outcome == "refused" && len(tc.message) == 0:
-		return tc, errors.New("says: a rejected pod needs a message")
+		return tc, errors.New("message: a rejected pod needs a message")
 	case tc.outcome != "admitted" && tc.outcome != "refused":
 		return tc, fmt.Errorf("outcome %q: want admitted or refused", tc.outcome)
 	}

@@ -125,7 +125,7 @@ func (c *policyTimeCluster) nextEventKinds(t *testing.T, flags ...string) (kinds
 func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (kinds []string, at time.Time) {
 	t.Helper()
 	var result struct {
-		Next []struct {
+		Events []struct {
 			Kind string
 			At   time.Time
 		}
@@ -134,7 +134,7 @@ func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (k
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, event := range result.Next {
+	for _, event := range result.Events {
 		kinds, at = append(kinds, event.Kind), event.At
 	}
 	return kinds, at

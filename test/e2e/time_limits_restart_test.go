@@ -293,7 +293,7 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 		if err := yaml.Unmarshal(raw, &config); err != nil {
 			t.Fatal(err)
 		}
-		config["stopping"] = map[string]any{"brake": map[string]any{"percent": 0, "workloads": 1}}
+		config["stopping"] = map[string]any{"stopLimiter": map[string]any{"percent": 0, "workloads": 1}}
 		if raw, err = yaml.Marshal(config); err != nil {
 			t.Fatal(err)
 		}

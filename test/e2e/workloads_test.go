@@ -66,7 +66,7 @@ func creatorAnnotations(object client.Object) []string {
 	return found
 }
 
-// Workloads and their templates record the user who created them, whatever the user writes.
+// Workloads and their templates record the user who created them, even if the user writes another name.
 // Objects of controllers record the controller, unless the controller copies the annotation.
 func TestWorkloadsRecordCreator(t *testing.T) {
 	t.Parallel()

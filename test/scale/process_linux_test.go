@@ -66,15 +66,15 @@ type process struct {
 
 // startLifecycle starts lifecycle with additional lines of configuration. The process ends
 // with the test at the latest.
-func startLifecycle(tb testing.TB, kubeconfig, clockFile string, brakePercent int, more ...string) *process {
+func startLifecycle(tb testing.TB, kubeconfig, clockFile string, stopLimiterPercent int, more ...string) *process {
 	tb.Helper()
 	program, err := lifecycleBinary()
 	mustSucceed(tb, err)
 	p := &process{metrics: freeAddress(tb)}
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "lifecycle.yaml")
-	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nhealth: 127.0.0.1:0\nstopping: {brake: {percent: %d}}\n",
-		kubeconfig, clockFile, p.metrics, brakePercent) + strings.Join(more, "")
+	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nhealth: 127.0.0.1:0\nstopping: {stopLimiter: {percent: %d}}\n",
+		kubeconfig, clockFile, p.metrics, stopLimiterPercent) + strings.Join(more, "")
 	mustSucceed(tb, os.WriteFile(file, []byte(text), 0o600))
 	p.log, err = os.Create(filepath.Join(dir, "lifecycle.log"))
 	mustSucceed(tb, err)

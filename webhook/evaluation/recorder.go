@@ -76,7 +76,7 @@ var policyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Help: "Time to evaluate one policy on one object, by policy and result: passed, warned, denied, failed or timed-out. " +
 		"Cached results of a policy count; an admission with a cached response evaluates no policy.",
 	Buckets: durationBuckets,
-}, []string{"policy", "verdict"})
+}, []string{"policy", "result"})
 
 func init() { metrics.Registry.MustRegister(admissionDuration, policyDuration) }
 

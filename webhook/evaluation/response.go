@@ -96,13 +96,13 @@ func formatMessages(findings []merge.Finding, limit int) []string {
 			lines = append(lines, fmt.Sprintf("and %d more", len(findings)-limit))
 			break
 		}
-		lines = append(lines, truncate(FormatMessage(finding)))
+		lines = append(lines, truncateMessage(FormatMessage(finding)))
 	}
 	return lines
 }
 
-// truncate shortens a message and puts it on one line.
-func truncate(text string) string {
+// truncateMessage shortens a message and puts it on one line.
+func truncateMessage(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxMessageLength {
 		text = strings.ToValidUTF8(text[:maxMessageLength], "") + "..."

@@ -100,13 +100,13 @@ func decode(base *evaluation.Base, req *admission.Request, tenant *evaluation.Te
 	if p.request.Policies, err = base.Evaluator.Engine.Current(); err != nil {
 		return p, err
 	}
-	usage := responses.fieldUsages.get(p.request.Policies, p.request.Subject())
-	p.view = newPodView(req.Object.Raw, usage)
+	reads := responses.fieldReads.get(p.request.Policies, p.request.Subject())
+	p.view = newPodView(req.Object.Raw, reads)
 	p.request.Raw = p.view.raw
-	if p.review, err = evaluation.EncodeReview(req, usage.name); err != nil {
+	if p.review, err = evaluation.EncodeReview(req, reads.name); err != nil {
 		return p, err
 	}
-	p.key, p.cacheable = newCacheKey(&p.request, p.review), !usage.timeOrUse
+	p.key, p.cacheable = newCacheKey(&p.request, p.review), !reads.timeOrUse
 	return p, nil
 }
 

@@ -159,7 +159,7 @@ var teamRules = []string{
 		some e in c.env
 		startswith(e.name, "NCCL_")
 	}`,
-	`deny contains "ask for at most 4 GPUs" if input.workload.devices > 4`,
+	`deny contains "request at most 4 GPUs" if input.workload.devices > 4`,
 }
 
 // teamPolicies returns policies so that the total with the built-in ones is as given.

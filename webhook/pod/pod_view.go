@@ -32,12 +32,12 @@ type podView struct {
 
 // newPodView returns the view of a pod. Two pods with the same view have the same response, except for the volume
 // name that restore puts back.
-func newPodView(pod []byte, usage fieldUsage) podView {
+func newPodView(pod []byte, reads fieldReads) podView {
 	text := string(pod)
 	hidden := map[string]bool{
 		// managedFields has the time of the write, and no policy reads it.
 		"managedFields": true,
-		"name":          !usage.name, "uid": !usage.uid, "creationTimestamp": !usage.creationTimestamp,
+		"name":          !reads.name, "uid": !reads.uid, "creationTimestamp": !reads.creationTimestamp,
 	}
 	var (
 		masked          strings.Builder

@@ -24,9 +24,9 @@ const (
 // reads the time or the current use. Cached responses are never modified: the API server's UID is set on the
 // caller's copy. The zero value is ready to use.
 type responseCache struct {
-	fieldUsages fieldUsageCache
-	once        sync.Once
-	entries     *engine.Cache[cacheKey, admission.Response]
+	fieldReads fieldReadsCache
+	once       sync.Once
+	entries    *engine.Cache[cacheKey, admission.Response]
 }
 
 func (c *responseCache) store() *engine.Cache[cacheKey, admission.Response] {
@@ -64,21 +64,21 @@ func responseSize(response *admission.Response) int {
 	return size
 }
 
-// fieldUsage records which fields the policies read, for the fields that differ between the pods of one
+// fieldReads records which fields the policies read, for the fields that differ between the pods of one
 // controller.
-type fieldUsage struct {
+type fieldReads struct {
 	// timeOrUse reports whether a policy reads the time or the project's current use.
 	timeOrUse bool
 	// The fields of the pod's metadata that the API server generates.
 	name, uid, creationTimestamp bool
 }
 
-// newFieldUsage inspects the policies of a set that match the subject.
-func newFieldUsage(set *engine.Set, subject engine.Subject) fieldUsage {
+// newFieldReads inspects the policies of a set that match the subject.
+func newFieldReads(set *engine.Set, subject engine.Subject) fieldReads {
 	readsMetadata := func(name string) bool {
 		return set.Reads(subject, "object", "metadata", name) || set.Reads(subject, "review", "object", "metadata", name)
 	}
-	return fieldUsage{
+	return fieldReads{
 		timeOrUse:         set.Reads(subject, "now") || set.Reads(subject, "use"),
 		name:              readsMetadata("name") || set.Reads(subject, "review", "name"),
 		uid:               readsMetadata("uid"),
@@ -86,28 +86,30 @@ func newFieldUsage(set *engine.Set, subject engine.Subject) fieldUsage {
 	}
 }
 
-// maxFieldUsages is the largest number of entries in one generation of the cache. Each project has one entry
+// maxCachedFieldReads is the largest number of entries in one generation of the cache. Each project has one entry
 // for each set of policies.
-const maxFieldUsages = 4096
+const maxCachedFieldReads = 4096
 
-// fieldUsageCache caches the field usages of sets of policies. The zero value is ready to use.
-type fieldUsageCache struct {
+// fieldReadsCache caches the field reads of sets of policies. The zero value is ready to use.
+type fieldReadsCache struct {
 	once    sync.Once
-	entries *engine.Cache[fieldUsageKey, fieldUsage]
+	entries *engine.Cache[fieldReadsKey, fieldReads]
 }
 
-type fieldUsageKey struct {
+type fieldReadsKey struct {
 	digest  string
 	subject engine.Subject
 }
 
-func (c *fieldUsageCache) get(set *engine.Set, subject engine.Subject) fieldUsage {
-	c.once.Do(func() { c.entries = engine.NewCache[fieldUsageKey, fieldUsage](maxFieldUsages, maxFieldUsages) })
-	key := fieldUsageKey{set.Digest(), subject}
-	usage, ok := c.entries.Get(key)
+func (c *fieldReadsCache) get(set *engine.Set, subject engine.Subject) fieldReads {
+	c.once.Do(func() {
+		c.entries = engine.NewCache[fieldReadsKey, fieldReads](maxCachedFieldReads, maxCachedFieldReads)
+	})
+	key := fieldReadsKey{set.Digest(), subject}
+	reads, ok := c.entries.Get(key)
 	if !ok {
-		usage = newFieldUsage(set, subject)
-		c.entries.Put(key, usage, 1)
+		reads = newFieldReads(set, subject)
+		c.entries.Put(key, reads, 1)
 	}
-	return usage
+	return reads
 }

@@ -148,8 +148,7 @@ func TestMutatePodGroups(t *testing.T) {
 	}
 }
 
-// A new group of which nobody can say whose it is does not come in; a change of one
-// does.
+// A new group in a namespace without a project is rejected; a change of one is admitted.
 func TestNamespaceWithoutProject(t *testing.T) {
 	const group = "{metadata: {name: pg}, spec: {queue: x}}"
 	if _, response := writeGroup(t, podgrouper, "elsewhere", "", group); response.Allowed || !strings.Contains(response.Result.Message, "no project owns namespace elsewhere yet") {

@@ -3,7 +3,7 @@
 
 // Package validation has the rules that the validators of Projects, Departments and Extensions share.
 //
-// [ResolveAuthority] asks the API server which departments and projects a user administers. [ChangedFields] returns
+// [ResolveAuthority] queries the API server for the departments and projects that a user administers. [ChangedFields] returns
 // the fields that a change touches, and [ValidateMembers] checks which roles the user can grant and revoke. The
 // quota functions compare a quota with the department's, with those of the other projects and with the current use.
 //

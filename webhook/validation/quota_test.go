@@ -100,13 +100,13 @@ func TestValidateProjectQuota(t *testing.T) {
 		"all that is left":             {project: thesis("1", "6"), department: students()},
 		"nothing":                      {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "1", "6"))},
 		"nothing of no guarantee":      {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "0", "6"))},
-		"a pool that it does not have": {project: newProject("thesis", noResources, poolQuota("cut", "9", "9")), department: students()},
+		"a pool that it does not have": {project: newProject("thesis", noResources, poolQuota("mig", "9", "9")), department: students()},
 		"a thousandth more": {project: thesis("1001m", "6"), department: students(), wrong: fieldError(guaranteed, "1001m",
 			"department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1001m, and 1 is left"+fix)},
 		"no guarantee left": {project: thesis("1", "6"), department: newDepartment(noResources, poolQuota("dgx", "3", "6")), wrong: fieldError(guaranteed, "1",
 			"department students is guaranteed 3 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1, and nothing is left"+fix)},
-		"more than the department has": {project: newProject("thesis", noResources, poolQuota("cut", "2", "2")), department: newDepartment(noResources, poolQuota("cut", "1", "2")), wrong: fieldError(guaranteed, "2",
-			"department students is guaranteed 1 GPU in node pool cut and has promised none of it to other projects: it requests 2, and 1 is left"+fix)},
+		"more than the department has": {project: newProject("thesis", noResources, poolQuota("mig", "2", "2")), department: newDepartment(noResources, poolQuota("mig", "1", "2")), wrong: fieldError(guaranteed, "2",
+			"department students is guaranteed 1 GPU in node pool mig and has promised none of it to other projects: it requests 2, and 1 is left"+fix)},
 		"with oversubscription": {project: thesis("2", "6"), department: allowOversubscription(students()), warns: []string{guaranteed +
 			": department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 2, and 1 is left; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"}},
 		"an unchanged excess":            {before: thesis("2", "6"), project: thesis("2", "6"), department: students()},
@@ -148,7 +148,7 @@ func TestValidateDepartmentQuota(t *testing.T) {
 		fix        = "; lower their quotas first, or set spec.oversubscription to Allow"
 		allowed    = "; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"
 	)
-	elsewhere := newProject("folding", noResources, poolQuota("dgx", "99", "99"), poolQuota("cut", "1", "1"))
+	elsewhere := newProject("folding", noResources, poolQuota("dgx", "99", "99"), poolQuota("mig", "1", "1"))
 	elsewhere.Spec.Department = "research"
 	all := projectList(newProject("thesis", cpuQuota("8"), poolQuota("dgx", "2", "6")), newProject("course", noResources, poolQuota("dgx", "3", "5")), elsewhere)
 	gpus := func(guaranteed, limit string) *v1alpha1.Department {
@@ -165,7 +165,7 @@ func TestValidateDepartmentQuota(t *testing.T) {
 		"allowed and unchanged":          {before: allowOversubscription(gpus("4", "8")), after: allowOversubscription(gpus("4", "8"))},
 		"oversubscription disabled":      {before: allowOversubscription(gpus("4500m", "8")), after: gpus("4500m", "8"), wrong: fieldError(guaranteed, "4500m", excess+"500m more than that"+fix)},
 		"a smaller excess":               {before: gpus("3", "8"), after: gpus("4", "8")},
-		"an unused pool removed":         {before: newDepartment(noResources, poolQuota("dgx", "8", "8"), poolQuota("cut", "1", "1")), after: gpus("8", "8")},
+		"an unused pool removed":         {before: newDepartment(noResources, poolQuota("dgx", "8", "8"), poolQuota("mig", "1", "1")), after: gpus("8", "8")},
 		"a used pool removed":            {before: gpus("8", "8"), after: newDepartment(noResources), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
 		"removed, with oversubscription": {before: allowOversubscription(gpus("8", "8")), after: allowOversubscription(newDepartment(noResources)), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
 		"a new pool":                     {before: newDepartment(noResources), after: gpus("1", "8")},

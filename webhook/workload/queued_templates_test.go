@@ -48,7 +48,7 @@ func queuedProject() []client.Object {
 	}
 	objects := []client.Object{
 		project,
-		nodePool("cut", v1alpha1.SchedulerKueue, v1alpha1.SharingMIG, "1g.5gb", "3g.20gb"),
+		nodePool("mig", v1alpha1.SchedulerKueue, v1alpha1.SharingMIG, "1g.5gb", "3g.20gb"),
 		nodePool("left", v1alpha1.SchedulerKueue, v1alpha1.SharingNone),
 		nodePool("right", v1alpha1.SchedulerKueue, v1alpha1.SharingNone),
 		nodePool("plain", v1alpha1.SchedulerKube, v1alpha1.SharingNone),
@@ -107,7 +107,7 @@ func decodeTemplates(tb testing.TB, kind schema.GroupKind, object []byte) []work
 
 // The templates that Kueue counts before there are pods have the quota resource of their pods.
 func TestQueuedTemplatesAreMutated(t *testing.T) {
-	const share, both, none = "cut sluice-train nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli=500", "left sluice-train nvidia.com/gpu=1 sluice.dev/gpu-milli=1k", " "
+	const share, both, none = "mig sluice-train nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli=500", "left sluice-train nvidia.com/gpu=1 sluice.dev/gpu-milli=1k", " "
 	mutator := newMutator(t)
 	for name, tc := range map[string]struct {
 		object string
@@ -202,7 +202,7 @@ func TestMutateTemplatesWarnsOfFraction(t *testing.T) {
 	mutator := newMutator(t)
 	request := createQueuedRequest(t, `{apiVersion: batch/v1, kind: Job, spec: {template: {`+fractionTemplate+`}}}`)
 	response := mutator.Handle(t.Context(), request)
-	want := []string{"spec.template: 0.3 of a GPU became a slice 3g.20gb in node pool cut; the pod counts as 0.5 of a GPU (policy core.gpu)"}
+	want := []string{"spec.template: 0.3 of a GPU became a slice 3g.20gb in node pool mig; the pod counts as 0.5 of a GPU (policy core.gpu)"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -96,8 +96,8 @@ type stopLimiterStatus struct {
 	// EngagedAt is the last time at which it engaged; nil for never.
 	EngagedAt *time.Time `json:"engagedAt,omitempty"`
 	// StopsDue of RunningWorkloads were to be stopped within an hour then.
-	StopsDue         int `json:"due,omitempty"`
-	RunningWorkloads int `json:"running,omitempty"`
+	StopsDue         int `json:"stopsDue,omitempty"`
+	RunningWorkloads int `json:"runningWorkloads,omitempty"`
 	// ReleasedUntil is the end of the last release; nil for never.
 	ReleasedUntil *time.Time `json:"releasedUntil,omitempty"`
 	Released      bool       `json:"released"`
@@ -149,7 +149,7 @@ func parseReleaseDuration(text string) (time.Duration, error) {
 	}
 	if length.Length() > maxRelease {
 		return 0, fmt.Errorf("%q: want at most 7d; "+
-			"to disable the stop limiter, set stopping.brake.percent to 100 in lifecycle's configuration", text)
+			"to disable the stop limiter, set stopping.stopLimiter.percent to 100 in lifecycle's configuration", text)
 	}
 	return length.Length(), nil
 }

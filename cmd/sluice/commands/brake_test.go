@@ -36,11 +36,11 @@ func newBrakeClient(t *testing.T, data map[string]string, calls interceptor.Func
 }
 
 func stopLimiterConfigMap(data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-brake"}, Data: data}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-stop-limiter"}, Data: data}
 }
 
 func engagedStopLimiterData() map[string]string {
-	return map[string]string{"engagedAt": oneHourAgo, "due": "60", "running": "100"}
+	return map[string]string{"engagedAt": oneHourAgo, "stopsDue": "60", "runningWorkloads": "100"}
 }
 
 func withDataKey(data map[string]string, key, value string) map[string]string {
@@ -76,7 +76,7 @@ func TestStopLimiterStatusText(t *testing.T) {
 				"60 of 100 running workloads were to be stopped within an hour.\n" +
 				"To stop them nevertheless: sluice brake release --for 2h\n",
 		},
-		"unreadable data": {data: map[string]string{"engagedAt": "\x1b[2J", "due": "-1"}, want: "The stop limiter is not engaged.\n"},
+		"unreadable data": {data: map[string]string{"engagedAt": "\x1b[2J", "stopsDue": "-1"}, want: "The stop limiter is not engaged.\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestReleaseStopLimiterKeepsConcurrentUpdates(t *testing.T) {
 	c := newBrakeClient(t, engagedStopLimiterData(), interceptor.Funcs{
 		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if tries++; tries == 1 {
-				if err := w.Update(ctx, stopLimiterConfigMap(withDataKey(engagedStopLimiterData(), "due", "61"))); err != nil {
+				if err := w.Update(ctx, stopLimiterConfigMap(withDataKey(engagedStopLimiterData(), "stopsDue", "61"))); err != nil {
 					return err
 				}
 			}
@@ -163,7 +163,7 @@ func TestStopLimiterForbidden(t *testing.T) {
 	_, toRelease := releaseStopLimiter(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noPatch), stopLimiterNow, time.Hour)
 	for what, err := range map[string]error{"get the stop limiter": toRead, "release the stop limiter": toRelease} {
 		if err == nil || !strings.HasPrefix(err.Error(), what+": ") ||
-			!strings.Contains(err.Error(), "get and patch the ConfigMap sluice-brake in namespace sluice-system") {
+			!strings.Contains(err.Error(), "get and patch the ConfigMap sluice-stop-limiter in namespace sluice-system") {
 			t.Errorf("%v: want the prefix %q, and a hint on the rights", err, what)
 		}
 	}

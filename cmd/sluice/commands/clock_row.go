@@ -47,9 +47,9 @@ type clockRow struct {
 	IdleUnknown bool   `json:"idleUnknown,omitempty"`
 	// EndsAt is the deadline of a running workload, or the time at which a stopped
 	// workload was stopped. It is nil while the workload is paused.
-	EndsAt *time.Time `json:"ends,omitempty"`
+	EndsAt *time.Time `json:"endsAt,omitempty"`
 	// Reason is the reason for the end.
-	Reason v1alpha1.EndReason `json:"because,omitempty"`
+	Reason v1alpha1.EndReason `json:"reason,omitempty"`
 	// DryRun reports whether the department only simulates the stop.
 	DryRun bool `json:"dryRun,omitempty"`
 	// StoppedUntil is the time from which a stopped workload may start again.

@@ -24,8 +24,8 @@ type extensionRow struct {
 	// By is the additional time of a workload.
 	By string `json:"by,omitempty"`
 	// RequestedBy is the user, as admission recorded it.
-	RequestedBy string                     `json:"askedBy,omitempty"`
-	RequestedAt time.Time                  `json:"askedAt"`
+	RequestedBy string                     `json:"requestedBy,omitempty"`
+	RequestedAt time.Time                  `json:"requestedAt"`
 	Reason      string                     `json:"reason"`
 	Decision    v1alpha1.ExtensionDecision `json:"decision,omitempty"`
 	DecidedBy   string                     `json:"decidedBy,omitempty"`

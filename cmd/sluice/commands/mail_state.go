@@ -71,12 +71,12 @@ func addMailStateRun(cmd *cobra.Command, change func(context.Context, client.Cli
 // mailState is the state of mail as the commands print it.
 type mailState struct {
 	Paused bool   `json:"paused"`
-	Reason string `json:"because,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Since is the real time of the pause.
 	Since *time.Time `json:"since,omitempty"`
 	// PausedByLifecycle reports whether lifecycle paused mail because its
 	// configuration failed. Mail resumes with a changed configuration.
-	PausedByLifecycle bool `json:"byLifecycle,omitempty"`
+	PausedByLifecycle bool `json:"pausedByLifecycle,omitempty"`
 }
 
 // maxPauseReasonLength limits the characters of a reason.

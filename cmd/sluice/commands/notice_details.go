@@ -103,8 +103,8 @@ type noticeDetails struct {
 	TimeZone      string            `json:"timeZone"`
 	// Lead is the time between due time and deadline.
 	Lead string `json:"lead,omitempty"`
-	// Carries are the Notices of a digest.
-	Carries []string `json:"carries,omitempty"`
+	// Notices are the Notices of a digest.
+	Notices []string `json:"notices,omitempty"`
 	// ClaimedBy is the process that made the last attempt, and ClaimedAt its real
 	// time.
 	ClaimedBy string     `json:"claimedBy,omitempty"`
@@ -130,13 +130,13 @@ func getNoticeDetails(ctx context.Context, c client.Reader, name string) (*notic
 	}
 	details := &noticeDetails{
 		noticeRow: newNoticeRow(n), RecipientName: string(n.Spec.Recipient.Name),
-		Language: n.Spec.Recipient.Language, TimeZone: n.Spec.Recipient.TimeZone, Carries: outbox.CarriedNotices(n),
+		Language: n.Spec.Recipient.Language, TimeZone: n.Spec.Recipient.TimeZone, Notices: outbox.CarriedNotices(n),
 		ClaimedBy: n.Status.ClaimedBy, ClaimedAt: optionalTime(n.Status.ClaimedAt), Inputs: n.Spec.Inputs,
 	}
 	if n.Spec.Lead != nil {
 		details.Lead = n.Spec.Lead.String()
 	}
-	request, err := newComposeRequest(ctx, c, n, details.Carries)
+	request, err := newComposeRequest(ctx, c, n, details.Notices)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (d *noticeDetails) text(local *time.Location) string {
 	text.addTime("Deadline", d.Deadline, zone)
 	text.add("Lead", d.Lead)
 	text.add("Digest", d.Digest)
-	text.add("Carries", strings.Join(d.Carries, ", "))
+	text.add("Notices", strings.Join(d.Notices, ", "))
 	text.add("Phase", string(d.Phase)+", "+d.attemptsText())
 	text.addTime("Sent", d.SentAt, zone)
 	text.addTime("Next try", d.RetryAt, local)

@@ -215,7 +215,7 @@ func mailStateData(t *testing.T, c client.Client) map[string]string {
 const pausedSince = "2026-11-01T00:00:00Z"
 
 func TestPauseAndResumeMail(t *testing.T) {
-	paused := map[string]string{"paused": "true", "because": "it moves", "pausedAt": "2026-11-22T12:00:00Z"}
+	paused := map[string]string{"paused": "true", "reason": "it moves", "pausedAt": "2026-11-22T12:00:00Z"}
 	with := func(extra ...string) map[string]string {
 		m := map[string]string{}
 		for k, v := range paused {
@@ -239,7 +239,7 @@ func TestPauseAndResumeMail(t *testing.T) {
 			map[string]string{"since": pausedSince},
 		},
 		"by lifecycle": {
-			map[string]string{"since": pausedSince, "paused": "true", "because": "535 no\x1b", "pausedAt": pausedSince, "configuration": "abc"},
+			map[string]string{"since": pausedSince, "paused": "true", "reason": "535 no\x1b", "pausedAt": pausedSince, "configuration": "abc"},
 			"Mail is paused since 2026-11-01 00:00:00 UTC: notices wait, and none is lost.\nReason: 535 no\\x1b\n" +
 				"Mail resumes with a changed configuration or Secret. To retry with the same: sluice notices resume\n",
 			with("since", pausedSince),

@@ -119,14 +119,14 @@ func TestSendTestMail(t *testing.T) {
 			[]string{"is Superseded: the notice was superseded: too old"},
 		},
 		"paused by an administrator": {
-			[]client.Object{mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "it moves"})},
+			[]client.Object{mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "reason": "it moves"})},
 			nil,
 			time.Second, false, nil,
 			[]string{"is Pending: Mail is paused: notices wait, and none is lost; Reason: it moves; To resume mail: sluice notices resume"},
 		},
 		"paused by lifecycle, not corrected": {
 			[]client.Object{
-				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "reason": "535 wrong", "configuration": "x"}),
 			},
 			nil,
 			11 * time.Second, false, nil,
@@ -134,7 +134,7 @@ func TestSendTestMail(t *testing.T) {
 		},
 		"paused by lifecycle, corrected meanwhile": {
 			[]client.Object{
-				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "reason": "535 wrong", "configuration": "x"}),
 			},
 			[]testMailStep{{5 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, SentAt: &claimed}}},
 			6 * time.Second, true, nil,
@@ -142,7 +142,7 @@ func TestSendTestMail(t *testing.T) {
 		},
 		"it pauses mail itself": {
 			[]client.Object{
-				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "reason": "535 wrong", "configuration": "x"}),
 			},
 			[]testMailStep{{time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticePending, ClaimedAt: &claimed, LastError: "535 wrong"}}},
 			2 * time.Second, false, nil,

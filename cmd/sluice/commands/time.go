@@ -156,7 +156,7 @@ notice that is due, or the next phase of a project.`,
 // nextEventsResult is the output of the command next.
 type nextEventsResult struct {
 	// Events are the next events, all at one time; never null.
-	Events []upcomingEvent `json:"next"`
+	Events []upcomingEvent `json:"events"`
 	// InSeconds is the time until the events, before the step.
 	InSeconds int64 `json:"inSeconds"`
 	// PolicyTime is policy time after the step.

@@ -144,7 +144,7 @@ func TestTimeNextAdvancesToEvent(t *testing.T) {
 	if _, text := next(suspendedProject(at), false); !strings.HasPrefix(text, "No upcoming event") {
 		t.Errorf("after the event it prints %q", text)
 	}
-	if none, _ := next(eventSources{}, false); !strings.Contains(jsonText(t, none), `"next": []`) {
+	if none, _ := next(eventSources{}, false); !strings.Contains(jsonText(t, none), `"events": []`) {
 		t.Errorf("without events the JSON is %s", jsonText(t, none))
 	}
 }

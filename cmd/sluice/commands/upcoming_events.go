@@ -36,7 +36,7 @@ type upcomingEvent struct {
 	At   time.Time         `json:"at"`
 	Kind upcomingEventKind `json:"kind"`
 	// Description has names that users chose, not sanitized.
-	Description string `json:"what"`
+	Description string `json:"description"`
 	// Project is empty if it is unknown.
 	Project string `json:"project,omitempty"`
 	// Namespace and Name are those of the WorkloadClock, Notice or Project.
@@ -182,7 +182,7 @@ func (of warningContext) warningLeads(clock *v1alpha1.WorkloadClock) []time.Dura
 		}
 		return leads
 	case v1alpha1.EndIdle:
-		limits := v1alpha1.EffectiveLimits(clock.Status.WorkloadType, of.project.Spec.Workloads, of.department.Spec.Workloads)
+		limits := v1alpha1.TightestLimits(clock.Status.WorkloadType, of.project.Spec.Workloads, of.department.Spec.Workloads)
 		if limits.IdleTimeout.IsZero() {
 			return nil
 		}

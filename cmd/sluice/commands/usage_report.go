@@ -104,7 +104,7 @@ type usageRow struct {
 type usageReport struct {
 	// Month is YYYY-MM, in the time zone of each department.
 	Month   string        `json:"month"`
-	GroupBy usageGrouping `json:"by,omitempty"`
+	GroupBy usageGrouping `json:"groupBy,omitempty"`
 	// Rows are in alphabetical order; never null.
 	Rows []usageRow `json:"rows"`
 	// GPUMilliSeconds is the sum of all rows.

@@ -201,7 +201,7 @@ func TestFairnessSampleNodes(t *testing.T) {
 	for _, node := range sampleSpecs[schedulerKueue].nodes(4) {
 		got = append(got, node.Name+" "+node.Pool)
 	}
-	if diff := cmp.Diff([]string{"dgx-1 whole", "dgx-2 whole", "dgx-3 cut", "dgx-4 whole"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"dgx-1 whole", "dgx-2 whole", "dgx-3 mig", "dgx-4 whole"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -58,7 +58,7 @@ var sampleSpecs = map[string]sampleSpec{
 		programs: []string{build.Kueue},
 		pool: func(i int) (string, bool) {
 			if i%3 == 0 {
-				return "cut", true
+				return "mig", true
 			}
 			return "whole", false
 		},

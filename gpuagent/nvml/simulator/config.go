@@ -90,7 +90,7 @@ func (c *Config) validate() error {
 		g := &c.GPUs[i]
 		m, err := modelByName(g.Model)
 		if err != nil {
-			return fmt.Errorf("gpus[%d].board: %w", i, err)
+			return fmt.Errorf("gpus[%d].model: %w", i, err)
 		}
 		if m.migModel == nil && g.Mode == nvml.Enabled {
 			return fmt.Errorf("gpus[%d].mode: a %s does not support MIG; leave it disabled", i, g.Model)

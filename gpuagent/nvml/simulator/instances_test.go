@@ -64,68 +64,68 @@ func TestEachCallInEachState(t *testing.T) {
 
 	for _, test := range []struct {
 		name  string
-		board string
+		model string
 		mode  nvml.Mode
 		state func(*simulator.Node)
 		want  map[string]nvml.Error
 	}{
 		{
-			name: "in MIG mode", board: "H100-80GB", mode: nvml.Enabled,
+			name: "in MIG mode", model: "H100-80GB", mode: nvml.Enabled,
 			want: but(all(0), nvml.ErrNotSupported, ofWhole...),
 		},
 		{
-			name: "MIG mode off", board: "A30", mode: nvml.Disabled,
+			name: "MIG mode off", model: "A30", mode: nvml.Disabled,
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrInvalidArgument, "Placements"), // 19 is none of its profiles
 		},
 		{
-			name: "a GPU model without MIG", board: "L40S", mode: nvml.Disabled,
+			name: "a GPU model without MIG", model: "L40S", mode: nvml.Disabled,
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrNotSupported, "MIGMode", "SetMIGMode", "Profiles", "Placements"),
 		},
 		{
-			name: "no permission", board: "H100-80GB", mode: nvml.Enabled,
+			name: "no permission", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Deny(true) },
 			want: but(but(but(all(0), nvml.ErrNotSupported, ofWhole...), nvml.ErrNoPermission, ofInstances...),
 				nvml.ErrNoPermission, "Placements", "SetMIGMode", "Reset"),
 		},
 		{
-			name: "has to be reset", board: "H100-80GB", mode: nvml.Enabled,
+			name: "has to be reset", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.RequireReset(first) },
 			want: but(but(all(0), nvml.ErrNotSupported, ofWhole...), nvml.ErrResetRequired,
 				"CreateInstance", "DestroyInstance", "CreateComputeInstance", "DestroyComputeInstance"),
 		},
 		{
-			name: "lost", board: "H100-80GB", mode: nvml.Enabled,
+			name: "lost", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Lose(first) },
 			want:  but(all(nvml.ErrGPULost), 0, ofTheNode...),
 		},
 		{
-			name: "vanished", board: "H100-80GB", mode: nvml.Enabled,
+			name: "vanished", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Vanish(first) },
 			want:  but(all(nvml.ErrNotFound), 0, ofTheNode...),
 		},
 		{
-			name: "before Init", board: "H100-80GB", mode: nvml.Enabled,
+			name: "before Init", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Shutdown() },
 			want:  all(nvml.ErrUninitialized),
 		},
 		{
-			name: "after a boot", board: "H100-80GB", mode: nvml.Enabled,
+			name: "after a boot", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Boot() },
 			want:  all(nvml.ErrUninitialized),
 		},
 		{
-			name: "without a driver", board: "H100-80GB", mode: nvml.Enabled,
+			name: "without a driver", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Unload(nvml.ErrDriverNotLoaded) },
 			want:  all(nvml.ErrUninitialized),
 		},
 		{
-			name: "a driver that does not answer", board: "H100-80GB", mode: nvml.Enabled,
+			name: "a driver that does not answer", model: "H100-80GB", mode: nvml.Enabled,
 			state: func(n *simulator.Node) { n.Fail(simulator.Fault{GPU: first, Err: nvml.ErrTimeout}) },
 			want:  but(all(nvml.ErrTimeout), 0, ofTheNode...),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			gpu := simulator.GPU{Model: test.board, UUID: first, Mode: test.mode}
+			gpu := simulator.GPU{Model: test.model, UUID: first, Mode: test.mode}
 			n := newInitializedNode(t, gpu)
 			if test.mode == nvml.Enabled {
 				createInstance(t, n, first, oneG, 0, 1)

@@ -32,7 +32,7 @@ type request struct {
 
 // response is the result of a call.
 type response struct {
-	Result json.RawMessage `json:"answer,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
 	Error  *driverError    `json:"error,omitempty"`
 }
 

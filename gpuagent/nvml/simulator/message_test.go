@@ -78,9 +78,9 @@ func FuzzServer(f *testing.F) {
 
 // FuzzClient answers with random bytes: the client returns a result, or an error of the driver.
 func FuzzClient(f *testing.F) {
-	f.Add([]byte(`{"answer":[{"UUID":"GPU-1","Err":{"code":15,"text":"lost"}}]}`))
+	f.Add([]byte(`{"result":[{"UUID":"GPU-1","Err":{"code":15,"text":"lost"}}]}`))
 	f.Add([]byte(`{"error":{"code":0}}`))
-	f.Add([]byte(`{"answer":{"Err":3}}`))
+	f.Add([]byte(`{"result":{"Err":3}}`))
 	dir, err := os.MkdirTemp("", "nvml")
 	if err != nil {
 		f.Fatal(err)
@@ -101,7 +101,7 @@ func FuzzClient(f *testing.F) {
 			defer connection.Close()
 			lines := bufio.NewReader(connection)
 			lines.ReadString('\n')
-			connection.Write([]byte(`{"answer":null}` + "\n"))
+			connection.Write([]byte(`{"result":null}` + "\n"))
 			lines.ReadString('\n')
 			connection.Write(append(answered, '\n'))
 		}()

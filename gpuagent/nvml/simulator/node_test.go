@@ -253,7 +253,7 @@ func TestConfig(t *testing.T) {
 		}},
 		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
 		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
-		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
+		`simulated node: gpus[0].model: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
 	} {
 		if _, err := simulator.New(c); err == nil || err.Error() != want {
 			t.Errorf("New = %v, want %s", err, want)

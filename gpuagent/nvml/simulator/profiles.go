@@ -168,11 +168,11 @@ var modelsWithoutMIG = map[string]modelSpec{
 
 // modelByName returns the GPU model with a name, in any case.
 func modelByName(name string) (*modelSpec, error) {
-	if board, ok := mig.ModelByName(name); ok {
-		if m, ok := migModels[board.Name]; ok {
-			m.migModel = board
+	if model, ok := mig.ModelByName(name); ok {
+		if m, ok := migModels[model.Name]; ok {
+			m.migModel = model
 			if m.device == 0 {
-				m.device = board.Devices[0]
+				m.device = model.Devices[0]
 			}
 			return &m, nil
 		}
@@ -189,9 +189,9 @@ func modelByName(name string) (*modelSpec, error) {
 // them, then those without.
 func Models() []string {
 	var names []string
-	for _, board := range mig.Models() {
-		if _, ok := migModels[board.Name]; ok {
-			names = append(names, board.Name)
+	for _, model := range mig.Models() {
+		if _, ok := migModels[model.Name]; ok {
+			names = append(names, model.Name)
 		}
 	}
 	return append(names, "L4", "L40S", "T4", "V100")

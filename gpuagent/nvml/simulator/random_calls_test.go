@@ -107,7 +107,7 @@ func (m *guideModel) remainingCapacity(k guideProfile) int {
 // TestRandomCalls makes random calls and compares the results with the model.
 func TestRandomCalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.SampledFrom([]string{"A100-40GB", "A30"}).Draw(t, "board")
+		name := rapid.SampledFrom([]string{"A100-40GB", "A30"}).Draw(t, "model")
 		n, err := simulator.New(simulator.Config{
 			GPUs: []simulator.GPU{migGPU(name, first)}, Order: simulator.NoOrder,
 			Clock: simulator.NewSkipClock(startTime),

@@ -108,7 +108,7 @@ func decodeStrict(from []byte, into any) error {
 
 // nodeState is a node in a snapshot.
 type nodeState struct {
-	CreatedDevices uint64     `json:"minted"`
+	CreatedDevices uint64     `json:"createdDevices"`
 	GPUs           []gpuState `json:"gpus"`
 }
 
@@ -119,9 +119,9 @@ type gpuState struct {
 	Mode       nvml.Mode       `json:"mode,omitempty"`
 	Pending    nvml.Mode       `json:"pending,omitempty"`
 	Held       bool            `json:"held,omitempty"`
-	NeedsReset bool            `json:"spoiled,omitempty"`
+	NeedsReset bool            `json:"needsReset,omitempty"`
 	Lost       bool            `json:"lost,omitempty"`
-	Vanished   bool            `json:"gone,omitempty"`
+	Vanished   bool            `json:"vanished,omitempty"`
 	Instances  []instanceState `json:"instances,omitempty"`
 	Processes  []processState  `json:"processes,omitempty"`
 }

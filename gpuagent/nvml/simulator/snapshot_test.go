@@ -89,7 +89,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{"no memory", node(`"memoryMiB": 100`, `"memoryMiB": -5`), "process 7: -5 MiB and 10 % are not possible for a process"},
 		{"MIG mode of a T4", node(`"lost": true`, `"mode": true`), "GPU-third: MIG mode on an Tesla T4"},
 		{"instances without MIG mode", node(`"mode": true`, `"mode": false`), "GPU-first: 2 instances without MIG mode"},
-		{"a GPU less", `{"version":1,"sha256":"","node":{"minted":0,"gpus":[]}}`, "damaged"},
+		{"a GPU less", `{"version":1,"sha256":"","node":{"createdDevices":0,"gpus":[]}}`, "damaged"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newUsedNode(t)

@@ -265,7 +265,7 @@ func (d *draft) findPreemption(w *podRequest, pool int, isPreemptible preemptibl
 			drafts, gpus = append(drafts, it), append(gpus, candidate)
 		}
 	}
-	step, victims, ok := mig.Preempt(gpus, w.instanceRequests[0].profile)
+	step, victims, ok := mig.PlanPreemption(gpus, w.instanceRequests[0].profile)
 	if !ok || len(victims) == 0 {
 		return "", nil, false
 	}

@@ -65,18 +65,18 @@ func (r *Reconciler) recordEvents(s *observedState, a *action, node *corev1.Node
 
 var (
 	repartitionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_mig_plans_total",
+		Name: "sluice_mig_repartitions_total",
 		Help: "Repartitions of nodes by result: written or restored, then done, abandoned, failed or timed-out.",
 	}, []string{"result"})
 	demandGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sluice_mig_demand", Help: "MIG instances requested by pending pods, by profile.",
+		Name: "sluice_mig_requested_instances", Help: "MIG instances requested by pending pods, by profile.",
 	}, []string{"profile"})
 	repartitionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "sluice_mig_change_seconds", Help: "Time that a node was tainted while its GPUs were repartitioned, in machine time.",
+		Name: "sluice_mig_repartition_duration_seconds", Help: "Time that a node was tainted while its GPUs were repartitioned, in machine time.",
 		Buckets: []float64{5, 6, 7, 8, 10, 15, 20, 30, 60, 120, 240},
 	})
 	nodesRepartitioning = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_mig_nodes_changing", Help: "Nodes that are tainted while their GPUs are repartitioned.",
+		Name: "sluice_mig_repartitioning_nodes", Help: "Nodes that are tainted while their GPUs are repartitioned.",
 	})
 )
 

@@ -196,7 +196,7 @@ func (h *simulation) applySpec(n *simulatedNode) string {
 		}
 		for _, it := range n.real[i] {
 			if !slices.Contains(instances, it) && it.pod != nil {
-				return h.refusef("%s has been asked to take %s@%d away, which %s has", n.name, it.profile.Name, it.start, it.pod.name)
+				return h.refusef("the layout of %s removes %s@%d, which %s uses", n.name, it.profile.Name, it.start, it.pod.name)
 			}
 		}
 		next[i] = instances
@@ -219,7 +219,7 @@ func (h *simulation) applySpec(n *simulatedNode) string {
 			}
 		}
 		if spare[p] < min(now, h.countMissing(n, p)) {
-			return h.refusef("%s has been asked to leave %d of %s, and bound pods need %d", n.name, spare[p], p.Name, h.countMissing(n, p))
+			return h.refusef("the layout of %s leaves %d of %s, and bound pods need %d", n.name, spare[p], p.Name, h.countMissing(n, p))
 		}
 	}
 	n.real = next

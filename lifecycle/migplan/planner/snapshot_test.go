@@ -53,12 +53,12 @@ func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.
 	if slices.Contains(words, "lost") {
 		g.Health = v1alpha1.GPULost
 	}
-	board, ok := modelOf(g.DeviceID)
+	model, ok := modelOf(g.DeviceID)
 	if !ok {
 		t.Fatalf("%s is no GPU model", words[0])
 	}
-	for i := range board.Profiles {
-		g.MIGProfiles = append(g.MIGProfiles, board.Profiles[i].Name)
+	for i := range model.Profiles {
+		g.MIGProfiles = append(g.MIGProfiles, model.Profiles[i].Name)
 	}
 	for _, field := range strings.Fields(layout) {
 		it := v1alpha1.ObservedInstance{State: v1alpha1.InstanceIdle, UUID: "MIG-" + field}

@@ -85,7 +85,7 @@ func TestCalendarCanceledAppointment(t *testing.T) {
 	}
 	if m := mustCompose(t, l); !strings.Contains(m.Text, "the attachment removes it from your") ||
 		!strings.Contains(string(m.Bytes), "method=CANCEL") {
-		t.Errorf("the mail does not say so:\n%s", m.Text)
+		t.Errorf("the mail does not mention it:\n%s", m.Text)
 	}
 }
 

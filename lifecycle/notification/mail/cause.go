@@ -14,17 +14,17 @@ import (
 // value is shown unchanged.
 const (
 	// CauseNoSelfService: the department has no self-service.
-	CauseNoSelfService = "NothingGranted"
-	// CauseExtensionTooLong: self-service grants at most [InputMaxPerRequest] at once.
-	CauseExtensionTooLong = "TooLong"
+	CauseNoSelfService = "NoSelfService"
+	// CauseExtensionTooLong: self-service grants at most [InputMaxDuration] at once.
+	CauseExtensionTooLong = "ExtensionTooLong"
 	// CauseSelfServiceLimitReached: of [InputAllowed] within [InputWindow], [InputUsed] were granted.
-	CauseSelfServiceLimitReached = "LimitReached"
+	CauseSelfServiceLimitReached = "SelfServiceLimitReached"
 	// CauseWorkloadNotFound: the workload no longer exists.
-	CauseWorkloadNotFound = "WorkloadGone"
+	CauseWorkloadNotFound = "WorkloadNotFound"
 	// CauseExtensionLimitReached: it was extended [InputUsed] times, the maximum.
-	CauseExtensionLimitReached = "ExtendedTooOften"
+	CauseExtensionLimitReached = "ExtensionLimitReached"
 	// CauseQuotaReclaimed: a Preemption for the guaranteed quota of another project.
-	CauseQuotaReclaimed = "Reclaimed"
+	CauseQuotaReclaimed = "QuotaReclaimed"
 	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )
@@ -43,10 +43,10 @@ func (p *TemplateData) localizedCause() string {
 	case CauseNoSelfService:
 		return localize("die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request")
 	case CauseExtensionTooLong:
-		if each := p.Long[InputMaxPerRequest]; each != nil {
+		if longest := p.Long[InputMaxDuration]; longest != nil {
 			return localize(
 				"ohne Einzelentscheidung gewährt die Abteilung höchstens %s auf einmal",
-				"without a decision your department grants at most %s at once", each.Text,
+				"without a decision your department grants at most %s at once", longest.Text,
 			)
 		}
 		return localize(

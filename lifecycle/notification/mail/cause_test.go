@@ -39,12 +39,12 @@ func TestLocalizedCause(t *testing.T) {
 			"your department decides on each request",
 		},
 		"too long": {
-			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "24h"},
+			map[string]string{InputCause: CauseExtensionTooLong, InputMaxDuration: "24h"},
 			"ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal",
 			"without a decision your department grants at most 24 hours at once",
 		},
 		"too long, unknown maximum": {
-			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "P1D"},
+			map[string]string{InputCause: CauseExtensionTooLong, InputMaxDuration: "P1D"},
 			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
 			"your department does not grant that much time at once without a decision",
 		},
@@ -79,7 +79,7 @@ func TestLocalizedCause(t *testing.T) {
 				n := &v1alpha1.Notice{Spec: v1alpha1.NoticeSpec{Kind: v1alpha1.NoticeExtensionRequested, Inputs: test.inputs}}
 				n.Spec.Recipient.Language = language
 				p, _ := newTemplateData(n)
-				got[i] = p.Because
+				got[i] = p.Cause
 			}
 			if diff := cmp.Diff([2]string{test.german, test.english}, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
@@ -98,7 +98,7 @@ func TestGermanMailsContainNoEnglish(t *testing.T) {
 			l.Notice.Spec.Inputs = withInputs(l.Notice.Spec.Inputs, InputReason, "…", InputMessage, "…")
 		}
 		m := mustCompose(t, l)
-		for _, word := range []string{" the ", " were ", " within ", "LimitReached", "WorkloadGone", "ExtendedTooOften", "Job=", " volumes"} {
+		for _, word := range []string{" the ", " were ", " within ", "LimitReached", "WorkloadNotFound", "ExtensionLimitReached", "Job=", " volumes"} {
 			if strings.Contains(m.Subject+"\n"+m.Text, word) {
 				t.Errorf("%s has %q:\n%s", l.Notice.Name, word, m.Text)
 			}
@@ -155,7 +155,7 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 
 // TestTestMailOmitsInputs: the mail of a Test contains none of the Notice's inputs.
 func TestTestMailOmitsInputs(t *testing.T) {
-	l := exampleByName(t, "test-asked.en")
+	l := exampleByName(t, "test-requested.en")
 	plain := mustCompose(t, l)
 	l.Notice.Spec.Inputs = map[string]string{
 		InputRequestedBy: "mallory", InputReason: "mallory", InputMessage: "mallory", InputProject: "mallory", InputDepartment: "mallory",

@@ -195,5 +195,5 @@ func languageOf(n *v1alpha1.Notice) v1alpha1.Language {
 	return v1alpha1.LanguageEnglish
 }
 
-// singleLine sanitizes a rendered text for a header or heading.
-func singleLine(s string) string { return truncate(sanitize(strings.TrimSpace(s)), maxSubjectRunes) }
+// subjectLine sanitizes a rendered text for a header or heading.
+func subjectLine(s string) string { return truncate(sanitize(strings.TrimSpace(s)), maxSubjectRunes) }

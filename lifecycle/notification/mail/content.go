@@ -63,7 +63,7 @@ func (c *content) renderSentences(p *TemplateData) error {
 			return err
 		}
 	}
-	p.Title, p.First = singleLine(blocks["title"]), sanitize(blocks["first"])
+	p.Title, p.First = subjectLine(blocks["title"]), sanitize(blocks["first"])
 	p.Why, p.How = nil, nil
 	for line := range strings.Lines(blocks["why"]) {
 		if line = sanitize(line); line != "" {

@@ -278,7 +278,7 @@ func exampleList() []example {
 				InputProjects:          FormatProjectWeeks([]ProjectWeek{{Project: "course-ml", GPUHours: "3020.4", Stopped: 1}}),
 			},
 		},
-		{kind: v1alpha1.NoticeTest, variant: "asked"},
+		{kind: v1alpha1.NoticeTest, variant: "requested"},
 		{kind: v1alpha1.NoticeDigest, variant: "two", carried: []example{
 			{
 				kind: v1alpha1.NoticeProjectConfirm, variant: "carried",

@@ -12,9 +12,9 @@ import (
 // them.
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
-//	WorkloadStopped               the same, and because until
-//	ExtensionRequested            project department targetKind targetName by reason askedBy because used allowed window each
-//	ExtensionDecided              the same, and decision decidedBy message newEnd; because says why it was refused or could not take effect
+//	WorkloadStopped               the same, and cause until
+//	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
+//	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
 //	ProjectExpired                project department namespace expiredAt deleteAt; the deadline is the suspension
 //	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
@@ -24,11 +24,11 @@ import (
 //	ProjectConfirm                project department namespace; the deadline is for the answer
 //	ProjectRenewed                project department namespace renewedBy; the deadline is the new end; absent for none
 //	ProjectDeleted                project department namespace deletedAt approvedBy removed kept
-//	Preemption                    project department type gpus nodePool because; the deadline is when the pod is preempted
+//	Preemption                    project department type gpus nodePool cause; the deadline is when the pod is preempted
 //	ShareExceeded                 project department node gpu memoryMiB shareMiB; the optional deadline is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
-//	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle waiting projects
-//	Digest                        carries; the Notices provide the text
+//	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle pendingExtensions projects
+//	Digest                        notices; the Notices provide the text
 //	Test                          none; others are ignored
 //
 // The subject is the workload, the Pod (ShareExceeded, Preemption), the Extension, the Project,
@@ -55,13 +55,13 @@ const (
 	InputNodePool = "nodePool"
 	// InputCause is the cause: a v1alpha1.EndReason of a WorkloadStopped, else a code such as
 	// [CauseSelfServiceLimitReached]. Any other text is shown unchanged.
-	InputCause = "because"
+	InputCause = "cause"
 	// InputUsed counts granted extensions, InputAllowed bounds them within InputWindow (a
-	// duration), InputMaxPerRequest bounds one (a duration).
-	InputUsed          = "used"
-	InputAllowed       = "allowed"
-	InputWindow        = "window"
-	InputMaxPerRequest = "each"
+	// duration), InputMaxDuration bounds one (a duration).
+	InputUsed        = "used"
+	InputAllowed     = "allowed"
+	InputWindow      = "window"
+	InputMaxDuration = "maxDuration"
 	// InputUntil is when the workload may be started again (a time); absent if a decision is
 	// needed.
 	InputUntil = "until"
@@ -73,7 +73,7 @@ const (
 	InputExtendBy = "by"
 	// InputReason is the reason of the request, InputRequestedBy the user.
 	InputReason      = "reason"
-	InputRequestedBy = "askedBy"
+	InputRequestedBy = "requestedBy"
 	// InputDecision is a v1alpha1.ExtensionDecision, InputDecidedBy the approver, empty for
 	// self-service, InputMessage the approver's message.
 	InputDecision  = "decision"
@@ -128,7 +128,7 @@ const (
 	// InputStoppedIdle counts the stopped workloads that were idle, InputPendingExtensions the
 	// undecided extensions.
 	InputStoppedIdle       = "stoppedIdle"
-	InputPendingExtensions = "waiting"
+	InputPendingExtensions = "pendingExtensions"
 	// InputProjects holds the rows of [FormatProjectWeeks].
 	InputProjects = "projects"
 )
@@ -160,6 +160,6 @@ var (
 	timeInputs = []string{
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
-	durationInputs = []string{InputLimit, InputIdleTimeout, InputExtendBy, InputWindow, InputMaxPerRequest}
+	durationInputs = []string{InputLimit, InputIdleTimeout, InputExtendBy, InputWindow, InputMaxDuration}
 	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true}
 )

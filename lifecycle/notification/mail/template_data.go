@@ -70,9 +70,9 @@ type TemplateData struct {
 	// Renewal reports whether an Extension renews a project, Scaled whether the workload is
 	// stopped by scaling to zero, Deleted whether it is stopped by deletion.
 	Renewal, Scaled, Deleted bool
-	// Because is the cause in words: a code in .In.because is localized. SelfService is the place
+	// Cause is the cause in words: a code in .In.cause is localized. SelfService is the place
 	// of a self-service extension: "1 of 2 within 30 days".
-	Because, SelfService string
+	Cause, SelfService string
 	// In holds the Notice's inputs, with lists of objects in words; At those that are times, Long
 	// those that are durations.
 	In   map[string]string
@@ -167,7 +167,7 @@ func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
 			p.In[key] = truncate(p.localizeCounts(counts), maxProseRunes)
 		}
 	}
-	p.Because, p.SelfService = p.localizedCause(), p.selfServiceUsage()
+	p.Cause, p.SelfService = p.localizedCause(), p.selfServiceUsage()
 	p.Due, p.Written = formatter.formatTime(spec.DueAt.Time, false), formatter.formatTime(recordedAt(n), false)
 	p.setSubject(n)
 	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")

@@ -67,7 +67,7 @@ func (t *Templates) renderSubject(p *TemplateData) (string, error) {
 		c := noticeContents()[contentKey{v1alpha1.NoticeKind(p.Kind), v1alpha1.Language(p.Language)}]
 		output, err = c.renderBlock("subject", p)
 	}
-	return singleLine(output), err
+	return subjectLine(output), err
 }
 
 func (t *Templates) renderText(p *TemplateData) (string, error) {

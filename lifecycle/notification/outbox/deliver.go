@@ -172,11 +172,11 @@ var (
 		Help: "Outcomes of Notices by kind; result: sent, retried, failed, superseded.",
 	}, []string{"kind", "result"})
 	pendingGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_notices_waiting",
+		Name: "sluice_notices_pending",
 		Help: "Notices that are not finished.",
 	})
 	oldestPendingGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_notices_oldest_seconds",
+		Name: "sluice_notices_oldest_pending_seconds",
 		Help: "Age of the oldest Notice that is due and not sent, in machine time; 0 without one.",
 	})
 	pausedGauge = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -184,7 +184,7 @@ var (
 		Help: "1 while mail is paused by an administrator or because its configuration failed.",
 	})
 	deliverySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sluice_mail_seconds",
+		Name:    "sluice_mail_delivery_duration_seconds",
 		Help:    "Time to submit one mail, from dialing to the reply of the mail server.",
 		Buckets: []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300},
 	})

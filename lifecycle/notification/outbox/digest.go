@@ -18,7 +18,7 @@ import (
 // InputCarriedNotices is the input with the names of the Notices in a digest, separated by commas.
 // It is part of the immutable spec, so a crash between sending the digest and writing the status
 // of its Notices loses nothing.
-const InputCarriedNotices = "carries"
+const InputCarriedNotices = "notices"
 
 // CarriedNotices returns the names of the Notices in a digest.
 func CarriedNotices(digest *v1alpha1.Notice) []string {

@@ -26,7 +26,7 @@ const (
 	// MailStatePausedKey is "true" while mail is paused.
 	MailStatePausedKey = "paused"
 	// MailStateReasonKey is the reason.
-	MailStateReasonKey = "because"
+	MailStateReasonKey = "reason"
 	// MailStatePausedAtKey is when mail was paused, RFC 3339, machine time.
 	MailStatePausedAtKey = "pausedAt"
 	// MailStateConfigurationKey is set if lifecycle paused mail: the fingerprint of the failed
@@ -106,7 +106,7 @@ func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState
 }
 
 // firstSentAt returns when the first Notice was sent, in policy time; zero for none. Mail was
-// configured by then, whatever the ConfigMap says.
+// configured by then, even if the ConfigMap has a later time.
 func firstSentAt(notices []v1alpha1.Notice) (first time.Time) {
 	for i := range notices {
 		if at := notices[i].Status.SentAt; at != nil {

@@ -90,7 +90,7 @@ func (s *Sender) logger(ctx context.Context) logr.Logger {
 	return ctrl.LoggerFrom(ctx).WithName("outbox")
 }
 
-// Reconcile decides on all Notices and sends the due ones, whatever the request.
+// Reconcile decides on all Notices and sends the due ones. It ignores the request's name.
 func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	s.once.Do(func() { s.limiter, s.unwrittenStatuses = s.Rates.newLimiter(), map[types.UID]unwrittenStatus{} })
 	errs := s.retryUnwrittenStatuses(ctx)

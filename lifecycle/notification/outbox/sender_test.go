@@ -160,11 +160,11 @@ func TestUnwrittenStatusRetried(t *testing.T) {
 // One unreachable recipient does not affect the other.
 func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 	tests := map[string]struct {
-		err      error
-		accepted bool
-		tries    int32
-		mails    int
-		says     string
+		err         error
+		accepted    bool
+		tries       int32
+		mails       int
+		wantMessage string
 	}{
 		"no such mailbox":    {newFailure(RecipientFailure, "550 5.1.1 no such user"), false, 1, 0, "Failed: 550 5.1.1 no such user"},
 		"greylisted always":  {newFailure(TemporaryFailure, "451 later"), false, 35, 0, "Failed: 451 later"},
@@ -193,8 +193,8 @@ func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 					}
 				}
 				n := w.getNotice("to-ben")
-				if got := w.phases()["to-ben"]; got != tc.says || n.Status.Attempts != tc.tries || sent["to-ben"] != tc.mails {
-					t.Errorf("%q after %d attempts, %d mails; want %q after %d, %d", got, n.Status.Attempts, sent["to-ben"], tc.says, tc.tries, tc.mails)
+				if got := w.phases()["to-ben"]; got != tc.wantMessage || n.Status.Attempts != tc.tries || sent["to-ben"] != tc.mails {
+					t.Errorf("%q after %d attempts, %d mails; want %q after %d, %d", got, n.Status.Attempts, sent["to-ben"], tc.wantMessage, tc.tries, tc.mails)
 				}
 			})
 		})
@@ -362,7 +362,7 @@ func TestRecipientRateUsesMachineTime(t *testing.T) {
 	})
 }
 
-// Each resend request sends the Notice once more; a sent Notice stays Sent whatever the outcome.
+// Each resend request sends the Notice once more; a sent Notice stays Sent with every outcome.
 func TestResend(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.recordNotice("stopped")

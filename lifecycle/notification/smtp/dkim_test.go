@@ -63,7 +63,7 @@ func TestDKIMSignature(t *testing.T) {
 				v, err := dkim.VerifyWithOptions(strings.NewReader(message), &dkim.VerifyOptions{
 					LookupTXT: func(name string) ([]string, error) {
 						if name != "mail2026._domainkey.example.org" {
-							return nil, fmt.Errorf("asked for %s", name)
+							return nil, fmt.Errorf("looked up %s", name)
 						}
 						return []string{c.record}, nil
 					},

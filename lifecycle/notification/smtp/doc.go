@@ -20,7 +20,7 @@
 //     smtp.NewClientStartTLS, TestInjectedRepliesBeforeTLS fails (replies injected
 //     before the handshake stay unnoticed), TestHelloName (the client calls itself
 //     localhost), TestStepTimeouts (the timeouts of greeting, EHLO, STARTTLS and TLS
-//     cannot be set) and TestSendFailures (a certificate error is not told from an
+//     cannot be set) and TestSendFailures (a certificate error is not distinguished from an
 //     error of EHLO).
 //   - limitedConn sits between TLS and the Client, where NewClientStartTLS leaves no
 //     room. Without it TestMisbehavingServerReplies fails: a reply cut off before its

@@ -39,8 +39,8 @@ func newResourceList(pairs ...string) corev1.ResourceList {
 
 func TestDesired(t *testing.T) {
 	dgx, queued := newPool("dgx", v1alpha1.SchedulerKube), newPool("queued", v1alpha1.SchedulerKueue)
-	rival := newPool("rival", v1alpha1.SchedulerKube)
-	rival.Spec.NodeSelector = dgx.Spec.NodeSelector
+	other := newPool("other", v1alpha1.SchedulerKube)
+	other.Spec.NodeSelector = dgx.Spec.NodeSelector
 	tests := map[string]struct {
 		node  *corev1.Node
 		pools []v1alpha1.NodePool
@@ -50,7 +50,7 @@ func TestDesired(t *testing.T) {
 		"kube-scheduler cannot tell pools apart": {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli.dgx", "8000")},
 		"kueue can":                              {node: newNode("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli", "4000")},
 		"in no pool":                             {node: newNode("other", "8"), pools: []v1alpha1.NodePool{dgx}},
-		"in two, so in neither":                  {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, rival}},
+		"in two, so in neither":                  {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, other}},
 		"when nothing is said":                   {node: newNode("dgx", ""), pools: []v1alpha1.NodePool{dgx}, fails: true},
 		"without GPUs":                           {node: newNode("dgx", "0"), pools: []v1alpha1.NodePool{dgx}},
 		"with a count that lies":                 {node: newNode("dgx", "many"), pools: []v1alpha1.NodePool{dgx}, fails: true},

@@ -17,7 +17,7 @@ import (
 // Delays of changes to a group, in machine time.
 const (
 	// schedulerSettleDelay is how long the scheduler may take to finish an attempt after it
-	// was told to try only once.
+	// was set to try only once.
 	schedulerSettleDelay = 5 * time.Second
 	// minMoveInterval is the minimum time between two moves of a group.
 	minMoveInterval = time.Minute

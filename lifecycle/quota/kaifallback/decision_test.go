@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		want      decision
 	}{
 		"it has no pods yet":                       {withUnschedulable(groupIn("a", train), 1), nil, noon, decision{}},
-		"nobody refused it":                        {groupIn("a", train), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{}},
+		"rejected by no scheduler":                 {groupIn("a", train), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{}},
 		"it is to be tried no more before it goes": {withUnschedulable(groupIn("a", train), -1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{tryOnce: true}},
 		"what was begun may still come to its end": {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{waitUntil: noon.Add(schedulerSettleDelay)}},
 		"not yet":                          {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, noon.Add(time.Second), decision{waitUntil: noon.Add(time.Second)}},

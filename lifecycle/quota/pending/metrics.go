@@ -19,7 +19,7 @@ import (
 // podWaitSeconds has bounded labels: existing projects, known types, and the project's node
 // pools.
 var podWaitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-	Name:    "sluice_pod_waiting_seconds",
+	Name:    "sluice_pod_pending_duration_seconds",
 	Help:    "Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.",
 	Buckets: podWaitBuckets,
 }, []string{"project", "type", "pool"})
@@ -120,16 +120,16 @@ func (w *waitRecorder) forgetProject(project string) {
 }
 
 var pendingWorkloads = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "sluice_waiting_workloads",
+	Name: "sluice_pending_workloads",
 	Help: "Workloads pending for GPU quota, rejected or queued in Kueue, by project. Projects without pending workloads have no series.",
 }, []string{"project"})
 
-var wakesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "sluice_wakes_total",
+var retriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "sluice_workload_retries_total",
 	Help: "Retries of workload controllers that Sluice triggered because GPU quota became available, by kind of object.",
 }, []string{"kind"})
 
-func init() { metrics.Registry.MustRegister(pendingWorkloads, wakesTotal, podWaitSeconds) }
+func init() { metrics.Registry.MustRegister(pendingWorkloads, retriesTotal, podWaitSeconds) }
 
 func recordPendingWorkloads(project string, count int) {
 	if count == 0 {

@@ -78,17 +78,17 @@ func waitMetricText(kind, pool string) string {
 		return ""
 	}
 	var lines strings.Builder
-	fmt.Fprintln(&lines, "# HELP sluice_pod_waiting_seconds Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
-	fmt.Fprintln(&lines, "# TYPE sluice_pod_waiting_seconds histogram")
+	fmt.Fprintln(&lines, "# HELP sluice_pod_pending_duration_seconds Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
+	fmt.Fprintln(&lines, "# TYPE sluice_pod_pending_duration_seconds histogram")
 	labels := fmt.Sprintf("pool=%q,project=\"thesis\",type=%q", pool, kind)
 	for _, bucket := range append(slices.Clone(podWaitBuckets), math.Inf(1)) {
 		within := 0
 		if bucket >= 90 {
 			within = 1
 		}
-		fmt.Fprintf(&lines, "sluice_pod_waiting_seconds_bucket{%s,le=\"%g\"} %d\n", labels, bucket, within)
+		fmt.Fprintf(&lines, "sluice_pod_pending_duration_seconds_bucket{%s,le=\"%g\"} %d\n", labels, bucket, within)
 	}
-	fmt.Fprintf(&lines, "sluice_pod_waiting_seconds_sum{%s} 90\nsluice_pod_waiting_seconds_count{%s} 1\n", labels, labels)
+	fmt.Fprintf(&lines, "sluice_pod_pending_duration_seconds_sum{%s} 90\nsluice_pod_pending_duration_seconds_count{%s} 1\n", labels, labels)
 	return lines.String()
 }
 
@@ -104,14 +104,14 @@ func TestPodsRunningBeforeStartNotObserved(t *testing.T) {
 	}
 	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) > 0 {
-		t.Errorf("heard %v while the pods were listed", g.waitTimes.waitsByProject)
+		t.Errorf("recorded %v while the pods were listed", g.waitTimes.waitsByProject)
 	}
 	if err := source.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) != 1 {
-		t.Errorf("heard %v of what came later", g.waitTimes.waitsByProject)
+		t.Errorf("recorded %v of later pods", g.waitTimes.waitsByProject)
 	}
 }
 

@@ -89,19 +89,19 @@ func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 		train.Status.Conditions[0].Message = message
 		reader.items[0] = train
 		if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 || len(g.recorder.Events) > 0 {
-			t.Errorf("%q is no other reason, and it wrote %v and said %v", message, wrote, g.recordedEvents())
+			t.Errorf("%q is no other reason, and it wrote %v and recorded %v", message, wrote, g.recordedEvents())
 		}
 	}
 	train.Status.Conditions[0].Message = "ClusterQueue thesis is stopped"
 	reader.items[0] = train
 	g.reconcileOnce(t)
 	if recorded := g.recordedEvents(); len(recorded) != 1 || !strings.Contains(recorded[0], "Kueue's ClusterQueue thesis is stopped; contact an administrator") {
-		t.Errorf("it is told %v", recorded)
+		t.Errorf("recorded %v", recorded)
 	}
 	reader.items = nil
 	g.reconcileOnce(t)
 	if len(g.recorder.Events) > 0 || len(g.announced) > 0 {
-		t.Errorf("nothing waits: said %v, remembers %v", g.recordedEvents(), g.announced)
+		t.Errorf("no workload is pending: recorded %v, caches %v", g.recordedEvents(), g.announced)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestNotAnnouncedAgainAfterLeaderChange(t *testing.T) {
 	g, reader := newQueueTestEnv(t, newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
 	g.reconcileOnce(t)
 	if recorded := g.recordedEvents(); len(recorded) > 0 {
-		t.Errorf("it waits since long ago, and is told %v", recorded)
+		t.Errorf("it has been pending for long, and %v was recorded", recorded)
 	}
 	reader.items[0].Status.Conditions[0].Message = "LocalQueue default is stopped"
 	g.reconcileOnce(t)
@@ -242,7 +242,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	await := func(pending, pool, says string) {
+	await := func(pending, pool, message string) {
 		t.Helper()
 		var got v1alpha1.ProjectStatus
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -252,10 +252,10 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 			}
 			got = p.Status
 			waits := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
-			return waits != nil && strings.Contains(waits.Message, says) && got.GPU.Pending.String() == pending && got.NodePools[0].Pending.String() == pool, nil
+			return waits != nil && strings.Contains(waits.Message, message) && got.GPU.Pending.String() == pending && got.NodePools[0].Pending.String() == pool, nil
 		})
 		if err != nil {
-			t.Fatalf("%v: %s pending and %q wanted, the status is %+v", err, pending, says, got)
+			t.Fatalf("%v: %s pending and %q wanted, the status is %+v", err, pending, message, got)
 		}
 	}
 	put(map[string]any{

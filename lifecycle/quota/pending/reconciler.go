@@ -126,11 +126,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.announceRejected(&project, pending, quotas.Items)
 	result := reconcile.Result{}
-	for _, w := range SelectToWake(pending, quotas.Items, now) {
-		if err := r.wakeWorkload(ctx, &w, now); err != nil {
+	for _, w := range SelectToRetry(pending, quotas.Items, now) {
+		if err := r.triggerRetry(ctx, &w, now); err != nil {
 			return reconcile.Result{}, err
 		}
-		result.RequeueAfter = wakeGracePeriod
+		result.RequeueAfter = retryGracePeriod
 	}
 	queued, err := r.reconcileQueued(ctx, &project)
 	if err != nil {
@@ -204,8 +204,8 @@ func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workl
 	slices.SortFunc(pending, compareAge)
 }
 
-// wakeWorkload sets an annotation on the object, which makes its controller retry.
-func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Time) error {
+// triggerRetry sets an annotation on the object, which makes its controller retry.
+func (r *Reconciler) triggerRetry(ctx context.Context, w *Workload, now time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": w.UID, "annotations": map[string]string{v1alpha1.AnnotationRetriedAt: now.UTC().Format(time.RFC3339Nano)},
 	}})
@@ -221,7 +221,7 @@ func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Tim
 	case err != nil:
 		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	wakesTotal.WithLabelValues(w.Kind).Inc()
+	retriesTotal.WithLabelValues(w.Kind).Inc()
 	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry",
 		"GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))
 	return nil

@@ -50,7 +50,7 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 	quota := newQuotas(1000, used, 0, 0)[0]
 	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis"}
 	rejection := newRejectionEvent("ReplicaSet", "web-1", overQuotaMessage, 0, 0)
-	rejection.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "told"}
+	rejection.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "announced"}
 	rejection.InvolvedObject.Namespace, rejection.FirstTimestamp, rejection.LastTimestamp = "thesis", now, now
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: rejection.InvolvedObject.UID}}
 	g := &testEnv{recorder: events.NewFakeRecorder(10)}
@@ -91,20 +91,20 @@ func TestRejectedAnnouncedOnceAndStatusStable(t *testing.T) {
 		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
 	}
 	if recorded := <-g.recorder.Events; !strings.Contains(recorded, "QuotaExceeded 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU") {
-		t.Errorf("it is told %q", recorded)
+		t.Errorf("recorded %q", recorded)
 	}
 	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
 		t.Errorf("nothing changed, and it wrote %v", wrote)
 	}
 	if len(g.recorder.Events) > 0 {
-		t.Errorf("it is told again: %q", <-g.recorder.Events)
+		t.Errorf("recorded again: %q", <-g.recorder.Events)
 	}
 }
 
-func TestFittingWorkloadWokenOnce(t *testing.T) {
+func TestFittingWorkloadRetriedOnce(t *testing.T) {
 	g := newTestEnv(t, 500)
 	wrote, result := g.reconcileOnce(t)
-	if diff := cmp.Diff([]string{"patch ReplicaSet web-1", "update status thesis"}, wrote); diff != "" || result.RequeueAfter != wakeGracePeriod {
+	if diff := cmp.Diff([]string{"patch ReplicaSet web-1", "update status thesis"}, wrote); diff != "" || result.RequeueAfter != retryGracePeriod {
 		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
 	}
 	set := &appsv1.ReplicaSet{}
@@ -112,7 +112,7 @@ func TestFittingWorkloadWokenOnce(t *testing.T) {
 		t.Errorf("annotations = %v, %v", set.Annotations, err)
 	}
 	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
-		t.Errorf("it is at it, and was woken again: %v", wrote)
+		t.Errorf("a retry is in progress, and it was retried again: %v", wrote)
 	}
 }
 

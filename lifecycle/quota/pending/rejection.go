@@ -50,12 +50,12 @@ func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 	}
 	for entry := range strings.SplitSeq(requested, ",") {
 		name, amount, _ := strings.Cut(entry, "=")
-		currency, ok := strings.CutPrefix(name, corev1.DefaultResourceRequestsPrefix)
-		if !ok || !isGPUQuotaResource(currency) {
+		quotaUnit, ok := strings.CutPrefix(name, corev1.DefaultResourceRequestsPrefix)
+		if !ok || !isGPUQuotaResource(quotaUnit) {
 			continue
 		}
 		if share, err := resource.ParseQuantity(amount); err == nil && share.Value() > 0 {
-			return QuotaRejection{Quota: quota, Resource: corev1.ResourceName(currency), Charge: workload.Milli(share.Value())}, true
+			return QuotaRejection{Quota: quota, Resource: corev1.ResourceName(quotaUnit), Charge: workload.Milli(share.Value())}, true
 		}
 	}
 	return QuotaRejection{}, false

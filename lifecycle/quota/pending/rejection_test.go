@@ -115,7 +115,7 @@ func TestLatestRejections(t *testing.T) {
 		"in the other form of events": {[]corev1.Event{newForm}, []string{"Job new 5s..1m30s"}},
 		"long ago":                    {[]corev1.Event{newRejectionEvent("Job", "a", overQuotaMessage, -3600, -1300)}, nil},
 		"another event":               {[]corev1.Event{another}, nil},
-		"a kind that nobody knows":    {[]corev1.Event{newRejectionEvent("DaemonSet", "a", overQuotaMessage, 0, 0)}, nil},
+		"an unknown kind":             {[]corev1.Event{newRejectionEvent("DaemonSet", "a", overQuotaMessage, 0, 0)}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

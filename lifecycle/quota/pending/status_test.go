@@ -59,7 +59,7 @@ func TestDesiredStatus(t *testing.T) {
 
 	p.Status = got
 	if again := DesiredStatus(p, observed, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
-		t.Errorf("the second pass says something else: %+v", again)
+		t.Errorf("the second pass has another status: %+v", again)
 	}
 	got = DesiredStatus(p, ObservedState{Quotas: observed.Quotas}, metav1.Now())
 	condition = meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
@@ -151,10 +151,10 @@ func TestSumPodCharges(t *testing.T) {
 	}
 }
 
-// newUsedQuota is a quota of some currency, as it is counted.
-func newUsedQuota(currency corev1.ResourceName, used string) corev1.ResourceQuota {
+// newUsedQuota returns a quota of a GPU quota unit with its usage.
+func newUsedQuota(unit corev1.ResourceName, used string) corev1.ResourceQuota {
 	list := func(amount string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.DefaultResourceRequestsPrefix + currency: resource.MustParse(amount)}
+		return corev1.ResourceList{corev1.DefaultResourceRequestsPrefix + unit: resource.MustParse(amount)}
 	}
 	return corev1.ResourceQuota{
 		Spec:   corev1.ResourceQuotaSpec{Hard: list("99k")},
@@ -174,7 +174,7 @@ func TestAllocatedMatchesQuota(t *testing.T) {
 	}{
 		"nothing counted": {nil, nil, []string{"0 0 0", "0 0 0", "0 0 0", "0 0 0"}},
 		"all at once":     {[]corev1.ResourceQuota{shared, own}, busy, []string{"6625m 2125m 4", "4 0 3", "1125m 625m 0", "1500m 1500m 1"}},
-		"a pod that the quota counts and nobody heard of yet": {
+		"a counted pod that is not in the cache yet": {
 			[]corev1.ResourceQuota{shared}, nil, []string{"8125m 3625m 0", "0 0 0", "0 0 0", "0 0 0"},
 		},
 		"a pod in a queue that the quota does not count yet": {

@@ -28,8 +28,8 @@ type Workload struct {
 	MissingPods int32
 	// Since is when the workload became pending.
 	Since time.Time
-	// WokenAt is the time of the last triggered retry. It is zero if there was none.
-	WokenAt time.Time
+	// RetriedAt is the time of the last triggered retry. It is zero if there was none.
+	RetriedAt time.Time
 }
 
 // PendingCharge returns the GPU quota that the missing pods need.
@@ -55,7 +55,7 @@ func ObserveWorkload(rejected RejectedObject, object client.Object, now time.Tim
 	}
 	// An invalid value or a future time was not written by Sluice.
 	if retried, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !retried.After(now) {
-		w.WokenAt = retried
+		w.RetriedAt = retried
 	}
 	return w, true
 }

@@ -68,22 +68,22 @@ func TestObserveWorkload(t *testing.T) {
 		return rs
 	}
 	silent := func(rs *appsv1.ReplicaSet) { rs.Status.Conditions = nil }
-	woken := func(text string) func(*appsv1.ReplicaSet) {
+	retried := func(text string) func(*appsv1.ReplicaSet) {
 		return func(rs *appsv1.ReplicaSet) { rs.Annotations = map[string]string{v1alpha1.AnnotationRetriedAt: text} }
 	}
 	tests := map[string]struct {
-		object *appsv1.ReplicaSet
-		now    int
-		waits  bool
-		since  time.Time
-		woken  time.Time
+		object  *appsv1.ReplicaSet
+		now     int
+		waits   bool
+		since   time.Time
+		retried time.Time
 	}{
-		"says so itself":        {set(), 100, true, noonPlus(-60), time.Time{}},
-		"does not say so yet":   {set(silent), 5, true, noonPlus(0), time.Time{}},
-		"no longer says so":     {set(silent), 100, false, time.Time{}, time.Time{}},
-		"was woken":             {set(woken("2026-05-01T12:00:30.5Z")), 100, true, noonPlus(-60), noonPlus(30).Add(500 * time.Millisecond)},
-		"woken by a forger":     {set(woken("2099-05-01T12:00:30Z")), 100, true, noonPlus(-60), time.Time{}},
-		"woken at no time":      {set(woken("now")), 100, true, noonPlus(-60), time.Time{}},
+		"reports its failure":   {set(), 100, true, noonPlus(-60), time.Time{}},
+		"not reported yet":      {set(silent), 5, true, noonPlus(0), time.Time{}},
+		"no longer reported":    {set(silent), 100, false, time.Time{}, time.Time{}},
+		"was retried":           {set(retried("2026-05-01T12:00:30.5Z")), 100, true, noonPlus(-60), noonPlus(30).Add(500 * time.Millisecond)},
+		"retried by a forger":   {set(retried("2099-05-01T12:00:30Z")), 100, true, noonPlus(-60), time.Time{}},
+		"retried at no time":    {set(retried("now")), 100, true, noonPlus(-60), time.Time{}},
 		"another of that name":  {set(func(rs *appsv1.ReplicaSet) { rs.UID = "other" }), 100, false, time.Time{}, time.Time{}},
 		"is going":              {set(func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = &metav1.Time{Time: noon} }), 100, false, time.Time{}, time.Time{}},
 		"was scaled down":       {set(func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = new(int32) }), 100, false, time.Time{}, time.Time{}},
@@ -99,7 +99,7 @@ func TestObserveWorkload(t *testing.T) {
 			if !waits {
 				return
 			}
-			if !got.Since.Equal(tc.since) || !got.WokenAt.Equal(tc.woken) || got.MissingPods != 1 {
+			if !got.Since.Equal(tc.since) || !got.RetriedAt.Equal(tc.retried) || got.MissingPods != 1 {
 				t.Errorf("workload = %+v", got)
 			}
 			if want := (corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "ns", Name: "web", UID: "deployment"}); got.Root != want {

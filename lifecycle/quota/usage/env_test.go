@@ -65,8 +65,8 @@ type testEnv struct {
 	began map[string]time.Time
 	// used is what the pods used that have ended, by user.
 	used map[string]int64
-	// ended are the pods that ended, one by one, and lost is what of them processes
-	// took along that died, by user.
+	// ended are the pods that ended, in order. lost is the usage of such pods that crashes lost,
+	// by user.
 	ended []endedUse
 	lost  map[string]int64
 	// elapsed is how long the controller has run.
@@ -113,8 +113,7 @@ func (w *testEnv) intercept(o client.Object, do func() error) error {
 	return errLost
 }
 
-// ClockOf implements Workloads: a pod's name is that of its workload, a dash and
-// what tells it from others.
+// ClockOf implements Workloads: a pod's name is that of its workload, a dash and a suffix.
 func (w *testEnv) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: clockName(string(pod.UID))}, true
 }
@@ -226,7 +225,7 @@ func (w *testEnv) killProcess() {
 			}
 		}
 		if missing < 0 || missing > most {
-			w.t.Fatalf("a death takes along %d of %s, and at most %d ended just before", missing, user, most)
+			w.t.Fatalf("a crash loses %d of %s, and at most %d ended just before", missing, user, most)
 		}
 		w.lost[user] += missing
 	}

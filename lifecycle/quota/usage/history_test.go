@@ -68,8 +68,8 @@ func (w *recordingT) Fatalf(format string, args ...any) {
 	panic(w)
 }
 
-// Whatever happens, in whatever order: no more is recorded than what ran, all of it
-// where no process died, and all but what had just ended where one did.
+// For every history, no more usage is recorded than pods had. Without a crash all of it is
+// recorded; after a crash all but the usage of pods that had just ended.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := drawHistory(rt)
@@ -92,7 +92,7 @@ func TestRegressionHistories(t *testing.T) {
 			{action: "live", seconds: 712},
 		},
 		// Each month whose record was unread took another ten seconds.
-		"months from before a restart that nobody reads any more": {
+		"months from before a restart that are no longer read": {
 			{action: "run", milli: 6946, seconds: 3},
 			{action: "run", target: 2, milli: 1, seconds: 4},
 			{action: "step", seconds: 9 * 366 * 24 * 3600},
@@ -178,8 +178,8 @@ func (w *testEnv) checkNoOvercount() {
 	}
 }
 
-// checkNoUndercount tells when something is recorded that was not used, or was lost, or
-// something is not that was neither.
+// checkNoUndercount fails if recorded usage did not occur or was lost in a crash, or if other usage
+// is missing.
 func (w *testEnv) checkNoUndercount() {
 	recorded := w.recordedByUser()
 	for user, used := range w.used {

@@ -85,8 +85,8 @@ func drawUse(t *rapid.T) Use {
 	}
 }
 
-// However a use is cut, by months and at will, and in whatever order its parts are
-// added, the sums are those of the whole.
+// The sums are the same if a use is split, by months or at random times, and if its parts are added
+// in any order.
 func TestSplitUsesSumToWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := drawZone(t)
@@ -96,7 +96,7 @@ func TestSplitUsesSumToWhole(t *testing.T) {
 		for _, use := range uses {
 			for length := use.To.Sub(use.From); length > 0; length = use.To.Sub(use.From) {
 				part := use
-				part.To = use.From.Add(time.Duration(rapid.Int64Range(1, int64(length/time.Second)).Draw(t, "cut")) * time.Second)
+				part.To = use.From.Add(time.Duration(rapid.Int64Range(1, int64(length/time.Second)).Draw(t, "split")) * time.Second)
 				for m, inMonth := range part.splitByMonth(zone) {
 					if inMonth.From.Before(m.start(zone)) || inMonth.To.After(m.end(zone)) || !inMonth.From.Before(inMonth.To) {
 						t.Fatalf("%v to %v is not in %s", inMonth.From, inMonth.To, m)

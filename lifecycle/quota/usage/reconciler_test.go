@@ -398,8 +398,7 @@ func TestChargeChangeWhileRunning(t *testing.T) {
 	})
 }
 
-// A pod that is not seen running for a while, and then again, is not counted from
-// its beginning anew.
+// A pod that is observed running again after an interruption is not counted again from its start.
 func TestInterruptedPodCountedOnce(t *testing.T) {
 	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
 		w.startPod("train-1", 1000, 0)

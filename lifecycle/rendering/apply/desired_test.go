@@ -67,9 +67,9 @@ func TestValidateCompletesObjects(t *testing.T) {
 
 func TestValidateRejects(t *testing.T) {
 	tests := map[string]struct {
-		value fields
-		quota bool
-		says  []string
+		value       fields
+		quota       bool
+		wantMessage []string
 	}{
 		"a role binding": {
 			newFields("rbac.authorization.k8s.io/v1", "RoleBinding", fields{"name": "admin"}, nil), false,
@@ -90,9 +90,9 @@ func TestValidateRejects(t *testing.T) {
 			if len(wanted.Objects) != 0 || len(wanted.Failures) != 1 || wanted.Failures[0].AffectsQuota != tc.quota {
 				t.Fatalf("wanted = %+v", wanted)
 			}
-			for _, says := range append(tc.says, "policy p: ") {
-				if got := wanted.Failures[0].String(); !strings.Contains(got, strings.TrimSuffix(says, ": ")) {
-					t.Errorf("failure %q does not contain %q", got, says)
+			for _, want := range append(tc.wantMessage, "policy p: ") {
+				if got := wanted.Failures[0].String(); !strings.Contains(got, strings.TrimSuffix(want, ": ")) {
+					t.Errorf("failure %q does not contain %q", got, want)
 				}
 			}
 		})
@@ -158,8 +158,8 @@ func TestAllowedNamesOfClusterScopedObjects(t *testing.T) {
 	}
 }
 
-// Whatever subjects are called, no name is open to two of different kinds but the
-// bare one, and its suffixes, where their names are the same.
+// Subjects of different kinds share no object name, except for the name that both have and its
+// suffixes.
 func TestNamesThatBeginWithASubjectKind(t *testing.T) {
 	for name, place := range map[string]Target{
 		"nodepool.dgx":       ClusterTarget(SubjectProject, "nodepool"),
@@ -178,12 +178,12 @@ func TestNamesThatBeginWithASubjectKind(t *testing.T) {
 
 func TestValidateBySubjectKind(t *testing.T) {
 	queue := func(kind string, metadata fields) fields {
-		return newFields("kueue.x-k8s.io/v1beta2", kind, metadata, fields{"whatever": "the schema says"})
+		return newFields("kueue.x-k8s.io/v1beta2", kind, metadata, fields{"any": "field"})
 	}
 	tests := map[string]struct {
-		place Target
-		value fields
-		says  string // empty where it is allowed
+		place       Target
+		value       fields
+		wantMessage string // empty where it is allowed
 	}{
 		"a project's queue":               {testTarget, queue("ClusterQueue", fields{"name": "thesis"}), ""},
 		"a project's local queue":         {testTarget, queue("LocalQueue", fields{"name": "default"}), ""},
@@ -203,7 +203,7 @@ func TestValidateBySubjectKind(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			wanted := Validate(newRendering(renderedBy("p", tc.value)), tc.place)
-			if tc.says == "" {
+			if tc.wantMessage == "" {
 				if len(wanted.Failures) > 0 || len(wanted.Objects) != 1 {
 					t.Fatalf("wanted = %+v", wanted)
 				}
@@ -216,7 +216,7 @@ func TestValidateBySubjectKind(t *testing.T) {
 				}
 				return
 			}
-			if len(wanted.Objects) != 0 || len(wanted.Failures) != 1 || !strings.Contains(wanted.Failures[0].String(), tc.says) {
+			if len(wanted.Objects) != 0 || len(wanted.Failures) != 1 || !strings.Contains(wanted.Failures[0].String(), tc.wantMessage) {
 				t.Fatalf("wanted = %+v", wanted)
 			}
 			if quota := tc.value["kind"] == "ResourceQuota"; wanted.Failures[0].AffectsQuota != quota || wanted.Failures[0].AffectsQueue == quota {

@@ -18,20 +18,20 @@ func TestQueueAppliedCondition(t *testing.T) {
 		return Failure{Policy: "p", AffectsQueue: queue, AffectsQuota: !queue, Err: errors.New("refused")}
 	}
 	tests := map[string]struct {
-		queues []string
-		faults []Failure
-		status metav1.ConditionStatus
-		says   string
+		queues      []string
+		faults      []Failure
+		status      metav1.ConditionStatus
+		wantMessage string
 	}{
-		"no engine has queues":   {status: "True", says: "no queue is needed"},
-		"queues":                 {queues: []string{"Cohort a", "Queue b"}, status: "True", says: "applied: Cohort a, Queue b"},
-		"a queue refused":        {queues: []string{"Cohort a"}, faults: []Failure{of(true), of(false)}, status: "False", says: "policy p: refused"},
-		"something else refused": {queues: []string{"Cohort a"}, faults: []Failure{of(false)}, status: "True", says: "applied: Cohort a"},
+		"no engine has queues":   {status: "True", wantMessage: "no queue is needed"},
+		"queues":                 {queues: []string{"Cohort a", "Queue b"}, status: "True", wantMessage: "applied: Cohort a, Queue b"},
+		"a queue refused":        {queues: []string{"Cohort a"}, faults: []Failure{of(true), of(false)}, status: "False", wantMessage: "policy p: refused"},
+		"something else refused": {queues: []string{"Cohort a"}, faults: []Failure{of(false)}, status: "True", wantMessage: "applied: Cohort a"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := QueueAppliedCondition(tc.queues, tc.faults)
-			if got.Type != "QueueApplied" || got.Status != tc.status || got.Message != tc.says || got.Reason == "" {
+			if got.Type != "QueueApplied" || got.Status != tc.status || got.Message != tc.wantMessage || got.Reason == "" {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// queueStub is a queue that notes who is asked for.
+// queueStub is a queue that records the requests.
 type queueStub struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 

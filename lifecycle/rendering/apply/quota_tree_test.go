@@ -21,9 +21,8 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Whatever the departments, their projects and quotas, and whatever pods come and
-// go: what the objects let in that the built-in policies render is never more than
-// any limit above it. Guards invariant 3 of the design, for the figures; that they
+// For all departments, projects and quotas, and for all sequences of pods: the objects that the
+// built-in policies render never admit more than any limit above them. Guards invariant 3 of the design, for the figures; that they
 // are counted atomically is shown on a real API server and on a real Kueue.
 func TestRenderedObjectsNeverExceedLimits(t *testing.T) {
 	rules, err := engine.New(engine.Options{Libraries: policies.Libraries()})
@@ -181,7 +180,7 @@ func (tree *quotaTree) checkLimits(t *rapid.T) {
 			most := quota.GPU.MaxInUse()
 			limit := most.MilliValue()
 			// What was promised in spite of the limit is had; and Kubernetes' own scheduler
-			// knows no departments, which the department's condition Unsupported says.
+			// knows no departments, which the department's condition Unsupported reports.
 			if counted := tree.pools[quota.Name].Spec.Scheduler == v1alpha1.SchedulerKueue; used > max(limit, guarantees) && (counted || limits <= limit) {
 				t.Fatalf("department %s uses %d of pool %s, and may %d", d.Name, used, quota.Name, limit)
 			}

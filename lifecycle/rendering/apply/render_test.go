@@ -107,8 +107,8 @@ func TestRenderWithoutPolicies(t *testing.T) {
 	}
 }
 
-// Rules about objects are asked of departments and node pools too, each with what
-// is theirs and nothing of a project.
+// Rules about objects are also evaluated for departments and node pools, with their own input and
+// without a project's.
 func TestRenderForDepartmentsAndNodePools(t *testing.T) {
 	const rego = `package engines
 objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": input.department.name, "annotations": {"subscribed": sprintf("%v", [pool.subscribed])}}} if {

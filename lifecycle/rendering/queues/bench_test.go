@@ -25,7 +25,7 @@ import (
 
 var (
 	projectCount    = flag.Int("projects", 1000, "how many projects are made in BenchmarkProjects")
-	projectInterval = flag.Duration("apart", 0, "how long after one another they are made; 0 is as fast as the API server takes them")
+	projectInterval = flag.Duration("apart", 0, "how long after one another they are made; 0 is as fast as the API server accepts them")
 )
 
 // BenchmarkProjects measures how long it takes from a project's creation to its

@@ -176,10 +176,10 @@ func (p *policyStub) setPolicy(rego string) {
 	}
 }
 
-// errWriteLimit is what a writer says that has come to its limit.
+// errWriteLimit is the error of a writer at its limit.
 var errWriteLimit = errors.New("crashed")
 
-// limitedWriter counts what lifecycle writes, and lets nothing through after the limit.
+// limitedWriter counts what lifecycle writes, and fails after the limit.
 type limitedWriter struct {
 	client.Client
 
@@ -343,7 +343,7 @@ func createObject[T client.Object](w *testEnv, object T) T {
 	if err := w.Create(w.Context(), object); err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(func() { // whatever the test came to, the next begins without it
+	w.Cleanup(func() { // also after a failure: the next test starts without it
 		object.SetFinalizers(nil)
 		_ = w.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		if err := client.IgnoreNotFound(w.Delete(context.Background(), object)); err != nil {
@@ -396,7 +396,7 @@ func (w *testEnv) waitForDeletion(object client.Object) {
 	})
 }
 
-// waitForCondition waits until an object says of its queues what it should.
+// waitForCondition waits until an object has the condition about its queues.
 func (w *testEnv) waitForCondition(object client.Object, conditions *[]metav1.Condition, status metav1.ConditionStatus, message string) {
 	w.Helper()
 	clustertest.Eventually(w, func() error {
@@ -405,7 +405,7 @@ func (w *testEnv) waitForCondition(object client.Object, conditions *[]metav1.Co
 		}
 		got := meta.FindStatusCondition(*conditions, v1alpha1.ConditionQueueApplied)
 		if got == nil || got.Status != status || got.ObservedGeneration != object.GetGeneration() || !strings.Contains(got.Message, message) {
-			return fmt.Errorf("%s says %+v, want %s with %q", object.GetName(), got, status, message)
+			return fmt.Errorf("%s has %+v, want %s with %q", object.GetName(), got, status, message)
 		}
 		return nil
 	})

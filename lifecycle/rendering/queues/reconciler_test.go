@@ -22,8 +22,8 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// Each subject has what policies render for it, and says so; a change of what they
-// are told changes it, and without a policy it goes, the finalizer too.
+// Each subject gets the objects that policies render, and a condition about them. A changed input
+// changes the objects; without a policy they are removed, and the finalizer too.
 func TestQueuesAreCreatedAndRemoved(t *testing.T) {
 	installCRDs(t)
 	w := startTestEnv(t)
@@ -242,7 +242,7 @@ func TestForeignObjectsArePreserved(t *testing.T) {
 	w.requireNoErrors()
 }
 
-// A field that the kind does not have is refused, and said.
+// A field that the kind does not have is rejected and reported.
 func TestUnknownFieldIsReported(t *testing.T) {
 	installCRDs(t)
 	w := startTestEnv(t)

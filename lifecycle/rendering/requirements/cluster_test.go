@@ -111,7 +111,7 @@ func TestCheckerInCluster(t *testing.T) {
 	create(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: kueue-system, name: kueue-manager-config}, data: {controller_manager_config.yaml: "fairSharing: {}"}}`)
 	expect("team")
 
-	// Others' configuration is none of its business, and it says which right it lacks.
+	// Without the right to read a configuration, the error names the missing right.
 	requires[2].Setting = &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kueue-system", Name: "kube-root-ca.crt", Path: []string{"data"}}
 	expect("team", `configmaps "kube-root-ca.crt" is forbidden: User "system:serviceaccount:sluice-system:lifecycle" cannot get resource "configmaps" in API group "" in the namespace "kueue-system": `+
 		"give Sluice's lifecycle controller the right to get configmaps/kube-root-ca.crt (policy it)")

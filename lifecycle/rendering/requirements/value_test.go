@@ -132,7 +132,7 @@ func nestedYAML(levels int) string {
 	return b.String() + strings.Repeat("- ", levels)
 }
 
-// A text that means gigabytes takes neither the time nor the memory for them.
+// A short document that expands to gigabytes needs neither their time nor their memory.
 func TestFindDoesNotExpandAliases(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 " + strings.Repeat("ha", 100_000) + "\n")
@@ -150,7 +150,7 @@ func TestFindDoesNotExpandAliases(t *testing.T) {
 	}
 }
 
-// Whatever a document says and wherever a path leads, Find comes back.
+// Find returns for every document and path.
 func FuzzFind(f *testing.F) {
 	f.Add(kueueManagerConfig, "data/config.yaml/fairSharing/weight")
 	f.Add("a: {b: [1, 2]}", "data/config.yaml/a/b/1")

@@ -19,9 +19,9 @@ import (
 func TestBuildStatus(t *testing.T) {
 	d := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{{Name: "dgx"}, {Name: "h200"}}}}
 	tests := map[string]struct {
-		pools  []string
-		status metav1.ConditionStatus
-		says   string
+		pools       []string
+		status      metav1.ConditionStatus
+		wantMessage string
 	}{
 		"all there":   {[]string{"h200", "dgx", "more"}, metav1.ConditionTrue, "all node pools of spec.nodePools exist"},
 		"one missing": {[]string{"dgx"}, metav1.ConditionFalse, "no node pool h200"},
@@ -33,13 +33,13 @@ func TestBuildStatus(t *testing.T) {
 				pools = append(pools, v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
 			}
 			got := BuildStatus(d, make([]v1alpha1.Project, 4), pools, metav1.Now())
-			if got.Projects != 4 || len(got.Conditions) != 3 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.says) {
+			if got.Projects != 4 || len(got.Conditions) != 3 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.wantMessage) {
 				t.Errorf("status = %+v", got)
 			}
 			again := d.DeepCopy()
 			again.Status = got
 			if !equality.Semantic.DeepEqual(BuildStatus(again, make([]v1alpha1.Project, 4), pools, metav1.Now()), got) {
-				t.Error("the second pass says something else")
+				t.Error("the second pass has another status")
 			}
 		})
 	}
@@ -84,12 +84,12 @@ func TestUnsupportedCondition(t *testing.T) {
 		return v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: quota("0", limit)}}
 	}
 	tests := map[string]struct {
-		scheduler  v1alpha1.Scheduler
-		department []v1alpha1.PoolQuota
-		projects   []v1alpha1.Project
-		status     metav1.ConditionStatus
-		reason     string
-		says       string
+		scheduler   v1alpha1.Scheduler
+		department  []v1alpha1.PoolQuota
+		projects    []v1alpha1.Project
+		status      metav1.ConditionStatus
+		reason      string
+		wantMessage string
 	}{
 		"a queue can do all":   {v1alpha1.SchedulerKueue, quota("4", "4"), []v1alpha1.Project{project("4"), project("4")}, "False", v1alpha1.ReasonSupported, "all"},
 		"within the limit":     {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2"), project("2")}, "False", v1alpha1.ReasonSupported, "all"},
@@ -106,7 +106,7 @@ func TestUnsupportedCondition(t *testing.T) {
 				pools = []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: tc.scheduler}}}
 			}
 			got := UnsupportedCondition(&v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: tc.department}}, tc.projects, pools, metav1.Now())
-			if got.Status != tc.status || got.Reason != tc.reason || !strings.Contains(got.Message, tc.says) {
+			if got.Status != tc.status || got.Reason != tc.reason || !strings.Contains(got.Message, tc.wantMessage) {
 				t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
 			}
 		})
@@ -141,15 +141,15 @@ func TestComputeUsage(t *testing.T) {
 			all:    "0 of 1, 500m guaranteed, 0 beyond, 0 pending", each: []string{"dgx: 0 of 1, 500m guaranteed, 0 beyond, 0 pending, 0 uncounted"},
 		},
 		"two projects in two pools": {
-			quotas: []v1alpha1.PoolQuota{may("dgx", "1", "4"), may("cut", "500m", "1")},
+			quotas: []v1alpha1.PoolQuota{may("dgx", "1", "4"), may("mig", "500m", "1")},
 			projects: []v1alpha1.Project{
-				has(use("1500m", "250m"), in("dgx", use("1", "0")), in("cut", use("500m", "250m"))),
-				has(use("125m", "2"), in("cut", use("125m", "0")), in("gone", use("9", "9"))),
+				has(use("1500m", "250m"), in("dgx", use("1", "0")), in("mig", use("500m", "250m"))),
+				has(use("125m", "2"), in("mig", use("125m", "0")), in("gone", use("9", "9"))),
 			},
 			all: "1625m of 5, 1500m guaranteed, 125m beyond, 2250m pending",
 			each: []string{
 				"dgx: 1 of 4, 1 guaranteed, 0 beyond, 0 pending, 125m uncounted",
-				"cut: 625m of 1, 500m guaranteed, 125m beyond, 250m pending, 250m uncounted",
+				"mig: 625m of 1, 500m guaranteed, 125m beyond, 250m pending, 250m uncounted",
 			},
 		},
 		"what may not be borrowed is no limit": {

@@ -33,8 +33,8 @@ import (
 // testLimits is for slow machines, which are no policy's fault.
 var testLimits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
 
-// requiringPolicy is a policy that requires a setting of pools whose scheduler is kueue, and
-// wants to know another.
+// requiringPolicy is a policy that requires a setting of pools whose scheduler is kueue, and reads
+// another.
 const requiringPolicy = `package it
 
 setting(key) := {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "kueue-system", "name": "config", "path": ["data", "it", key]}
@@ -75,7 +75,7 @@ func newFixture(t *testing.T, sources []engine.Source, objects ...client.Object)
 	}
 	department.Spec.NodePools[0].GPU.Guaranteed.Set(5)
 	g := &fixture{}
-	// The API server's kinds, for the fake mapper takes kinds that it does not know for cluster-scoped.
+	// The API server's kinds: the fake mapper treats unknown kinds as cluster-scoped.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	g.client = fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(mapper).
@@ -226,7 +226,7 @@ func TestFailingPolicyIsReported(t *testing.T) {
 	}
 }
 
-// What comes with Sluice says what it requires, and is not to blame itself.
+// The built-in policies report the requirements of their schedulers, and fail none themselves.
 func TestBuiltInPoliciesSupportTheirSchedulers(t *testing.T) {
 	e, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: testLimits})
 	if err != nil {

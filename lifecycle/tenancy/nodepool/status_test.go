@@ -66,12 +66,12 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 	kueue := newPool("queued", "queued")
 	kueue.Spec.Scheduler = v1alpha1.SchedulerKueue
 	tests := map[string]struct {
-		pools     []v1alpha1.NodePool
-		nodes     []corev1.Node
-		condition string
-		status    metav1.ConditionStatus
-		reason    string
-		says      []string
+		pools       []v1alpha1.NodePool
+		nodes       []corev1.Node
+		condition   string
+		status      metav1.ConditionStatus
+		reason      string
+		wantMessage []string
 	}{
 		"ready":        {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
 		"no nodes":     {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
@@ -91,7 +91,7 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 			if got == nil || got.Status != tc.status || got.Reason != tc.reason || got.ObservedGeneration != 3 {
 				t.Fatalf("condition = %+v, want %s %s %s", got, tc.condition, tc.status, tc.reason)
 			}
-			for _, want := range tc.says {
+			for _, want := range tc.wantMessage {
 				if !strings.Contains(got.Message, want) {
 					t.Errorf("message %q does not say %q", got.Message, want)
 				}
@@ -100,8 +100,7 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 	}
 }
 
-// A status that says the same is the same, so that nothing is written when
-// nothing changes.
+// An unchanged state has an equal status, so that it is not written.
 func TestBuildStatusKeepsTransitionTimes(t *testing.T) {
 	p := newPool("dgx", "dgx")
 	nodes := []corev1.Node{newNode("a", "8", "dgx")}
@@ -131,7 +130,7 @@ func TestLongListsAreTruncated(t *testing.T) {
 	}
 }
 
-// What a static layout does not have, no pod is given; from demand all can be cut.
+// A static pool offers only the profiles of its layout; with dynamic planning all are possible.
 func TestStaticPoolsOfferOnlyProfilesOfTheirLayout(t *testing.T) {
 	all := []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"}
 	nodes := []corev1.Node{newNode("one", "1", "dgx")}
@@ -197,7 +196,7 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 			if status.Nodes != 1 {
-				t.Errorf("nodes %d, want 1: they are told in any case", status.Nodes)
+				t.Errorf("nodes %d, want 1: they are counted in any case", status.Nodes)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ type testEnv struct {
 	client.Client
 }
 
-// startTestEnv runs the controller until the test ends, and takes all policies away then.
+// startTestEnv runs the controller until the test ends, and then removes all policies.
 func startTestEnv(t *testing.T, before ...client.Object) testEnv {
 	t.Helper()
 	kinds, err := api.NewScheme()
@@ -106,8 +106,8 @@ func (l testEnv) getPolicy(name string) (*v1alpha1.Policy, error) {
 	return &object, l.Get(l.Context(), types.NamespacedName{Name: name}, &object)
 }
 
-// waitForMirror waits until a Policy object shows a built-in policy, and its status says
-// that it is in force.
+// waitForMirror waits until a Policy object shows a built-in policy, and its status reports
+// that it is enforced.
 func (l testEnv) waitForMirror(source engine.Source) *v1alpha1.Policy {
 	l.Helper()
 	var object *v1alpha1.Policy
@@ -137,7 +137,7 @@ func checkCompiledCondition(object *v1alpha1.Policy, status metav1.ConditionStat
 	condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionCompiled)
 	if condition == nil || condition.Status != status || condition.Reason != reason || condition.ObservedGeneration != object.Generation ||
 		!strings.HasPrefix(condition.Message, message) {
-		return fmt.Errorf("%s says %+v, want %s, %s, %s", object.Name, condition, status, reason, message)
+		return fmt.Errorf("%s has %+v, want %s, %s, %s", object.Name, condition, status, reason, message)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestNamespacePodSecurityLabels(t *testing.T) {
 		"a new one": {
 			level:   "baseline",
 			secured: map[string]string{enforceLabel: "baseline", warnLabel: "baseline"},
-			after:   map[string]string{enforceLabel: "baseline", warnLabel: "baseline"}, // until the API server says who wrote it
+			after:   map[string]string{enforceLabel: "baseline", warnLabel: "baseline"}, // until the managed fields name the writer
 		},
 		"another manager's looser label is tightened": {
 			labels: map[string]string{enforceLabel: "privileged"}, written: []metav1.ManagedFieldsEntry{managedFieldsEntry(theirs, enforceLabel)}, level: "baseline",

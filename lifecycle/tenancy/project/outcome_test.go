@@ -48,27 +48,27 @@ func TestBuildStatus(t *testing.T) {
 		return []apply.Failure{{Policy: "p", AffectsQuota: ofQuota, Err: errors.New("cannot be had")}}
 	}
 	tests := map[string]struct {
-		project v1alpha1.Project
-		outcome Outcome
-		phase   v1alpha1.ProjectPhase
-		ready   string // reason; True where it is Ready
-		quota   string // reason; True where it is Applied, no condition where it is empty
-		says    string
+		project     v1alpha1.Project
+		outcome     Outcome
+		phase       v1alpha1.ProjectPhase
+		ready       string // reason; True where it is Ready
+		quota       string // reason; True where it is Applied, no condition where it is empty
+		wantMessage string
 	}{
 		"governed": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, says: "is governed",
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, wantMessage: "is governed",
 		},
 		"refused": {
 			outcome: Outcome{ClaimError: &tenancy.ClaimError{Reason: tenancy.ReasonNamespaceTaken, Message: "taken"}},
-			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, says: "taken",
+			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, wantMessage: "taken",
 		},
 		"deleted": {
-			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "waiting for the deletion of namespace",
+			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, wantMessage: "waiting for the deletion of namespace",
 		},
 		"not counted": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, says: "counted old;",
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "counted old;",
 		},
 		"no room for what runs there": {
 			outcome: Outcome{
@@ -76,23 +76,23 @@ func TestBuildStatus(t *testing.T) {
 				Uncounted: []UncountedPod{{Pod: "a", Pool: "dgx", Uncharged: 1000}, {Pod: "b", Pool: "dgx", Uncharged: 500}},
 			},
 			phase: v1alpha1.ProjectActive, ready: v1alpha1.ReasonUncountedPodsExceedLimit, quota: v1alpha1.ReasonUncountedPodsExceedLimit,
-			says: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
+			wantMessage: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
 		},
 		"a quota that cannot be had": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(true)},
-			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: ReasonObjectsRefused, says: "policy p: cannot be had",
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: ReasonObjectsRefused, wantMessage: "policy p: cannot be had",
 		},
 		"another object that cannot be had": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(false)},
-			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, says: "policy p: cannot be had",
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, wantMessage: "policy p: cannot be had",
 		},
 		"a pool that is missing": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, MissingPools: []string{"h200", "a100"}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, says: "no node pool h200, a100;",
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, wantMessage: "no node pool h200, a100;",
 		},
 		"several": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{newQuota("dgx", "1", "2", "0")}, MissingPools: []string{"h200"}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, says: "no node pool h200;",
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "no node pool h200;",
 		},
 	}
 	for name, tc := range tests {
@@ -104,8 +104,8 @@ func TestBuildStatus(t *testing.T) {
 			}
 			assertCondition(t, got.Conditions, v1alpha1.ConditionReady, tc.ready, v1alpha1.ReasonReady)
 			assertCondition(t, got.Conditions, v1alpha1.ConditionQuotaApplied, tc.quota, v1alpha1.ReasonApplied)
-			if ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); ready != nil && !strings.Contains(ready.Message, tc.says) {
-				t.Errorf("Ready says %q, want %q", ready.Message, tc.says)
+			if ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); ready != nil && !strings.Contains(ready.Message, tc.wantMessage) {
+				t.Errorf("Ready has message %q, want %q", ready.Message, tc.wantMessage)
 			}
 			tc.project.Status = got
 			if again := BuildStatus(&tc.project, tc.outcome, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {

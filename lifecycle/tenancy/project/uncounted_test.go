@@ -18,7 +18,7 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// whole and cut are the pools of the project of these tests.
+// whole and mig are the pools of the project of these tests.
 func newTestPools() []input.NodePool {
 	return []input.NodePool{
 		{
@@ -26,7 +26,7 @@ func newTestPools() []input.NodePool {
 			Guaranteed: 1000, Limit: 2000, Products: []input.GPUModel{{MemoryMiB: 40960}},
 		},
 		{
-			Name: "cut", QuotaResource: "sluice.dev/gpu-milli.cut", NodeSelector: map[string]string{"pool": "cut"},
+			Name: "mig", QuotaResource: "sluice.dev/gpu-milli.mig", NodeSelector: map[string]string{"pool": "mig"},
 			Guaranteed: 500, Limit: 1000,
 			Products: []input.GPUModel{{MemoryMiB: 40960, Profiles: []input.MIGProfile{{Name: "1g.5gb", QuotaCharge: 125}, {Name: "3g.20gb", QuotaCharge: 500}}}},
 		},
@@ -36,7 +36,7 @@ func newTestPools() []input.NodePool {
 // poolsForTestNode: node n-whole is of pool whole, and so on; both is of two pools.
 func poolsForTestNode(node string) []string {
 	return map[string][]string{
-		"n-whole": {"whole"}, "n-cut": {"cut"}, "n-other": {"other"}, "both": {"cut", "whole"},
+		"n-whole": {"whole"}, "n-mig": {"mig"}, "n-other": {"other"}, "both": {"mig", "whole"},
 	}[node]
 }
 
@@ -84,20 +84,20 @@ func TestFindUncounted(t *testing.T) {
 		"in another resource": {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli", "1000"), withNodeName("n-whole"), training), []UncountedPod{{"p", "whole", 1000, true}}},
 		"counted in part":     {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 999, false}}},
 		"a GPU":               {newGPUPod("p", gpu, withNodeName("n-whole")), []UncountedPod{{"p", "whole", 1000, false}}},
-		"two slices":          {newGPUPod("p", withResource("nvidia.com/mig-3g.20gb", "2"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
-		"a share":             {newGPUPod("p", withAnnotation("gpu-fraction", "0.3"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 300, false}}},
+		"two slices":          {newGPUPod("p", withResource("nvidia.com/mig-3g.20gb", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
+		"a share":             {newGPUPod("p", withAnnotation("gpu-fraction", "0.3"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 300, false}}},
 		"memory":              {newGPUPod("p", withAnnotation("gpu-memory", "10241"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 251, false}}},
 		"of a pool by its selector": {
-			newGPUPod("p", withResource("nvidia.com/mig-1g.5gb", "1"), selects("cut")), []UncountedPod{{"p", "cut", 125, false}},
+			newGPUPod("p", withResource("nvidia.com/mig-1g.5gb", "1"), selects("mig")), []UncountedPod{{"p", "mig", 125, false}},
 		},
 		"that may come to any":       {newGPUPod("p", gpu), []UncountedPod{{"p", "whole", 1000, false}}},
 		"that selects other nodes":   {newGPUPod("p", gpu, selects("other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of another pool":  {newGPUPod("p", gpu, withNodeName("n-other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of no pool":       {newGPUPod("p", gpu, withNodeName("both")), []UncountedPod{{Pod: "p"}}},
 		"of a pool that it had":      {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.old", "1000"), withNodeName("n-other")), nil},
-		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
-		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
-		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 2000, false}}},
+		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
+		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
+		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 2000, false}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,9 +114,9 @@ func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 	pools[1].Products = nil
 	slice := withResource("nvidia.com/mig-3g.20gb", "1")
 	got := FindUncounted([]corev1.Pod{
-		newGPUPod("old", slice, withNodeName("n-cut")), newGPUPod("new", slice, withResource("sluice.dev/gpu-milli.cut", "500"), withNodeName("n-cut")),
+		newGPUPod("old", slice, withNodeName("n-mig")), newGPUPod("new", slice, withResource("sluice.dev/gpu-milli.mig", "500"), withNodeName("n-mig")),
 	}, pools, poolsForTestNode)
-	if diff := cmp.Diff([]UncountedPod{{"old", "cut", 1000, false}}, got); diff != "" {
+	if diff := cmp.Diff([]UncountedPod{{"old", "mig", 1000, false}}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -128,7 +128,7 @@ func TestDeductUncounted(t *testing.T) {
 		want amounts // of pool whole: 1000 guaranteed, 2000 at most
 	}{
 		"none":                       {nil, amounts{1000, 2000}},
-		"of another pool":            {[]UncountedPod{{Pool: "cut", Uncharged: 500}, {Uncharged: 1}}, amounts{1000, 2000}},
+		"of another pool":            {[]UncountedPod{{Pool: "mig", Uncharged: 500}, {Uncharged: 1}}, amounts{1000, 2000}},
 		"not preemptible":            {[]UncountedPod{{Pool: "whole", Uncharged: 500}}, amounts{500, 1500}},
 		"preemptible":                {[]UncountedPod{{Pool: "whole", Uncharged: 500, Preemptible: true}}, amounts{1000, 1500}},
 		"over the guarantee":         {[]UncountedPod{{Pool: "whole", Uncharged: 1500}}, amounts{0, 500}},
@@ -154,8 +154,8 @@ func TestExceededLimits(t *testing.T) {
 	if p := exceededLimits(newTestPools(), []UncountedPod{{Pool: "whole", Uncharged: 2000}, {Uncharged: 9000}}); p != nil {
 		t.Errorf("exactly the limit: %+v", p)
 	}
-	p := exceededLimits(newTestPools(), []UncountedPod{{Pod: "x", Pool: "cut", Uncharged: 1125}})
-	if p == nil || p.reason != v1alpha1.ReasonUncountedPodsExceedLimit || !strings.Contains(p.message, "x: they hold 1.125 GPUs of node pool cut, and the project may have 1 GPU there;") {
+	p := exceededLimits(newTestPools(), []UncountedPod{{Pod: "x", Pool: "mig", Uncharged: 1125}})
+	if p == nil || p.reason != v1alpha1.ReasonUncountedPodsExceedLimit || !strings.Contains(p.message, "x: they hold 1.125 GPUs of node pool mig, and the project may have 1 GPU there;") {
 		t.Errorf("over the limit: %+v", p)
 	}
 }
@@ -163,16 +163,16 @@ func TestExceededLimits(t *testing.T) {
 func TestUncountedCondition(t *testing.T) {
 	none := uncountedCondition(newTestPools(), nil)
 	if none.Status != metav1.ConditionFalse || none.Reason != ReasonAllCounted ||
-		none.Message != "every GPU pod is counted, in sluice.dev/gpu-milli.cut, sluice.dev/gpu-milli.whole" {
+		none.Message != "every GPU pod is counted, in sluice.dev/gpu-milli.mig, sluice.dev/gpu-milli.whole" {
 		t.Errorf("of none: %+v", none)
 	}
 	var pods []UncountedPod
 	for i := range 12 {
-		pods = append(pods, UncountedPod{Pod: strconv.Itoa(i), Pool: "cut", Uncharged: 125})
+		pods = append(pods, UncountedPod{Pod: strconv.Itoa(i), Pool: "mig", Uncharged: 125})
 	}
 	c := uncountedCondition(newTestPools(), pods)
 	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodsUncounted ||
-		!strings.Contains(c.Message, "8, 9 and 2 more; until they are gone the project's limit is lower by what they hold, 1.5 GPUs of node pool cut; delete them") {
+		!strings.Contains(c.Message, "8, 9 and 2 more; until they are gone the project's limit is lower by what they hold, 1.5 GPUs of node pool mig; delete them") {
 		t.Errorf("of twelve: %+v", c)
 	}
 	if c := uncountedCondition(nil, []UncountedPod{{Pod: "x"}}); !strings.Contains(c.Message, "count them: x; delete them") {

@@ -67,8 +67,8 @@ func WatchedObjects() []client.Object {
 	return objects
 }
 
-// projectSet and departmentSet return the objects of one project or department, in
-// whatever namespace they are.
+// projectSet and departmentSet return the objects of one project or department, in all
+// namespaces.
 func projectSet(name string) apply.Set {
 	return apply.Set{Owner: "project " + name, Labels: projectLabels(name), Kinds: kinds}
 }

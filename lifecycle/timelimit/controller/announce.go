@@ -16,6 +16,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/timelimit"
 )
 
@@ -42,23 +43,24 @@ func (w *workload) stopAnnouncement(d timelimit.Decision) notification.Announcem
 	a.Threshold = stopKey(&d.Status)
 	a.DueAt = stopped.At.Time
 	if stopped.Until != nil {
-		a.Inputs["until"] = stopped.Until.UTC().Format(time.RFC3339)
+		a.Inputs[mail.InputUntil] = stopped.Until.UTC().Format(time.RFC3339)
 	}
-	a.Inputs["because"] = string(stopped.Reason)
+	a.Inputs[mail.InputCause] = string(stopped.Reason)
 	return a
 }
 
 func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decision) notification.Announcement {
 	ref := w.clock.Spec.Root
 	inputs := map[string]string{
-		"project": w.project.Name, "department": w.department.Name, "type": string(w.workloadType), "createdBy": d.Status.CreatedBy,
-		"accumulatedSeconds": strconv.FormatInt(d.Status.AccumulatedSeconds, 10),
+		mail.InputProject: w.project.Name, mail.InputDepartment: w.department.Name,
+		mail.InputType: string(w.workloadType), mail.InputCreatedBy: d.Status.CreatedBy,
+		mail.InputAccumulatedSeconds: strconv.FormatInt(d.Status.AccumulatedSeconds, 10),
 	}
 	if d.Status.Limit != nil {
-		inputs["limit"] = d.Status.Limit.InForce.String()
+		inputs[mail.InputLimit] = d.Status.Limit.InForce.String()
 	}
 	if !w.limits.IdleTimeout.IsZero() {
-		inputs["idleTimeout"] = w.limits.IdleTimeout.String()
+		inputs[mail.InputIdleTimeout] = w.limits.IdleTimeout.String()
 	}
 	return notification.Announcement{
 		Kind: kind, Inputs: inputs,

@@ -204,7 +204,7 @@ func (r *Reconciler) pauseOrphanedClock(ctx context.Context, w *workload) error 
 	if s.RunningSince == nil && s.Deadline == nil {
 		return nil
 	}
-	limits := timelimit.EffectiveLimits{Limits: v1alpha1.EffectiveLimits(s.WorkloadType, nil, nil), Leads: defaultLeads}
+	limits := timelimit.EffectiveLimits{Limits: v1alpha1.TightestLimits(s.WorkloadType, nil, nil), Leads: defaultLeads}
 	if s.Limit != nil {
 		limits.MaxRuntime = s.Limit.Configured
 	}

@@ -135,7 +135,7 @@ func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name}}
 		}
 		c := newFakeCluster(t, newJob("train"), pod("train-1"), pod("train-2"), pod("train-3"))
-		says := func(when, name, want string) {
+		expectEnds := func(when, name, want string) {
 			t.Helper()
 			p := pod(name)
 			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
@@ -148,12 +148,12 @@ func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 		end := waitForWholeSecond().Add(48 * time.Hour).UTC().Format(time.RFC3339)
 		c.startPod("train", "-1")
 		c.advance(23 * time.Hour)
-		says("before it was announced", "train-1", "")
+		expectEnds("before it was announced", "train-1", "")
 		c.advance(2 * time.Hour)
-		says("after it was announced", "train-1", end)
+		expectEnds("after it was announced", "train-1", end)
 		c.startPod("train", "-2")
 		c.advance(time.Minute)
-		says("when it came", "train-2", end)
+		expectEnds("when it came", "train-2", end)
 		calls := c.calls
 		c.advance(time.Hour)
 		if c.calls != calls {
@@ -162,7 +162,7 @@ func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 		c.restart()
 		c.startPod("train", "-3")
 		c.advance(time.Minute)
-		says("when it came after a restart", "train-3", end)
+		expectEnds("when it came after a restart", "train-3", end)
 		delete(c.pods, "train-1")
 		delete(c.pods, "train-2")
 		delete(c.pods, "train-3")

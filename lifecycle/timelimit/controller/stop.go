@@ -135,7 +135,7 @@ var (
 		Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600},
 	})
 	stopLimiterEngaged = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_brake_engaged",
+		Name: "sluice_stop_limiter_engaged",
 		Help: "1 while the stop limiter is engaged: no workload is stopped until an administrator releases it.",
 	})
 )

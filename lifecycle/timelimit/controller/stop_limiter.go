@@ -186,14 +186,14 @@ func (l *StopLimiter) engage(ctx context.Context, now time.Time, due, running in
 
 // StopLimiterConfigMapName is the name of the ConfigMap, in Sluice's namespace, with the
 // state of the stop limiter.
-const StopLimiterConfigMapName = "sluice-brake"
+const StopLimiterConfigMapName = "sluice-stop-limiter"
 
 // The keys of that ConfigMap. Times are policy time, RFC 3339. An administrator writes
 // releasedUntil; lifecycle writes the others.
 const (
 	StopLimiterEngagedAt     = "engagedAt"
-	StopLimiterDue           = "due"
-	StopLimiterRunning       = "running"
+	StopLimiterDue           = "stopsDue"
+	StopLimiterRunning       = "runningWorkloads"
 	StopLimiterReleasedUntil = "releasedUntil"
 )
 

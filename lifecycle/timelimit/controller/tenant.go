@@ -62,7 +62,7 @@ func (t *tenant) effectiveLimits(
 		if workloadType == "" {
 			workloadType = v1alpha1.WorkloadTrain // the default of admission
 		}
-		return v1alpha1.EffectiveLimits(workloadType, t.project.Spec.Workloads, t.department.Spec.Workloads), workloadType
+		return v1alpha1.TightestLimits(workloadType, t.project.Spec.Workloads, t.department.Spec.Workloads), workloadType
 	}
 	limits, workloadType := limitsOf(recorded)
 	for i, pod := range pods {

@@ -52,7 +52,7 @@ func TestSelfServiceGrantsWithinLimits(t *testing.T) {
 	}
 	inputs := map[string]string{
 		"project": testNamespace, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
-		"askedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
+		"requestedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
 		"used": "1", "allowed": "2", "window": "30d",
 	}
 	if diff := cmp.Diff(inputs, notices["anna@example.org a"].Spec.Inputs); diff != "" {

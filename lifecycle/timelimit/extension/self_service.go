@@ -144,7 +144,7 @@ func (x explanation) noticeInputs() map[string]string {
 			inputs[key] = strconv.Itoa(n)
 		}
 	}
-	for key, length := range map[string]period.Duration{mail.InputMaxPerRequest: x.maxLength, mail.InputWindow: x.window} {
+	for key, length := range map[string]period.Duration{mail.InputMaxDuration: x.maxLength, mail.InputWindow: x.window} {
 		if !length.IsZero() {
 			inputs[key] = length.String()
 		}

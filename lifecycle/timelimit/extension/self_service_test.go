@@ -169,12 +169,12 @@ func TestExplanationNoticeInputs(t *testing.T) {
 		"too long": {
 			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
 			v1alpha1.NoticeExtensionRequested, nil,
-			map[string]string{"because": "TooLong", "each": "24h"},
+			map[string]string{"cause": "ExtensionTooLong", "maxDuration": "24h"},
 		},
 		"gone": {
 			[]client.Object{newExtension("a")},
 			v1alpha1.NoticeExtensionDecided, nil,
-			map[string]string{"decision": "Denied", "decidedBy": "", "because": "WorkloadGone"},
+			map[string]string{"decision": "Denied", "decidedBy": "", "cause": "WorkloadNotFound"},
 		},
 		"denied by a person with a message of Sluice": {
 			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
@@ -199,7 +199,7 @@ func TestExplanationNoticeInputs(t *testing.T) {
 			}
 			for _, n := range notices {
 				got := map[string]string{}
-				for _, key := range []string{"because", "used", "allowed", "each", "window", "decision", "decidedBy", "message"} {
+				for _, key := range []string{"cause", "used", "allowed", "maxDuration", "window", "decision", "decidedBy", "message"} {
 					if value, ok := n.Spec.Inputs[key]; ok {
 						got[key] = value
 					}

@@ -38,7 +38,7 @@ func Product(ctx context.Context, root, outDir string, names ...string) (map[str
 		return nil, fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
 	}
 	paths := make(map[string]string, len(names))
-	// The trailing separator tells the go command that the target is a folder.
+	// With the trailing separator the go command treats the target as a folder.
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", outDir + string(filepath.Separator)}
 	for _, name := range names {
 		pkg := filepath.Join(root, "cmd", name)

@@ -193,7 +193,7 @@ func TestParsePodBehavior(t *testing.T) {
 	}
 }
 
-// A pod holds as many devices as the API server counts for it, whatever its containers are:
+// A pod holds as many devices as the API server counts for it, regardless of its containers:
 // quota and scheduler must never count fewer devices than the node assigns.
 func TestPodRequestsMatchAPIServer(t *testing.T) {
 	inventory := discoveredDevices(t, DGXA100Balanced("dgx-2", "dgx"))

@@ -24,7 +24,7 @@ nodes:
   pool: dgx
   machine:
     model: DGXA100-920-23687-2530-000
-    board: A100-40GB
+    gpuModel: A100-40GB
     gpus: 8
     cpus: 256
     hostMemoryGiB: 1024
@@ -33,7 +33,7 @@ nodes:
   pool: dgx-mig
   machine:
     model: DGXA100-920-23687-2530-000
-    board: A100-40GB
+    gpuModel: A100-40GB
     gpus: 8
     cpus: 256
     hostMemoryGiB: 1024
@@ -48,7 +48,7 @@ nodes:
   pool: dgx-mig
   machine:
     model: DGXA100-920-23687-2530-000
-    board: A100-40GB
+    gpuModel: A100-40GB
     gpus: 8
     cpus: 256
     hostMemoryGiB: 1024

@@ -121,7 +121,7 @@ func containerDevice(resource, id string) *podresourcesv1.ContainerDevices {
 // without the terminating zero.
 const maxSocketPath = 107
 
-// socketPath returns the path of a node's PodResources socket. The error tells by how much
+// socketPath returns the path of a node's PodResources socket. The error contains by how much
 // Dir is too long.
 func socketPath(dir, node string) (string, error) {
 	path := filepath.Join(nodeDir(dir, node), "pod-resources", "kubelet.sock")

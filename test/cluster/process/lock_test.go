@@ -97,7 +97,7 @@ func TestWaitForLockCanceled(t *testing.T) {
 	}
 }
 
-// Whoever is named as holder may be sent a signal.
+// The process that a lock names may get a signal, so its PID must be valid.
 func TestReadLockHolderRejectsInvalidPIDs(t *testing.T) {
 	for content, want := range map[string]int{
 		"4711\n": 4711, "2": 2, " 17 \n": 17,

@@ -100,7 +100,7 @@ func departmentTable() table {
 			{"extensions that are not an object", `{spec: {extensions: 2}}`, "spec.extensions", "must be of type object"},
 			{"self-service below 0", `{spec: {extensions: {selfService: -1}}}`, "spec.extensions.selfService", "greater than or equal to 0"},
 			{"self-service above the maximum", `{spec: {extensions: {selfService: 101}}}`, "spec.extensions.selfService", "less than or equal to 100"},
-			{"an extension by zero", `{spec: {extensions: {each: 0h}}}`, "spec.extensions.each", "longer than zero"},
+			{"an extension by zero", `{spec: {extensions: {maxDuration: 0h}}}`, "spec.extensions.maxDuration", "longer than zero"},
 			{"an unknown unit of the window", `{spec: {extensions: {window: 1 month}}}`, "spec.extensions.window", duration},
 			{"no approvers", `{spec: {extensions: {approvers: []}}}`, "spec.extensions.approvers", "at least 1 items"},
 			{"an approver twice", `{spec: {extensions: {approvers: [editor, editor]}}}`, "spec.extensions.approvers[1]", "Duplicate value"},

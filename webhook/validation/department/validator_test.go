@@ -141,7 +141,7 @@ func TestAuthorization(t *testing.T) {
 		user          string
 		before, after *v1alpha1.Department
 		code          int32
-		says          []string
+		wantMessage   []string
 	}{
 		"a system administrator makes it":          {"root", nil, newDepartment(people, much), http.StatusOK, nil},
 		"a system administrator changes it":        {"root", newDepartment(), newDepartment(much), http.StatusOK, nil},
@@ -165,7 +165,7 @@ func TestAuthorization(t *testing.T) {
 			if got.Result == nil || got.Result.Code != tc.code {
 				t.Fatalf("answer = %+v, want %d", got.Result, tc.code)
 			}
-			for _, want := range tc.says {
+			for _, want := range tc.wantMessage {
 				if !strings.Contains(got.Result.Message, want) {
 					t.Errorf("%q does not say %q", got.Result.Message, want)
 				}

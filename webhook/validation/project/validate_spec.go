@@ -96,7 +96,7 @@ func validatePodSecurity(path *field.Path, before, project *v1alpha1.Project, de
 
 func validateLimits(path *field.Path, project *v1alpha1.Project, department *v1alpha1.Department) field.ErrorList {
 	var errs field.ErrorList
-	for _, loose := range v1alpha1.FindLooserLimits(project.Spec.Workloads, department.Spec.Workloads) {
+	for _, loose := range v1alpha1.FindLimitsAboveDepartment(project.Spec.Workloads, department.Spec.Workloads) {
 		errs = append(errs, field.Invalid(path.Key(string(loose.Type)).Child(loose.Field), loose.Value,
 			fmt.Sprintf("a project may tighten its department's limits, never loosen them; department %s has %s", department.Name, loose.Bound)))
 	}
@@ -125,7 +125,7 @@ func ValidateManagerChange(before, after *v1alpha1.Project) (field.ErrorList, er
 	}
 	errs = append(errs, validateOverQuotaWeights(before, after, fix)...)
 	path := field.NewPath("spec", "workloads")
-	for _, loose := range v1alpha1.FindLoosenedLimits(before.Spec.Workloads, after.Spec.Workloads) {
+	for _, loose := range v1alpha1.FindLimitsLoosenedByUpdate(before.Spec.Workloads, after.Spec.Workloads) {
 		limitPath := path.Key(string(loose.Type)).Child(loose.Field)
 		reason := fmt.Sprintf("a project manager can tighten its limits, never loosen them; the project has %s: %s", loose.Bound, fix)
 		if loose.Value == "" {

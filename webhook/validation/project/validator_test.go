@@ -102,7 +102,7 @@ func TestAuthorization(t *testing.T) {
 		user          string
 		before, after *v1alpha1.Project
 		code          int32
-		says          string
+		wantMessage   string
 	}{
 		"another user creates it":                {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only its administrators create and delete its projects: ask a member of it with the role department-administrator"},
 		"another user changes it":                {"eve", plain, newProject(withMember("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
@@ -111,10 +111,10 @@ func TestAuthorization(t *testing.T) {
 		"its administrator labels it":            {"dean", plain, newProject(withLabels), http.StatusOK, ""},
 		"its administrator appoints one":         {"dean", plain, newProject(withMember("kim", v1alpha1.RoleDepartmentAdministrator)), http.StatusOK, ""},
 		"one of another makes it":                {"dean", nil, newProject(withDepartment("research")), http.StatusForbidden, "dean does not administer department research"},
-		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students requires both"},
+		"one of another moves it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students requires both"},
 		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research requires both"},
-		"somebody over both moves it":            {"both", plain, newProject(withDepartment("research")), http.StatusOK, ""},
-		"somebody over all moves it":             {"root", plain, newProject(withDepartment("research")), http.StatusOK, ""},
+		"an administrator of both moves it":      {"both", plain, newProject(withDepartment("research")), http.StatusOK, ""},
+		"a system administrator moves it":        {"root", plain, newProject(withDepartment("research")), http.StatusOK, ""},
 		"an authorizer error":                    {"offline", nil, plain, http.StatusForbidden, "down"},
 		"a department that is not":               {"root", nil, newProject(withDepartment("nobody")), http.StatusUnprocessableEntity, "no such department"},
 		"a department that is not, for a dean":   {"dean", nil, newProject(withDepartment("nobody")), http.StatusForbidden, "does not administer department nobody"},
@@ -124,8 +124,8 @@ func TestAuthorization(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := newReader(t)
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
-			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
-				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
+			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.wantMessage) {
+				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.wantMessage)
 			}
 		})
 	}
@@ -164,9 +164,9 @@ func TestProjectManagerChanges(t *testing.T) {
 		tighter = "a project manager can tighten its limits, never loosen them; the project has 24h: ask a member of department students"
 	)
 	tests := map[string]struct {
-		after *v1alpha1.Project
-		code  int32
-		says  []string
+		after       *v1alpha1.Project
+		code        int32
+		wantMessage []string
 	}{
 		"nothing":              {changed(), http.StatusOK, nil},
 		"a researcher":         {changed(withMember("zoe", v1alpha1.RoleL1Researcher)), http.StatusOK, nil},
@@ -211,9 +211,9 @@ func TestProjectManagerChanges(t *testing.T) {
 			all := newReader(t, newProject(withName("course"), withQuota("3", "3")))
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, "rita", owned, tc.after)
 			if got.Result == nil || got.Result.Code != tc.code {
-				t.Fatalf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
+				t.Fatalf("response = %+v, want %d with %q", got.Result, tc.code, tc.wantMessage)
 			}
-			for _, want := range tc.says {
+			for _, want := range tc.wantMessage {
 				if !strings.Contains(got.Result.Message, want) {
 					t.Errorf("%q does not say %q", got.Result.Message, want)
 				}
@@ -229,7 +229,7 @@ func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
 		user          string
 		before, after *v1alpha1.Project
 		code          int32
-		says          string
+		wantMessage   string
 	}{
 		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only its administrators create"},
 		"another's member":                       {"rita", newProject(withName("course")), newProject(withName("course"), member), http.StatusForbidden, "does not manage the project either"},
@@ -241,8 +241,8 @@ func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := newReader(t)
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
-			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
-				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
+			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.wantMessage) {
+				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.wantMessage)
 			}
 		})
 	}

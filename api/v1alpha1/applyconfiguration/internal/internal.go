@@ -252,7 +252,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
       default:
       - department-administrator
-    - name: each
+    - name: maxDuration
       type:
         namedType: dev.sluice.api.period.Duration
       default: 24h

@@ -26,7 +26,7 @@ type Machine struct {
 	// Model of the server, as its firmware names it.
 	Model string `json:"model"`
 	// GPUModel is the model of its GPUs, by its name in package simulator: "A100-40GB".
-	GPUModel string `json:"board"`
+	GPUModel string `json:"gpuModel"`
 	// GPUs is the number of GPUs, 1 to 16, all of one model.
 	GPUs int `json:"gpus"`
 	// MIG lists the GPUs in MIG mode and their layout when the machine is new; other GPUs
@@ -97,7 +97,7 @@ func (m Machine) Validate() error {
 	}
 	known := func(name string) bool { return strings.EqualFold(name, m.GPUModel) }
 	if !slices.ContainsFunc(simulator.Models(), known) {
-		return fmt.Errorf("board %q: must be one of %s", m.GPUModel, strings.Join(simulator.Models(), ", "))
+		return fmt.Errorf("gpuModel %q: must be one of %s", m.GPUModel, strings.Join(simulator.Models(), ", "))
 	}
 	if m.GPUs < 1 || m.GPUs > maxGPUs {
 		return fmt.Errorf("gpus %d: must be 1 to %d", m.GPUs, maxGPUs)

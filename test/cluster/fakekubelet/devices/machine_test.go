@@ -137,7 +137,7 @@ func TestMachineValidate(t *testing.T) {
 		{"double memory", layout(MIGInstance{"1g.10gb", 6}, MIGInstance{"4g.20gb", 0}), ""},
 		{"an H100", func(m *Machine) { h100(m); layout(MIGInstance{"3g.40gb", 4}, MIGInstance{"1g.10gb", 0})(m) }, ""},
 		{"in MIG mode and empty", layout(), ""},
-		{"no GPU model", func(m *Machine) { m.GPUModel = "" }, `board "": must be one of A100-40GB`},
+		{"no GPU model", func(m *Machine) { m.GPUModel = "" }, `gpuModel "": must be one of A100-40GB`},
 		{"a model with blanks", func(m *Machine) { m.Model = "DGX A100" }, `model "DGX A100": must be a label value`},
 		{"a GPU model without MIG", func(m *Machine) { *m = DGXA100MIG(); m.GPUModel = "L4" }, "mig: GPU model L4 cannot be partitioned"},
 		{"no model", func(m *Machine) { m.Model = "" }, `model "": must be a label value`},

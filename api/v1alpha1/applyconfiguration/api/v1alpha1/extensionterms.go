@@ -19,7 +19,7 @@ type ExtensionTermsApplyConfiguration struct {
 	// approval, from 0 (none, the default) to 100.
 	SelfService *int32 `json:"selfService,omitempty"`
 	// MaxDuration is the longest time that one extension without approval adds. Default: 24h.
-	MaxDuration *period.Duration `json:"each,omitempty"`
+	MaxDuration *period.Duration `json:"maxDuration,omitempty"`
 	// Window is the time over which selfService counts extensions. Default: 30d.
 	Window *period.Duration `json:"window,omitempty"`
 	// Approvers are the roles whose holders decide on all other extensions. Default:

@@ -15,7 +15,7 @@ import (
 // MIGSpec sets how the GPUs of a pool are partitioned into MIG instances.
 type MIGSpecApplyConfiguration struct {
 	// Planning is Dynamic (the default), which partitions GPUs by the demand of pending pods,
-	// or Static, which partitions them as layout says.
+	// or Static, which partitions them by layout.
 	Planning *apiv1alpha1.MIGPlanning `json:"planning,omitempty"`
 	// Resets sets when a GPU may be reset to change its MIG mode. GPUs older than Hopper
 	// require a reset. Never (the default) leaves it to the administrator. WhenIdle resets a

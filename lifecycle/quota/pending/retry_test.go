@@ -34,7 +34,7 @@ func newQuotas(limit, used, guaranteed, usedOfIt int64) []corev1.ResourceQuota {
 	}
 }
 
-// newWorkload waits for so many pods of a share, refused at second 50 and not woken yet.
+// newWorkload returns a workload with missing pods of a share, rejected at second 50 and not retried yet.
 func newWorkload(name string, pods int32, share workload.Milli, change ...func(*Workload)) Workload {
 	w := Workload{
 		RejectedObject: RejectedObject{Kind: "ReplicaSet", Name: name, Last: noonPlus(50), QuotaRejection: QuotaRejection{
@@ -49,11 +49,11 @@ func newWorkload(name string, pods int32, share workload.Milli, change ...func(*
 	return w
 }
 
-func TestSelectToWake(t *testing.T) {
+func TestSelectToRetry(t *testing.T) {
 	guaranteed := func(w *Workload) { w.Quota = "sluice-dgx-guaranteed" }
 	foreign := func(w *Workload) { w.Quota = "theirs" }
-	woken := func(second int) func(*Workload) {
-		return func(w *Workload) { w.WokenAt = noonPlus(second) }
+	retried := func(second int) func(*Workload) {
+		return func(w *Workload) { w.RetriedAt = noonPlus(second) }
 	}
 	var many []Workload
 	for i := range 12 {
@@ -79,19 +79,19 @@ func TestSelectToWake(t *testing.T) {
 		"a quota of others":   {[]Workload{newWorkload("a", 1, 500, foreign)}, newQuotas(2000, 0, 0, 0), nil},
 		"a quota not counted": {[]Workload{newWorkload("a", 1, 500)}, []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "sluice-dgx"}}}, nil},
 		"a lowered quota":     {[]Workload{newWorkload("a", 1, 500)}, newQuotas(1000, 3000, 0, 0), nil},
-		"who was woken is at it": {
-			[]Workload{newWorkload("a", 1, 500, woken(97)), newWorkload("b", 1, 500)}, newQuotas(1000, 500, 0, 0), nil,
+		"a retry is in progress": {
+			[]Workload{newWorkload("a", 1, 500, retried(97)), newWorkload("b", 1, 500)}, newQuotas(1000, 500, 0, 0), nil,
 		},
-		"who was woken in vain":        {[]Workload{newWorkload("a", 1, 500, woken(40))}, newQuotas(1000, 500, 0, 0), []string{"a"}},
-		"in the second of its refusal": {[]Workload{newWorkload("a", 1, 500, woken(50))}, newQuotas(1000, 500, 0, 0), []string{"a"}},
-		"who was woken and is silent":  {[]Workload{newWorkload("a", 1, 500, woken(60)), newWorkload("b", 1, 500)}, newQuotas(1000, 500, 0, 0), []string{"b"}},
-		"who was silent for long":      {[]Workload{newWorkload("a", 1, 500, woken(-300), func(w *Workload) { w.Last = noonPlus(-301) })}, newQuotas(1000, 500, 0, 0), []string{"a"}},
-		"no more than some at once":    {many, newQuotas(5000, 0, 0, 0), []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+		"a retry failed":                 {[]Workload{newWorkload("a", 1, 500, retried(40))}, newQuotas(1000, 500, 0, 0), []string{"a"}},
+		"in the second of its rejection": {[]Workload{newWorkload("a", 1, 500, retried(50))}, newQuotas(1000, 500, 0, 0), []string{"a"}},
+		"a retry without a result":       {[]Workload{newWorkload("a", 1, 500, retried(60)), newWorkload("b", 1, 500)}, newQuotas(1000, 500, 0, 0), []string{"b"}},
+		"without a result for long":      {[]Workload{newWorkload("a", 1, 500, retried(-300), func(w *Workload) { w.Last = noonPlus(-301) })}, newQuotas(1000, 500, 0, 0), []string{"a"}},
+		"no more than some at once":      {many, newQuotas(5000, 0, 0, 0), []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range SelectToWake(tc.waiting, tc.quotas, noonPlus(100)) {
+			for _, w := range SelectToRetry(tc.waiting, tc.quotas, noonPlus(100)) {
 				got = append(got, w.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

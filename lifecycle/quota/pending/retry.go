@@ -11,21 +11,21 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// How waking is paced, in machine time.
+// Limits of triggered retries, in machine time.
 const (
-	// maxWakesPerPass is the largest number of retries that one pass triggers. The next pass
+	// maxRetriesPerPass is the largest number of retries that one pass triggers. The next pass
 	// uses the remaining quota.
-	maxWakesPerPass = 10
-	// wakeGracePeriod is how long quota is kept for a workload after a triggered retry.
-	wakeGracePeriod = 5 * time.Second
-	// rewakeInterval is when a retry is triggered again for a workload that neither created
+	maxRetriesPerPass = 10
+	// retryGracePeriod is how long quota is kept for a workload after a triggered retry.
+	retryGracePeriod = 5 * time.Second
+	// repeatedRetryInterval is when a retry is triggered again for a workload that neither created
 	// its pods nor was rejected again.
-	rewakeInterval = 5 * time.Minute
+	repeatedRetryInterval = 5 * time.Minute
 )
 
-// SelectToWake returns the workloads whose next pod fits into all quotas that count it, the
+// SelectToRetry returns the workloads whose next pod fits into all quotas that count it, the
 // oldest first. Quota that a workload with a recent retry needs is not offered to the next.
-func SelectToWake(pending []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
+func SelectToRetry(pending []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
 	left := remaindersOf(quotas)
 	var chosen []Workload
 	for _, w := range pending {
@@ -33,16 +33,16 @@ func SelectToWake(pending []Workload, quotas []corev1.ResourceQuota, now time.Ti
 		if fits == 0 {
 			continue
 		}
-		switch since := now.Sub(w.WokenAt); {
-		case w.WokenAt.IsZero():
-		case since < wakeGracePeriod: // the retry is in progress
+		switch since := now.Sub(w.RetriedAt); {
+		case w.RetriedAt.IsZero():
+		case since < retryGracePeriod: // the retry is in progress
 			left.reserve(w.QuotaRejection, min(fits, w.MissingPods))
 			continue
-		case since < rewakeInterval && w.Last.Before(w.WokenAt.Truncate(time.Second)):
+		case since < repeatedRetryInterval && w.Last.Before(w.RetriedAt.Truncate(time.Second)):
 			continue
 		}
 		left.reserve(w.QuotaRejection, min(fits, w.MissingPods))
-		if chosen = append(chosen, w); len(chosen) == maxWakesPerPass {
+		if chosen = append(chosen, w); len(chosen) == maxRetriesPerPass {
 			break
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"sluice.dev/test/cluster/pki"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -36,6 +37,7 @@ func TestCluster(t *testing.T) {
 	c := startCluster(t, dir, true)
 	t.Run("runs the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
 	t.Run("rejects anonymous users", func(t *testing.T) { testAnonymous(t, c) })
+	t.Run("gives only the API server access to etcd", func(t *testing.T) { testEtcdAccess(t, c) })
 	t.Run("creates and binds pods", func(t *testing.T) { testPods(t, c) })
 	t.Run("authenticates a user by certificate", func(t *testing.T) { testUser(t, c) })
 	t.Run("authenticates a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
@@ -104,6 +106,52 @@ func testAnonymous(t *testing.T, c *Cluster) {
 		response.Body.Close()
 		if response.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+}
+
+// testEtcdAccess checks that etcd rejects clients without a certificate, and the
+// administrator of Kubernetes.
+func testEtcdAccess(t *testing.T, c *Cluster) {
+	etcdCA, err := pki.OpenCA(c.folder.pathOf("pki"), "etcd-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiServer, err := etcdCA.Client(APIServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := c.CA().Client(adminUser, adminGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(etcdCA.CertPEM())
+	for _, tt := range []struct {
+		name    string
+		pair    pki.Pair
+		allowed bool
+	}{
+		{"the API server", apiServer, true},
+		{"no certificate", pki.Pair{}, false},
+		{"the administrator", admin, false},
+	} {
+		config := &tls.Config{RootCAs: roots}
+		if tt.pair.Cert != nil {
+			certificate, err := tls.X509KeyPair(tt.pair.Cert, tt.pair.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Unlike Certificates, this also sends a certificate of another authority.
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		response, err := client.Get(httpsURL(c.folder.state.Ports.Etcd) + "/health")
+		if err == nil {
+			response.Body.Close()
+		}
+		if allowed := err == nil && response.StatusCode == http.StatusOK; allowed != tt.allowed {
+			t.Errorf("%s: allowed is %t (%v), want %t", tt.name, allowed, err, tt.allowed)
 		}
 	}
 }

@@ -9,4 +9,13 @@
 // process and no port of it remains. The cluster has no nodes: package fakekubelet or kwok
 // adds them. Attach connects to an existing cluster instead, and starts and stops nothing
 // there.
+//
+// kwokctl v0.8.0 (binary runtime) does not replace this package. It was tried by hand, with
+// the pinned programs and with stand-ins for them: it takes minutes to build, too long for a
+// test. It binds loopback and passes arguments on, but lacks properties that tests require:
+//   - the components end with their owner: TestTemporaryClusterRemovedAfterOwnerKilled
+//   - killed components restart: TestCluster/restarts_each_killed_process
+//   - concurrent starts use distinct ports: TestConcurrentReservationsAreDistinct
+//   - other files and reused process IDs are left alone: TestRemoveKeepsOtherFiles, process.TestReapLeftovers
+//   - etcd has its own authority, and its own certificates: TestCluster/gives_only_the_API_server_access_to_etcd
 package cluster

@@ -112,7 +112,7 @@ var (
 		"NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_DEVICE_MEMORY_LIMIT_0", "NVIDIA_IMEX_CHANNELS", "CUDA_DISABLE_CONTROL",
 		"RUNAI_GPU_MEMORY_LIMIT", "A", "",
 	}
-	environmentValues = []string{"void", "all", "1", "0", "0.5", "0.3", "500m", "2", "8192", "1.7", "", "whole", "cut", "taken", "named", "cut,whole", "second,cut", "dgx,dgx-mig", "6h", "900h", "main", "side", "train", "interactive", "inference", "thesis"}
+	environmentValues = []string{"void", "all", "1", "0", "0.5", "0.3", "500m", "2", "8192", "1.7", "", "whole", "mig", "taken", "named", "mig,whole", "second,mig", "dgx,dgx-mig", "6h", "900h", "main", "side", "train", "interactive", "inference", "thesis"}
 	annotationKeys    = []string{
 		"sluice.dev/gpu", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/gpu-memory-limit",
 		"gpu-memory.limit", "gpu-fraction.limit", "nvidia.com/container.main.gpu-memory.request", "sluice.dev/node-pools", "sluice.dev/max-runtime",

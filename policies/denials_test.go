@@ -28,12 +28,12 @@ func TestDenials(t *testing.T) {
 		{
 			name: "a share of a pool that gives whole GPUs",
 			pod:  `{metadata: {annotations: {gpu-fraction: "0.2"}}` + mainContainerSuffix,
-			want: "core.quota: the pod requests 0.2 of a GPU; node pool whole offers whole GPUs only (use one of the node pools cut, taken and named: name it in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.2 of a GPU; node pool whole offers whole GPUs only (use one of the node pools mig, taken and named: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "a share that is larger than a replica",
 			pod:  `{metadata: {` + timeSlicedPoolPrefix + `gpu-fraction: "0.6"}}` + mainContainerSuffix,
-			want: "core.quota: the pod requests 0.6 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (use node pool cut: name it in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.6 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (use node pool mig: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "two replicas",
@@ -43,7 +43,7 @@ func TestDenials(t *testing.T) {
 		{
 			name: "a slice that is not offered",
 			pod:  `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-4g.20gb: 1}}}]}}`,
-			want: "core.quota: the pod requests the slice 4g.20gb; node pool cut offers the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (request one of these slices, or with the annotation sluice.dev/gpu a share that fits in one)",
+			want: "core.quota: the pod requests the slice 4g.20gb; node pool mig offers the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (request one of these slices, or with the annotation sluice.dev/gpu a share that fits in one)",
 		},
 		{
 			name: "more than the project may have",
@@ -64,7 +64,7 @@ func TestDenials(t *testing.T) {
 		{
 			name: "a pool that is not the project's",
 			pod:  `{metadata: {annotations: {sluice.dev/node-pools: others}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: "core.quota: node pool others is not assigned to project thesis, which can use whole, cut, taken, named, queue and other (name one of these, or leave the annotation out)",
+			want: "core.quota: node pool others is not assigned to project thesis, which can use whole, mig, taken, named, queue and other (name one of these, or leave the annotation out)",
 		},
 		{
 			name: "ways to a GPU that was not asked for",
@@ -180,12 +180,12 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		{
 			name: "the same as core.gpu gives", replaces: "core.gpu", rego: give(`"nvidia.com/mig-3g.20gb": "1"`),
 			pod:  `{metadata: {` + migPoolPrefix + `gpu-fraction: "0.3"}}` + mainContainerSuffix,
-			want: "main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.cut=500",
+			want: "main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.mig=500",
 		},
 		{
 			name: "more than was asked for", replaces: "core.gpu", rego: give(`"nvidia.com/mig-7g.40gb": "1"`),
 			pod:     `{metadata: {` + migPoolPrefix + `gpu-fraction: "0.3"}}` + mainContainerSuffix,
-			refused: "core.quota still changes spec.containers[main].resources.limits[sluice.dev/gpu-milli.cut]",
+			refused: "core.quota still changes spec.containers[main].resources.limits[sluice.dev/gpu-milli.mig]",
 		},
 		{
 			name: "GPUs for who asked for none", replaces: "core.gpu", rego: give(`"nvidia.com/gpu": "8"`),
@@ -205,7 +205,7 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		{
 			name: "a whole GPU where its memory makes it a slice", replaces: "core.gpu", rego: `warn contains "look" if false`,
 			pod:     `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 20000}}}]}}`,
-			refused: "core.quota: the pod has 1 nvidia.com/gpu, which is 1 GPU of node pool cut, and would be counted as 0.5 of a GPU",
+			refused: "core.quota: the pod has 1 nvidia.com/gpu, which is 1 GPU of node pool mig, and would be counted as 0.5 of a GPU",
 		},
 		{
 			name: "more replicas than one can be sure of", replaces: "core.gpu", rego: `warn contains "look" if false`,
@@ -214,8 +214,8 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		},
 		{
 			name: "any pool", replaces: "core.nodepool", rego: `warn contains "look" if false`,
-			pod:  `{metadata: {annotations: {sluice.dev/node-pools: cut}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`,
-			want: "nodes [{[{pool In [cut]}] []}]",
+			pod:  `{metadata: {annotations: {sluice.dev/node-pools: mig}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`,
+			want: "nodes [{[{pool In [mig]}] []}]",
 		},
 		{
 			name: "a pool that is not the project's", replaces: "core.nodepool", rego: `warn contains "look" if false`,

@@ -58,7 +58,7 @@ func migProfile(name v1alpha1.MIGProfile, gb int64, price workload.Milli) input.
 
 var (
 	wholeGPUPool = testPool("whole", v1alpha1.SharingNone, input.GPUModel{Name: "H100", MemoryMiB: 81559})
-	migPool      = testPool("cut", v1alpha1.SharingMIG, input.GPUModel{Name: "A100", MemoryMiB: 40960, Profiles: []input.MIGProfile{
+	migPool      = testPool("mig", v1alpha1.SharingMIG, input.GPUModel{Name: "A100", MemoryMiB: 40960, Profiles: []input.MIGProfile{
 		migProfile("1g.5gb", 5, 125), migProfile("1g.5gb+me", 5, 125), migProfile("2g.10gb", 10, 250), migProfile("3g.20gb", 20, 500), migProfile("7g.40gb", 40, 1000),
 	}})
 	kueuePoolA     = kueuePool("queue", wholeGPUPool)

@@ -16,7 +16,7 @@ import (
 var allPools = []input.NodePool{wholeGPUPool, migPool, timeSlicedPool, mpsPool, kueuePoolA, kueuePoolB}
 
 const (
-	migPoolPrefix        = `annotations: {sluice.dev/node-pools: cut, `
+	migPoolPrefix        = `annotations: {sluice.dev/node-pools: mig, `
 	timeSlicedPoolPrefix = `annotations: {sluice.dev/node-pools: taken, `
 	mpsPoolPrefix        = `annotations: {sluice.dev/node-pools: named, `
 	mainContainerSuffix  = `, spec: {containers: [{name: main}]}}`
@@ -32,11 +32,11 @@ func TestPodMutations(t *testing.T) {
 	}{
 		{
 			name: "a pod without GPUs: labels and type alone",
-			pod:  `{metadata: {labels: {sluice.dev/node-pool: cut}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.cut: "1"}}}]}}`,
+			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
 			want: []string{"type interactive", "main NVIDIA_VISIBLE_DEVICES=void"},
 			warned: []string{
 				"policy core.nodepool removed metadata.labels[sluice.dev/node-pool]",
-				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.cut]",
+				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.mig]",
 			},
 		},
 		{
@@ -59,34 +59,34 @@ func TestPodMutations(t *testing.T) {
 			name: "a share that becomes a slice",
 			pod:  `{metadata: {labels: {sluice.dev/workload-type: inference}, ` + migPoolPrefix + `gpu-fraction: "0.3"}}` + mainContainerSuffix,
 			want: []string{
-				"type inference", "pool cut", "class sluice-inference", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.cut=500",
+				"type inference", "pool mig", "class sluice-inference", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.mig=500",
 			},
-			warned: []string{"0.3 of a GPU became a slice 3g.20gb in node pool cut; the pod counts as 0.5 of a GPU"},
+			warned: []string{"0.3 of a GPU became a slice 3g.20gb in node pool mig; the pod counts as 0.5 of a GPU"},
 		},
 		{
 			name: "a share that is a slice, in the container that is named, several times",
 			pod:  `{metadata: {` + migPoolPrefix + `gpu-fraction: "0.25", gpu-fraction-num-devices: "3", gpu-fraction-container-name: prepare}}, spec: {containers: [{name: main}], initContainers: [{name: prepare}]}}`,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"main NVIDIA_VISIBLE_DEVICES=void sluice.dev/gpu-milli.cut=750", "prepare nvidia.com/mig-2g.10gb=3",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"main NVIDIA_VISIBLE_DEVICES=void sluice.dev/gpu-milli.mig=750", "prepare nvidia.com/mig-2g.10gb=3",
 			},
 		},
 		{
 			name: "memory that becomes a slice",
 			pod:  `{metadata: {` + migPoolPrefix + `gpu-memory: "8192"}}` + mainContainerSuffix,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-2g.10gb=1 sluice.dev/gpu-milli.cut=250",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-2g.10gb=1 sluice.dev/gpu-milli.mig=250",
 			},
-			warned: []string{"8192 MiB of a GPU became a slice 2g.10gb in node pool cut; the pod counts as 0.25 of a GPU"},
+			warned: []string{"8192 MiB of a GPU became a slice 2g.10gb in node pool mig; the pod counts as 0.25 of a GPU"},
 		},
 		{
 			name: "memory by HAMi's resources",
 			pod:  `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 20000}}}]}}`,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.cut=500",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.mig=500",
 			},
 			warned: []string{
 				"20000 MiB of a GPU became a slice 3g.20gb",
@@ -98,16 +98,16 @@ func TestPodMutations(t *testing.T) {
 			name: "slices by name",
 			pod:  `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb.me: 2}}}]}}`,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-1g.5gb.me=2 sluice.dev/gpu-milli.cut=250",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-1g.5gb.me=2 sluice.dev/gpu-milli.mig=250",
 			},
 		},
 		{
-			name: "a whole GPU that is cut into one slice",
+			name: "a whole GPU that is partitioned into one slice",
 			pod:  `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: side}, {name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"side NVIDIA_VISIBLE_DEVICES=void sluice.dev/gpu-milli.cut=1k", "main nvidia.com/mig-7g.40gb=1",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"side NVIDIA_VISIBLE_DEVICES=void sluice.dev/gpu-milli.mig=1k", "main nvidia.com/mig-7g.40gb=1",
 			},
 			warned: []string{"policy core.gpu removed spec.containers[main].resources.limits[nvidia.com/gpu]"},
 		},
@@ -139,11 +139,11 @@ func TestPodMutations(t *testing.T) {
 		},
 		{
 			name: "what its author says of the charge, the pool, the queue and the devices is nothing",
-			pod: `{metadata: {labels: {sluice.dev/project: other, sluice.dev/node-pool: cut}, annotations: {sluice.dev/created-by: bert, sluice.dev/time-limit: 900h}}, spec: {
+			pod: `{metadata: {labels: {sluice.dev/project: other, sluice.dev/node-pool: mig}, annotations: {sluice.dev/created-by: bert, sluice.dev/time-limit: 900h}}, spec: {
   schedulerName: mine, terminationGracePeriodSeconds: 1, priorityClassName: high,
   containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}, {name: CUDA_MPS_PIPE_DIRECTORY, value: /x}, {name: A, value: a}, {name: NVIDIA_VISIBLE_DEVICES, value: "0"}],
     resources: {limits: {nvidia.com/gpu: 1, sluice.dev/gpu-milli.whole: 1, sluice.dev/gpu-milli: 1}}}, {name: side, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}], resources: {limits: {sluice.dev/gpu-milli.whole: 5}}}],
-  initContainers: [{name: prepare, resources: {limits: {sluice.dev/gpu-milli.cut: 5000}}}]}}`,
+  initContainers: [{name: prepare, resources: {limits: {sluice.dev/gpu-milli.mig: 5000}}}]}}`,
 			want: []string{
 				"type train", "pool whole", "class sluice-train", "limit 48h", "grace 30", "nodes [{[{pool In [whole]}] []}]",
 				"main A=a nvidia.com/gpu=1 sluice.dev/gpu-milli.whole=1k", "side NVIDIA_VISIBLE_DEVICES=void", "prepare NVIDIA_VISIBLE_DEVICES=void",
@@ -159,7 +159,7 @@ func TestPodMutations(t *testing.T) {
 				"policy core.devices replaced spec.containers[side].env[NVIDIA_VISIBLE_DEVICES]",
 				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli]",
 				"policy core.quota removed spec.containers[side].resources.limits[sluice.dev/gpu-milli.whole]",
-				"policy core.quota removed spec.initContainers[prepare].resources.limits[sluice.dev/gpu-milli.cut]",
+				"policy core.quota removed spec.initContainers[prepare].resources.limits[sluice.dev/gpu-milli.mig]",
 				"policy core.quota replaced spec.containers[main].resources.limits[sluice.dev/gpu-milli.whole]",
 				"policy core.limits replaced spec.terminationGracePeriodSeconds",
 				"policy core.priority replaced spec.priorityClassName",
@@ -168,12 +168,12 @@ func TestPodMutations(t *testing.T) {
 		},
 		{
 			name: "an interactive pod that may be ended, and names pools of which it gets one",
-			pod:  `{metadata: {annotations: {sluice.dev/node-pools: "cut,whole"}}, spec: {priorityClassName: sluice-interactive-preemptible, containers: [{name: main, tty: true, resources: {limits: {nvidia.com/mig-3g.20gb: 4}}}]}}`,
+			pod:  `{metadata: {annotations: {sluice.dev/node-pools: "mig,whole"}}, spec: {priorityClassName: sluice-interactive-preemptible, containers: [{name: main, tty: true, resources: {limits: {nvidia.com/mig-3g.20gb: 4}}}]}}`,
 			want: []string{
-				"type interactive", "pool cut", "class sluice-interactive-preemptible", "limit 8h", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-3g.20gb=4 sluice.dev/gpu-milli.cut=2k",
+				"type interactive", "pool mig", "class sluice-interactive-preemptible", "limit 8h", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-3g.20gb=4 sluice.dev/gpu-milli.mig=2k",
 			},
-			warned: []string{"the pod can run in cut; of the pools that it names, one is not used: whole"},
+			warned: []string{"the pod can run in mig; of the pools that it names, one is not used: whole"},
 		},
 		{
 			name: "tolerations of what Sluice keeps pods off by, and of everything",
@@ -190,10 +190,10 @@ func TestPodMutations(t *testing.T) {
 			name: "several shares that become several slices",
 			pod:  `{metadata: {` + migPoolPrefix + `gpu-fraction: "0.1", gpu-fraction-num-devices: "2"}}` + mainContainerSuffix,
 			want: []string{
-				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
-				"main nvidia.com/mig-1g.5gb=2 sluice.dev/gpu-milli.cut=250",
+				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
+				"main nvidia.com/mig-1g.5gb=2 sluice.dev/gpu-milli.mig=250",
 			},
-			warned: []string{"2 times 0.1 of a GPU became 2 slices 1g.5gb in node pool cut; the pod counts as 0.25 of a GPU"},
+			warned: []string{"2 times 0.1 of a GPU became 2 slices 1g.5gb in node pool mig; the pod counts as 0.25 of a GPU"},
 		},
 		{
 			name: "a pod for Kueue, which may choose among pools that are alike",

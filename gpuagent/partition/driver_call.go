@@ -145,6 +145,8 @@ type errorClass uint8
 const (
 	// classRejected: a retry would not help.
 	classRejected errorClass = iota
+	// classUnloaded: the driver was unloaded; the effect is unknown.
+	classUnloaded
 	// classTransient: a retry may help; the effect is unknown.
 	classTransient
 	// classNoCapacity: the GPU lacks room or another resource.
@@ -164,7 +166,8 @@ const (
 )
 
 var errorClasses = map[errorClass][]error{
-	classTransient:     {nvml.ErrNotReady, nvml.ErrInvalidState, nvml.ErrUnknown, nvml.ErrUninitialized, errUnreadable},
+	classUnloaded:      {nvml.ErrUninitialized, nvml.ErrDriverNotLoaded, nvml.ErrLibraryNotFound},
+	classTransient:     {nvml.ErrNotReady, nvml.ErrInvalidState, nvml.ErrUnknown, errUnreadable},
 	classNoCapacity:    {nvml.ErrInsufficientResources},
 	classInUse:         {nvml.ErrInUse},
 	classStale:         {errInUse, errStale},
@@ -175,7 +178,7 @@ var errorClasses = map[errorClass][]error{
 }
 
 func classify(err error) errorClass {
-	for k := classTransient; k <= classResetRequired; k++ {
+	for k := classUnloaded; k <= classResetRequired; k++ {
 		for _, is := range errorClasses[k] {
 			if errors.Is(err, is) {
 				return k
@@ -187,7 +190,7 @@ func classify(err error) errorClass {
 
 // mayHaveTakenEffect reports whether a failed call may have had its effect.
 func (k errorClass) mayHaveTakenEffect() bool {
-	return k == classTransient || k == classLost || k == classHung
+	return k == classUnloaded || k == classTransient || k == classLost || k == classHung
 }
 
 // retryCounts counts attempts.
@@ -234,10 +237,10 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 		return refuse(Reclaiming, v1alpha1.ReasonInUse, "%v", err), true
 	case k == classNoCapacity && again(&c.retries.noCapacity, maxCapacityRetries, capacityRetryDelay):
 		return decision{}, false
-	case k == classTransient && again(&c.retries.transient, maxTransientRetries, transientRetryDelay):
+	case (k == classTransient || k == classUnloaded) && again(&c.retries.transient, maxTransientRetries, transientRetryDelay):
 		c.engine.reconnect(err)
 		return decision{}, false
-	case errors.Is(err, nvml.ErrUninitialized):
+	case k == classUnloaded:
 		return refuse(Interrupted, v1alpha1.ReasonProgressing, "%v: the change continues when the driver is loaded again", err), true
 	case k == classTransient:
 		return c.markUnhealthy(err), true

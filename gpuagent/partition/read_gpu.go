@@ -39,10 +39,7 @@ func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*obser
 // destroyed.
 func readError(what string, err error) error {
 	switch classify(err) {
-	case classLost, classHung, classDenied:
-		return fmt.Errorf("read the %s: %w", what, err)
-	}
-	if errors.Is(err, nvml.ErrUninitialized) {
+	case classLost, classHung, classDenied, classUnloaded:
 		return fmt.Errorf("read the %s: %w", what, err)
 	}
 	return fmt.Errorf("%w: read the %s: %v", errUnreadable, what, err) //nolint:errorlint // see above

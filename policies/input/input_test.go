@@ -56,9 +56,9 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 
 func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	pools := map[string]*v1alpha1.NodePool{
-		"cut": {
-			ObjectMeta: metav1.ObjectMeta{Name: "cut"},
-			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "cut"}},
+		"mig": {
+			ObjectMeta: metav1.ObjectMeta{Name: "mig"},
+			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "mig"}},
 			Status: v1alpha1.NodePoolStatus{Products: []v1alpha1.GPUModel{{
 				Name: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
 			}}},
@@ -74,7 +74,7 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{
 		{Name: "kai", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}},
 		{Name: "gone"},
-		{Name: "cut", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5"), OverQuotaWeight: new(int32)}},
+		{Name: "mig", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5"), OverQuotaWeight: new(int32)}},
 	}}}
 	got, err := json.Marshal(input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }))
 	if err != nil {
@@ -83,8 +83,8 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
 		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
-		`{"name":"cut","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"cut"},"tolerations":[],"unsupported":"",` +
-		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"mig"},"tolerations":[],"unsupported":"",` +
+		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
 		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}]}]`

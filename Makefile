@@ -43,6 +43,8 @@ build: ## Build the binaries into bin/
 	@# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuagent
 
+# Three packages at a time, since test/e2e mostly waits, and fewer garbage collections; `make verify` vets; debug information would only slow down linking.
+TEST_FLAGS = -timeout 60m -p 3 -vet=off -ldflags=-w
 # -v in ARGS shows each test's output; else one line a package, and failures.
 TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 
@@ -50,7 +52,7 @@ TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
 	@.ci/announce-test $(PKG)
 	bin/sluice up --build-only --scheduler kueue
-	@$(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- -timeout 60m $(ARGS) $(PKG); status=$$?; \
+	@GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- $(TEST_FLAGS) $(ARGS) $(PKG); status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status
 	go test -C test/bench -timeout 10m ./...
 

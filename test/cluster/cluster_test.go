@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"sluice.dev/test/cluster/pki"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -113,7 +112,7 @@ func testAnonymous(t *testing.T, c *Cluster) {
 // testEtcdAccess checks that etcd rejects clients without a certificate, and the
 // administrator of Kubernetes.
 func testEtcdAccess(t *testing.T, c *Cluster) {
-	etcdCA, err := pki.OpenCA(c.folder.pathOf("pki"), "etcd-ca")
+	etcdCA, err := OpenCA(c.folder.pathOf("pki"), "etcd-ca")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +128,11 @@ func testEtcdAccess(t *testing.T, c *Cluster) {
 	roots.AppendCertsFromPEM(etcdCA.CertPEM())
 	for _, tt := range []struct {
 		name    string
-		pair    pki.Pair
+		pair    KeyPair
 		allowed bool
 	}{
 		{"the API server", apiServer, true},
-		{"no certificate", pki.Pair{}, false},
+		{"no certificate", KeyPair{}, false},
 		{"the administrator", admin, false},
 	} {
 		config := &tls.Config{RootCAs: roots}

@@ -262,7 +262,7 @@ func TestOnlyLifecycleRecordsNotices(t *testing.T) {
 	// The rights take effect a moment after they are granted.
 	eventually(t, func() error { return mailTeam.Create(t.Context(), testNotice("tried"), client.DryRunAll) })
 	err := mailTeam.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "recorded by lifecycle alone") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only lifecycle creates Notices of this kind") {
 		t.Errorf("a forged Notice: %v, want a rejection", err)
 	}
 	if err := sharedCluster.adminClient.Create(t.Context(), forged, client.DryRunAll); err != nil {

@@ -118,7 +118,8 @@ func TestMissingParameters(t *testing.T) {
 		return errors.Join(
 			create(newTestPod(elsewhere, nil)),
 			create(newTestPod(elsewhere, chooseNode)),
-			refused(create(newTestPod(governed, chooseNode)), "sluice-node-name"),
+			// Several policies deny it, in no order.
+			refused(create(newTestPod(governed, chooseNode)), "ValidatingAdmissionPolicy 'sluice-"),
 		)
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SystemNamespace}}

@@ -16,13 +16,13 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// podWaitSeconds has bounded labels: existing projects, known types, and the project's node
-// pools.
+// podWaitSeconds has bounded labels: known types, and node pools of existing projects. It has no
+// label for the project, which would make some forty series for each.
 var podWaitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "sluice_pod_pending_duration_seconds",
-	Help:    "Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.",
+	Help:    "Time in seconds from the creation of a GPU pod until it ran, in machine time, by type of workload and node pool.",
 	Buckets: podWaitBuckets,
-}, []string{"project", "type", "pool"})
+}, []string{"type", "pool"})
 
 // podWaitBuckets are in seconds, from one second to a week.
 var podWaitBuckets = []float64{
@@ -109,14 +109,8 @@ func (w *waitRecorder) observeWaits(project *v1alpha1.Project) {
 		if !slices.ContainsFunc(project.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pool }) {
 			pool = unknownPool
 		}
-		podWaitSeconds.WithLabelValues(project.Name, string(one.workloadType), pool).Observe(one.duration.Seconds())
+		podWaitSeconds.WithLabelValues(string(one.workloadType), pool).Observe(one.duration.Seconds())
 	}
-}
-
-// forgetProject removes all data of a deleted project.
-func (w *waitRecorder) forgetProject(project string) {
-	w.drain(project)
-	podWaitSeconds.DeletePartialMatch(prometheus.Labels{"project": project})
 }
 
 var pendingWorkloads = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -124,17 +118,32 @@ var pendingWorkloads = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "Workloads pending for GPU quota, rejected or queued in Kueue, by project. Projects without pending workloads have no series.",
 }, []string{"project"})
 
+var oldestPending = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "sluice_oldest_pending_timestamp_seconds",
+	Help: "Unix time since which the longest pending workload or GPU pod is pending, in machine time, by project. " +
+		"Projects without pending workloads and pods have no series.",
+}, []string{"project"})
+
 var retriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_workload_retries_total",
 	Help: "Retries of workload controllers that Sluice triggered because GPU quota became available, by kind of object.",
 }, []string{"kind"})
 
-func init() { metrics.Registry.MustRegister(pendingWorkloads, retriesTotal, podWaitSeconds) }
+func init() {
+	metrics.Registry.MustRegister(pendingWorkloads, oldestPending, retriesTotal, podWaitSeconds)
+}
 
-func recordPendingWorkloads(project string, count int) {
+// recordPending records how many workloads of the project are pending, and since when the oldest
+// workload or pod is; zero if none is.
+func recordPending(project string, count int, since time.Time) {
 	if count == 0 {
 		pendingWorkloads.DeleteLabelValues(project)
-		return
+	} else {
+		pendingWorkloads.WithLabelValues(project).Set(float64(count))
 	}
-	pendingWorkloads.WithLabelValues(project).Set(float64(count))
+	if since.IsZero() {
+		oldestPending.DeleteLabelValues(project)
+	} else {
+		oldestPending.WithLabelValues(project).Set(float64(since.Unix()))
+	}
 }

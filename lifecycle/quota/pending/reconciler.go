@@ -102,8 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if apierrors.IsNotFound(err) || err == nil && (!project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil) {
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
-		recordPendingWorkloads(req.Name, 0)
-		r.waitTimes.forgetProject(req.Name)
+		recordPending(req.Name, 0, time.Time{})
+		r.waitTimes.drain(req.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -137,9 +137,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.waitTimes.observeWaits(&project)
-	recordPendingWorkloads(project.Name, len(pending)+len(queued))
 	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
 	observed := ObservedState{Quotas: quotas.Items, Charges: charges, Rejected: pending, Queued: queued}
+	recordPending(project.Name, len(pending)+len(queued), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}

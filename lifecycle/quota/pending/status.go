@@ -6,6 +6,7 @@ package pending
 import (
 	"iter"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -145,6 +146,8 @@ type PodCharges struct {
 	Admitted, Queued poolCharges
 	// Pending is the quota of pods that are gated or have no node.
 	Pending poolCharges
+	// PendingSince is the creation of the oldest of those pods; zero if there is none.
+	PendingSince time.Time
 }
 
 // SumPodCharges sums the GPU quota of the project's pods.
@@ -161,9 +164,30 @@ func SumPodCharges(pods iter.Seq[*podcache.Pod], project string) PodCharges {
 		by[pod.Pool] += pod.Milli
 		if pod.Node == "" && !pod.Deleting {
 			c.Pending[pod.Pool] += pod.Milli
+			c.PendingSince = earliest(c.PendingSince, pod.CreatedAt)
 		}
 	}
 	return c
+}
+
+// oldestPending returns since when the longest pending workload or pod is pending; zero if none is.
+func (s *ObservedState) oldestPending() time.Time {
+	oldest := s.Charges.PendingSince
+	for i := range s.Rejected {
+		oldest = earliest(oldest, s.Rejected[i].Since)
+	}
+	for i := range s.Queued {
+		oldest = earliest(oldest, s.Queued[i].Since)
+	}
+	return oldest
+}
+
+// earliest returns the earlier of two times. A zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // allocatedByPool returns the allocated GPU quota in total and by node pool. If a pool has its

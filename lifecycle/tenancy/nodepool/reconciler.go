@@ -10,11 +10,13 @@
 package nodepool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -71,7 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("nodepool").
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
-		Watches(&v1alpha1.GPUNode{}, everyPool).
+		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapGPUNodeToPools)).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
 		Complete(r)
 }
@@ -125,6 +127,26 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 		byNode[gpuNodes.Items[i].Name] = &gpuNodes.Items[i]
 	}
 	return Observe(pool, pools.Items, nodes.Items, byNode), nil
+}
+
+// mapGPUNodeToPools returns the pools that select the node. The agent writes a GPUNode often, and
+// it changes no other pool. Without a Node no pool reads the GPUNode.
+func (r *Reconciler) mapGPUNodeToPools(ctx context.Context, object client.Object) []reconcile.Request {
+	var node corev1.Node
+	var pools v1alpha1.NodePoolList
+	err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetName()}, &node)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err = cmp.Or(err, r.Client.List(ctx, &pools)); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to find the node pools of a GPUNode", "node", object.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, name := range inventory.PoolsForNode(&node, pools.Items) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	return requests
 }
 
 func (r *Reconciler) allRequests(ctx context.Context) []reconcile.Request {

@@ -249,3 +249,18 @@ func TestBuiltInPoliciesSupportTheirSchedulers(t *testing.T) {
 		}
 	}
 }
+
+// A GPUNode, which the agent writes often, is a reason to reconcile only the pools of its node.
+func TestGPUNodeReconcilesItsPools(t *testing.T) {
+	other, node := newPool("other", "other"), newNode("two", "8", "other")
+	g := newFixture(t, nil, &other, &node)
+	for name, want := range map[string]string{"one": "dgx", "two": "other", "gone": ""} {
+		var got []string
+		for _, request := range g.mapGPUNodeToPools(t.Context(), &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}) {
+			got = append(got, request.Name)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("GPUNode %s: pools %q, want %q", name, text, want)
+		}
+	}
+}

@@ -173,6 +173,14 @@ type ClockLimit struct {
 	//
 	// +required
 	InForce period.Duration `json:"inForce"`
+
+	// ShortenedFrom is the limit that was in force before the department or the project
+	// shortened it while the workload ran; 99999d if there was none. The stop limiter counts the
+	// ends of these workloads. It is absent if the limit was not shortened, or was chosen by
+	// the workload itself (sluice.dev/max-runtime or its type).
+	//
+	// +optional
+	ShortenedFrom *period.Duration `json:"shortenedFrom,omitempty"`
 }
 
 // ClockLocal shows the times of a clock for display.

@@ -91,14 +91,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.requeueResult(w, decision), nil
 }
 
-// decide calls timelimit.Decide, and defers a stop that the stop limiter does not allow.
+// decide calls timelimit.Decide, and defers a stop that was brought forward and that the stop
+// limiter does not allow.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Utilization: w.utilization}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
-	if !decision.Stopped {
+	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
 		return decision, nil
 	}
-	allowed, err := r.StopLimiter.Allow(ctx, w.now)
+	allowed, err := r.StopLimiter.Allow(ctx, w.department.Name, w.now)
 	if err != nil || allowed {
 		return decision, err
 	}

@@ -36,7 +36,10 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-const testNamespace = "lab"
+const (
+	testNamespace  = "lab"
+	testDepartment = "students"
+)
 
 // errCrash is the error of the call at which the process crashes.
 var errCrash = errors.New("simulated crash")
@@ -98,7 +101,7 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	}
 	limit, reset := period.MustParseDuration("48h"), period.MustParseDuration("1h")
 	department := &v1alpha1.Department{
-		ObjectMeta: metav1.ObjectMeta{Name: "students"},
+		ObjectMeta: metav1.ObjectMeta{Name: testDepartment},
 		Spec: v1alpha1.DepartmentSpec{
 			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit, ResetAfter: &reset}},
 			Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"},
@@ -267,6 +270,17 @@ func (c *fakeCluster) listClocks() []v1alpha1.WorkloadClock {
 		c.t.Fatal(err)
 	}
 	return list.Items
+}
+
+// clockOf returns the clock of a Job.
+func (c *fakeCluster) clockOf(job string) *v1alpha1.WorkloadClock {
+	c.t.Helper()
+	var clock v1alpha1.WorkloadClock
+	key := client.ObjectKey{Namespace: testNamespace, Name: v1alpha1.WorkloadClockName("batch", "Job", job)}
+	if err := c.client.Get(c.t.Context(), key, &clock); err != nil {
+		c.t.Fatal(err)
+	}
+	return &clock
 }
 
 // noticeTexts returns kind, due time and phase of the Notices.

@@ -134,10 +134,10 @@ var (
 		Help:    "Time between the deadline of a workload and its stop, in policy time.",
 		Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600},
 	})
-	stopLimiterEngaged = prometheus.NewGauge(prometheus.GaugeOpts{
+	stopLimiterEngaged = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sluice_stop_limiter_engaged",
-		Help: "1 while the stop limiter is engaged: no workload is stopped until an administrator releases it.",
-	})
+		Help: "1 while the stop limiter is engaged in a department: ends that were brought forward wait until an administrator releases it.",
+	}, []string{"department"})
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global

@@ -112,6 +112,8 @@ type Phrases struct {
 	Hello, Next, Facts, Questions string
 	// Anchors labels the time of each kind.
 	Anchors map[v1alpha1.NoticeKind]string
+	// NextRun labels the time of the next run of a stopped run's CronJob.
+	NextRun string
 	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
 	// Sender names the sender.
@@ -141,6 +143,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
+		NextRun:     "Nächster Lauf frühestens",
 		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
 		Until:       "Stand %s",
 		Sender:      "Diese Mail wurde automatisch von Sluice erstellt, der Verwaltung des GPU-Clusters.",
@@ -169,6 +172,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
 			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next date",
 		},
+		NextRun:     "Next run at the earliest",
 		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
 		Until:       "as of %s",
 		Sender:      "Sluice, which manages the GPU cluster, sent this mail automatically.",

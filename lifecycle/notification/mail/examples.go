@@ -144,6 +144,13 @@ func exampleList() []example {
 			),
 		},
 		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "run", subject: exampleObject("batch/v1", "Job", "thesis-mueller", "nightly-29386800"),
+			inputs: withInputs(
+				train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds,
+				"172800", InputCronJob, "nightly",
+			),
+		},
+		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook,
 			inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle)),
 		},

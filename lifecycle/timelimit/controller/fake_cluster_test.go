@@ -247,14 +247,14 @@ func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request
 	return requests
 }
 
-// runJobController deletes the pods of suspended Jobs.
+// runJobController deletes the pods of suspended Jobs and of those past their deadline.
 func (c *fakeCluster) runJobController(ctx context.Context) {
 	var jobs batchv1.JobList
 	if err := c.client.List(ctx, &jobs); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, j := range jobs.Items {
-		if !ptr.Deref(j.Spec.Suspend, false) {
+		if !ptr.Deref(j.Spec.Suspend, false) && j.Spec.ActiveDeadlineSeconds == nil {
 			continue
 		}
 		for pod := range c.pods.ControlledBy(j.UID) {

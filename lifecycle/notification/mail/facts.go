@@ -53,6 +53,7 @@ var factRows = []factRow{
 	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
 	textRow("GPUs", "GPUs", InputGPUs),
 	textRow("Knotengruppe", "Node pool", InputNodePool),
+	textRow("Pods", "Pods", InputPods),
 	textRow("Knoten", "Node", InputNode),
 	textRow("GPU", "GPU", InputGPU),
 	memoryRow("Belegter GPU-Speicher", "GPU memory in use", InputMemoryMiB),

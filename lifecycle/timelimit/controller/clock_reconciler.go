@@ -212,36 +212,6 @@ func (r *Reconciler) reconcileExtensions(ctx context.Context, w *workload, d tim
 	return nil
 }
 
-// reconcileStop stops the workload if the clock records a stop. A workload that still runs
-// is stopped again, with growing pauses.
-func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit.Decision) error {
-	if !d.Stop {
-		r.stopBackoff.remove(w.clock.UID)
-		return nil
-	}
-	if !r.stopBackoff.tryAcquire(w.clock.UID) {
-		return nil
-	}
-	var until time.Time
-	if d.Status.Stopped.Until != nil {
-		until = d.Status.Stopped.Until.Time
-	}
-	var problems []error
-	for _, root := range w.roots {
-		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
-		if errors.Is(err, suspend.ErrGone) {
-			// Its pods can outlive it. They may have another root now.
-			err = r.Workloads.ResolveAgain(ctx, root)
-		}
-		problems = append(problems, err)
-	}
-	err := errors.Join(problems...)
-	if reason := unstoppableReason(d, err); reason != "" {
-		return r.reportUnstoppable(ctx, w, reason, err)
-	}
-	return err
-}
-
 // requeueResult returns when to reconcile the clock again.
 func (r *Reconciler) requeueResult(w *workload, d timelimit.Decision) reconcile.Result {
 	next := maxRequeueInterval

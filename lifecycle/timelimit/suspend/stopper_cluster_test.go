@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -244,6 +245,34 @@ func TestStopPodInCluster(t *testing.T) {
 	}
 	p.patchObject(pod, `{"metadata":{"finalizers":null}}`)
 	p.waitForState(pod, suspend.StateGone)
+}
+
+// EvictPod evicts the pod with the UID and no other, also one that terminates with a long grace
+// period, which it shortens.
+func TestEvictPodInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	pod := p.create(`{apiVersion: v1, kind: Pod, metadata: {finalizers: [test.sluice.dev/hold]}, spec: {containers: [{name: main, image: torch}]}}`)
+	other := targetOf(pod)
+	other.UID = "uid-of-the-one-before"
+	if err := p.stopper.EvictPod(t.Context(), other, nil, "48h are over"); err != nil {
+		t.Error(err)
+	}
+	if kept := p.get(pod); kept.GetDeletionTimestamp() != nil {
+		t.Error("another pod was evicted")
+	}
+	for range 2 {
+		if err := p.stopper.EvictPod(t.Context(), targetOf(pod), ptr.To[int64](30), "48h are over"); err != nil {
+			t.Error(err)
+		}
+	}
+	if going := p.get(pod); going.GetDeletionTimestamp() == nil {
+		t.Error("it is not being deleted")
+	}
+	p.patchObject(pod, `{"metadata":{"finalizers":null}}`)
+	p.waitForState(pod, suspend.StateGone)
+	if err := p.stopper.EvictPod(t.Context(), targetOf(pod), nil, ""); err != nil {
+		t.Errorf("a pod that is gone: %v", err)
+	}
 }
 
 // An object that has the name now is not stopped.

@@ -70,8 +70,9 @@ const (
 	// ConditionIdleUnknown is true while the use of the workload's GPUs is unknown. Idle time
 	// does not count meanwhile.
 	ConditionIdleUnknown = "IdleUnknown"
-	// ConditionUnstoppable is true when the workload was stopped and runs again, or when
-	// Sluice does not know how to stop its kind.
+	// ConditionUnstoppable is true when the workload runs although Sluice stopped it: its pods
+	// run on after all attempts, it was started again several times, or Sluice does not know
+	// how to stop its kind or must not.
 	ConditionUnstoppable = "Unstoppable"
 	// ConditionDryRun is true when the workload would have been stopped without the dry run.
 	ConditionDryRun = "DryRun"

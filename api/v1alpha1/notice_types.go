@@ -243,7 +243,7 @@ type NoticeList struct {
 
 // NoticeKind is the kind of a message.
 //
-// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;ShareExceeded;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest;Test
+// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;WorkloadUnstoppable;ShareExceeded;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest;Test
 type NoticeKind string
 
 // OptionalNoticeKind is a NoticeKind that recipients can mute.
@@ -277,6 +277,9 @@ const (
 	NoticeWorkloadIdle NoticeKind = "WorkloadIdle"
 	// NoticeWorkloadStopped reports that a workload was stopped, and why.
 	NoticeWorkloadStopped NoticeKind = "WorkloadStopped"
+	// NoticeWorkloadUnstoppable reports to the department's contacts that a workload runs
+	// although Sluice stopped it.
+	NoticeWorkloadUnstoppable NoticeKind = "WorkloadUnstoppable"
 	// NoticeShareExceeded warns that a pod uses more GPU memory than its share.
 	NoticeShareExceeded NoticeKind = "ShareExceeded"
 	// NoticePreemption announces that a pod will be preempted.

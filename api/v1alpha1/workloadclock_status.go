@@ -19,7 +19,8 @@ type ClockState string
 const (
 	// ClockStatePending means that no GPU pod has run since the clock was created or reset.
 	ClockStatePending ClockState = "Pending"
-	// ClockStateRunning means that at least one GPU pod runs.
+	// ClockStateRunning means that at least one GPU pod runs, also if Sluice tried to stop the
+	// workload and could not (condition Unstoppable).
 	ClockStateRunning ClockState = "Running"
 	// ClockStatePaused means that GPU pods have run and none runs now.
 	ClockStatePaused ClockState = "Paused"
@@ -173,6 +174,14 @@ type ClockLimit struct {
 	//
 	// +required
 	InForce period.Duration `json:"inForce"`
+
+	// ShortenedFrom is the limit that was in force before the department or the project
+	// shortened it while the workload ran; 99999d if there was none. The stop limiter counts the
+	// ends of these workloads. It is absent if the limit was not shortened, or was chosen by
+	// the workload itself (sluice.dev/max-runtime or its type).
+	//
+	// +optional
+	ShortenedFrom *period.Duration `json:"shortenedFrom,omitempty"`
 }
 
 // ClockLocal shows the times of a clock for display.
@@ -288,6 +297,14 @@ type ClockStop struct {
 	//
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
+
+	// Retries is the number of further attempts to stop the workload because its pods ran on: two
+	// by the stop action of its kind, then three evictions of its pods. After these the
+	// workload is Unstoppable.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Retries int32 `json:"retries,omitempty"`
 
 	// Times is the number of times that Sluice stopped the workload again because it was
 	// started before until.

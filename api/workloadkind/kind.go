@@ -104,6 +104,16 @@ var byKind = func() map[schema.GroupKind]Kind {
 	return rows
 }()
 
+// ForObject returns the row for an object of the kind. A Job of a CronJob is not suspended but
+// fails: the CronJob counts a suspended Job as active, and with the concurrency policy Forbid it
+// would never start another. Kueue does not resume a failed Job.
+func (k Kind) ForObject(object *unstructured.Unstructured) Kind {
+	if owner, controlled := ControllerOf(object.Object); controlled && owner == cronJobKind && k.GroupKind == jobKind {
+		k.StopAction, k.KueueManaged = failAction, false
+	}
+	return k
+}
+
 // DescribeStop describes in Markdown how the kind is stopped.
 func (k Kind) DescribeStop() string {
 	path := strings.Join(k.StopAction.Path, ".")

@@ -21,6 +21,15 @@ var (
 	suspendAction   = StopAction{Method: StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false}
 	runPolicyAction = StopAction{Method: StopByField, Path: []string{"spec", "runPolicy", "suspend"}, StopValue: true, StartValue: false}
 	scaleAction     = StopAction{Method: StopByScaling, Path: []string{"spec", "replicas"}}
+	// failAction makes a Job fail. The Job controller counts from status.startTime.
+	failAction = StopAction{
+		Method: StopByField, Path: []string{"spec", "activeDeadlineSeconds"}, StopValue: int64(1), Irreversible: true,
+	}
+)
+
+var (
+	jobKind     = schema.GroupKind{Group: groupBatch, Kind: "Job"}
+	cronJobKind = schema.GroupKind{Group: groupBatch, Kind: "CronJob"}
 )
 
 var (
@@ -58,14 +67,14 @@ var kindTable = []Kind{
 		StopAction: StopAction{Method: StopNever}, Templates: specTemplatePaths,
 	},
 	{
-		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs",
+		GroupKind: jobKind, Resource: "jobs",
 		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates: specTemplatePaths, ActivePodsPath: []string{"status", "active"},
 		Completion: Completion{Conditions: []string{"Complete", "Failed"}},
 	},
 	// Its Jobs continue: each is a workload of its own.
 	{
-		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "CronJob"}, Resource: "cronjobs", StopAction: suspendAction,
+		GroupKind: cronJobKind, Resource: "cronjobs", StopAction: suspendAction,
 		Templates: [][]string{{"spec", "jobTemplate", "spec", "template"}},
 	},
 	{

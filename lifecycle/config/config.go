@@ -155,10 +155,12 @@ type Stopping struct {
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
 }
 
-// StopLimiter limits the workloads that may be stopped within an hour of policy time. If both
-// limits are exceeded, no workload is stopped until an administrator releases the limiter.
+// StopLimiter limits the workloads of a department that may be stopped within an hour of
+// policy time, at an end that a changed limit or a step of Sluice's own brought forward. If
+// both limits are exceeded, none of these is stopped until an administrator releases the
+// limiter. Other ends never count and never wait.
 type StopLimiter struct {
-	// Percent is the share of the running workloads, 0 to 100. Default 30; 100 disables the
+	// Percent is the share of the department's running workloads, 0 to 100. Default 30; 100 disables the
 	// limiter.
 	Percent *int `json:"percent,omitempty"`
 	// Workloads is the number of workloads, at least 0. Default 50.

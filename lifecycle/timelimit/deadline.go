@@ -37,7 +37,26 @@ func (d *decision) determineLimit() {
 	default:
 		inForce = atLeast(inForce, min(d.runningTime()+d.limits.longestLead(), recorded.InForce.Length()))
 	}
-	d.Status.Limit = &v1alpha1.ClockLimit{Configured: configured, InForce: inForce}
+	d.Status.Limit = &v1alpha1.ClockLimit{Configured: configured, InForce: inForce, ShortenedFrom: d.shortenedFrom(recorded, inForce)}
+}
+
+// shortenedFrom returns the limit that the department or the project shortened to inForce
+// while the workload ran, or nil. Limits that the pods request shorten nothing.
+func (d *decision) shortenedFrom(recorded *v1alpha1.ClockLimit, inForce period.Duration) *period.Duration {
+	if d.isStarting() || d.limits.SetByPods {
+		return nil
+	}
+	former := toDuration(maxDuration)
+	if recorded != nil {
+		former = recorded.InForce
+		if earlier := recorded.ShortenedFrom; earlier != nil && earlier.Length() > former.Length() {
+			former = *earlier
+		}
+	}
+	if inForce.Length() >= former.Length() {
+		return nil
+	}
+	return &former
 }
 
 // isStarting reports whether the running time begins with this decision.

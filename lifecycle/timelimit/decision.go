@@ -131,6 +131,9 @@ type EffectiveLimits struct {
 	// Limits are those of the workload type in the project. MaxRuntime is the shorter of
 	// the project's limit and the one that the pods request.
 	v1alpha1.Limits
+	// SetByPods is true if the pods request MaxRuntime, by themselves or by their type; false
+	// if the department or the project sets it.
+	SetByPods bool
 	// Leads are the times before the end at which warnings are due; at least one.
 	Leads []time.Duration
 	// Exempt is true if the project is exempt or on hold: Decide stops nothing.

@@ -295,6 +295,54 @@ func TestActiveClockCountsUtilizationOnly(t *testing.T) {
 var noon = time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
 
 // simulation is a workload whose decisions are applied at once.
+// The clock records from which limit the department or the project shortened its own while it
+// ran, and nothing if the limit is the workload's own choice or is long enough again.
+func TestDecideRecordsShortenedLimit(t *testing.T) {
+	set := func(limit string, byPods bool) func(*simulation) {
+		return func(w *simulation) {
+			w.limits.MaxRuntime, w.limits.SetByPods = period.MustParseDuration(limit), byPods
+			w.decide()
+		}
+	}
+	run := func(span time.Duration) func(*simulation) { return func(w *simulation) { w.advance(span) } }
+	steps := func(all ...func(*simulation)) []func(*simulation) { return all }
+	tests := map[string]struct {
+		steps         []func(*simulation)
+		inForce, from string
+	}{
+		"never changed":                   {steps(run(hour)), "48h", ""},
+		"shortened before it started":     {steps(set("12h", false), (*simulation).startPods), "12h", ""},
+		"shortened":                       {steps(run(hour), set("30h", false)), "30h", "48h"},
+		"shortened twice":                 {steps(run(hour), set("40h", false), set("30h", false)), "30h", "48h"},
+		"shortened to the longest lead":   {steps(run(10*hour), set("12h", false)), "1d10h", "48h"},
+		"too late to end earlier":         {steps(run(40*hour), set("12h", false)), "2d", ""},
+		"shortened and corrected":         {steps(run(hour), set("30h", false), set("48h", false)), "48h", ""},
+		"shortened and corrected in part": {steps(run(hour), set("30h", false), set("40h", false)), "40h", "48h"},
+		"prolonged":                       {steps(run(hour), set("72h", false)), "72h", ""},
+		"requested by a later pod":        {steps(run(hour), set("30h", true)), "30h", ""},
+		"shortened and then requested":    {steps(run(hour), set("40h", false), set("30h", true)), "30h", ""},
+		"set after a time without limit":  {steps(func(w *simulation) { w.limits.Exempt = true }, run(hour), func(w *simulation) { w.limits.Exempt = false; w.decide() }), "48h", "99999d"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newSimulation()
+			if name != "shortened before it started" {
+				w.startPods()
+			}
+			for _, step := range tc.steps {
+				step(w)
+			}
+			from := ""
+			if before := w.status.Limit.ShortenedFrom; before != nil {
+				from = before.String()
+			}
+			if got := w.status.Limit.InForce.String(); got != tc.inForce || from != tc.from {
+				t.Errorf("limit %s, shortened from %q; want %s from %q", got, from, tc.inForce, tc.from)
+			}
+		})
+	}
+}
+
 type simulation struct {
 	now      time.Time
 	status   v1alpha1.WorkloadClockStatus

@@ -59,7 +59,7 @@ func (d *decision) openInterval() {
 		if s.Until != nil && !s.Until.After(began) {
 			d.Status.Stopped, d.Released = nil, true
 		} else {
-			s.Times++
+			s.Times, s.Retries = s.Times+1, 0
 		}
 	}
 	d.intervalOpened = true

@@ -278,8 +278,9 @@ func (c *policyTimeCluster) updateProject(t *testing.T, name string, change func
 	})
 }
 
-// testStopLimiter shows that no workload is stopped without an administrator's release if
-// too many are due at once. The limit is one workload in this test.
+// testStopLimiter shows that a shortened limit stops no workload without an administrator's
+// release if too many are due at once in the department. The limit is one workload in this
+// test. Workloads that request the same time themselves are stopped.
 func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	const ns = "stop-limiter"
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
@@ -303,6 +304,15 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	})
 	both := []workload{newJobWorkload(ns, "one", migDevice), newJobWorkload(ns, "two", migDevice)}
 	c.startWorkloads(t, both...)
+	before, _ := c.deadlineRange(t, both)
+	c.updateProject(t, ns, func(p *v1alpha1.Project) {
+		p.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: ptr.To(period.MustParseDuration("30h"))}}
+	})
+	for _, w := range both {
+		c.waitForClock(t, w, "has an earlier end", func(s *v1alpha1.WorkloadClockStatus) bool {
+			return s.Deadline != nil && s.Deadline.At.Time.Before(before.Add(-10*time.Hour))
+		})
+	}
 	_, last := c.deadlineRange(t, both)
 	c.advanceTimeTo(t, last.Add(-20*time.Minute))
 	for _, w := range both {
@@ -313,7 +323,7 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: controller.StopLimiterConfigMapName}}
 	c.eventuallyAfterStep(t, func() error {
 		err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(state), state)
-		if err == nil && state.Data[controller.StopLimiterDue] != "2" {
+		if err == nil && controller.ParseStopLimiterState(state, "h2-students").Due != 2 {
 			err = unexpectedState("two workloads are due", state.Data)
 		}
 		return err
@@ -322,9 +332,9 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	c.advanceTime(t, 5*time.Hour)
 	c.assertRunning(t, "five hours later", both...)
 
-	if output := c.runSluice(t, "brake", "show"); !strings.Contains(output, "The stop limiter is engaged since ") {
+	if output := c.runSluice(t, "brake", "show"); !strings.Contains(output, "The stop limiter is engaged in department h2-students since ") {
 		t.Errorf("sluice brake show prints %s", output)
 	}
-	c.runSluice(t, "brake", "release", "--for", "2h")
-	c.assertStopped(t, v1alpha1.EndMaxRuntime, 53*time.Hour, both...)
+	c.runSluice(t, "brake", "release", "h2-students", "--for", "2h")
+	c.assertStopped(t, v1alpha1.EndMaxRuntime, 35*time.Hour, both...)
 }

@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/timelimit/controller"
+	"sluice.dev/test/scale/stubapi"
 )
 
 // The behavior that the benchmark measures, on a small fleet: a start in a consistent cluster
@@ -77,15 +79,33 @@ func (w *benchmarkCluster) assertStopped(tb testing.TB, first int) {
 	}
 }
 
-// If very many workloads would end at once, none is stopped and nothing is written repeatedly.
-// They are stopped when an administrator releases the stop limiter.
+// If a shortened limit would end very many workloads at once, none is stopped and nothing is
+// written repeatedly. They are stopped when an administrator releases the stop limiter.
 func TestStopLimiterBlocksMassStop(t *testing.T) {
-	fleet, _, _, end := newStaggeredFleet(100, 2*time.Second)
-	fleet.After = nil
+	fleet, _, _, _ := newStaggeredFleet(100, 2*time.Second)
+	fleet.After, fleet.MaxRuntime = nil, "72h"
 	w := newBenchmarkCluster(t, fleet)
 	mustSucceed(t, fleet.FillWork(w.server))
 	p := startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
 	w.waitUntilSettled(t, p, fleet.Roots)
+	var department v1alpha1.Department
+	mustSucceed(t, w.client.Get(t.Context(), client.ObjectKey{Name: stubapi.Department}, &department))
+	limit := period.MustParseDuration("24h")
+	department.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit}}
+	mustSucceed(t, w.client.Update(t.Context(), &department))
+	var end time.Time
+	waitFor(t, "all end earlier", func() bool {
+		shortened := 0
+		for _, c := range w.listClocks(t) {
+			if c.Status.Limit != nil && c.Status.Limit.ShortenedFrom != nil && c.Status.Deadline != nil {
+				shortened++
+				if at := c.Status.Deadline.At.Time; at.After(end) {
+					end = at
+				}
+			}
+		}
+		return shortened == fleet.Roots
+	})
 	for _, at := range []time.Duration{-35 * time.Minute, -10 * time.Minute, time.Minute} {
 		w.advanceTimeTo(t, end.Add(at))
 		w.waitUntilSettled(t, p, fleet.Roots)
@@ -95,10 +115,12 @@ func TestStopLimiterBlocksMassStop(t *testing.T) {
 	}
 	var state corev1.ConfigMap
 	mustSucceed(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: controller.StopLimiterConfigMapName}, &state))
-	if got := controller.ParseStopLimiterState(&state); !got.IsEngaged() || got.Due != fleet.Roots || got.Running != fleet.Roots {
+	got := controller.ParseStopLimiterState(&state, stubapi.Department)
+	if !got.IsEngaged() || got.Due != fleet.Roots || got.Running != fleet.Roots {
 		t.Errorf("the state of the stop limiter is %+v, want it engaged for all %d", got, fleet.Roots)
 	}
-	state.Data[controller.StopLimiterReleasedUntil] = end.Add(2 * time.Hour).UTC().Format(time.RFC3339)
+	got.ReleasedUntil = end.Add(2 * time.Hour).UTC()
+	got.Store(&state, stubapi.Department)
 	mustSucceed(t, w.client.Update(t.Context(), &state))
 	w.advanceTimeTo(t, end.Add(2*time.Minute))
 	waitFor(t, "all stopped", func() bool { return len(w.suspendedJobs()) == fleet.Roots })

@@ -22,17 +22,18 @@ import (
 	"sluice.dev/lifecycle/timelimit/controller"
 )
 
-const brakeHelp = `Show or release the stop limiter.
+const brakeHelp = `Show or release the stop limiter of a department.
 
-The stop limiter engages when very many workloads would be stopped within an hour,
-which usually means that a limit is wrong. Sluice then stops no workload until an
-administrator releases the stop limiter.`
+The stop limiter of a department engages when a changed limit would stop very many
+of its workloads within an hour, which usually means that the limit is wrong. Sluice
+then stops none of these workloads until an administrator releases the stop limiter.
+All others, and those of other departments, are stopped at their limits.`
 
 func newBrakeShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show whether the stop limiter is engaged",
-		Long:  "Show whether the stop limiter is engaged or released.",
+		Short: "Show in which departments the stop limiter is engaged",
+		Long:  "Show in which departments the stop limiter is or was engaged, and until when it is released.",
 		Example: `  # Show the stop limiter
   sluice brake show`,
 		Args: cobra.NoArgs,
@@ -44,30 +45,30 @@ func newBrakeShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		status, err := getStopLimiterStatus(cmd.Context(), c, c.clock.Now())
+		report, err := getStopLimiterReport(cmd.Context(), c, c.clock.Now())
 		if err != nil {
 			return err
 		}
-		return output.printText(cmd.OutOrStdout(), status, status.text(time.Local))
+		return output.printText(cmd.OutOrStdout(), report, report.text(time.Local))
 	}
 	return cmd
 }
 
 func newBrakeReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "release --for DURATION",
-		Short: "Release the stop limiter for a while",
-		Long: `Release the stop limiter, so that Sluice stops workloads at their limits, for a while
-of policy time. After that the stop limiter engages again if very many workloads would
-still be stopped.`,
-		Example: `  # Release the stop limiter for two hours
-  sluice brake release --for 2h`,
-		Args: cobra.NoArgs,
+		Use:   "release DEPARTMENT --for DURATION",
+		Short: "Release the stop limiter of a department for a while",
+		Long: `Release the stop limiter of a department, so that Sluice stops its workloads at their
+changed limits, for a while of policy time. After that the stop limiter engages again if
+very many workloads would still be stopped.`,
+		Example: `  # Release the stop limiter of a department for two hours
+  sluice brake release h2-students --for 2h`,
+		Args: cobra.ExactArgs(1),
 	}
 	cluster := addClusterFlags(cmd, clusterScope)
 	output := addTextOutputFlag(cmd)
 	duration := cmd.Flags().String("for", "", "Duration of the release, such as 2h; at most 7d (required)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *duration == "" {
 			return errors.New("--for: required; give the duration, such as 2h")
 		}
@@ -79,7 +80,7 @@ still be stopped.`,
 		if err != nil {
 			return err
 		}
-		status, err := releaseStopLimiter(cmd.Context(), c, c.clock.Now(), length)
+		status, err := releaseStopLimiter(cmd.Context(), c, args[0], c.clock.Now(), length)
 		if err != nil {
 			return err
 		}
@@ -88,14 +89,22 @@ still be stopped.`,
 	return cmd
 }
 
-// stopLimiterStatus is the stop limiter as the commands print it. Times are policy
-// time in UTC.
+// stopLimiterReport is the stop limiter of all departments as the commands print it.
+type stopLimiterReport struct {
+	// Departments are those in which the stop limiter was engaged, sorted by name.
+	Departments []stopLimiterStatus `json:"departments"`
+}
+
+// stopLimiterStatus is the stop limiter of a department as the commands print it. Times
+// are policy time in UTC.
 type stopLimiterStatus struct {
-	Now     time.Time `json:"now"`
-	Engaged bool      `json:"engaged"`
+	Department string    `json:"department"`
+	Now        time.Time `json:"now"`
+	Engaged    bool      `json:"engaged"`
 	// EngagedAt is the last time at which it engaged; nil for never.
 	EngagedAt *time.Time `json:"engagedAt,omitempty"`
-	// StopsDue of RunningWorkloads were to be stopped within an hour then.
+	// StopsDue of the department's RunningWorkloads were to be stopped within an hour then,
+	// at an end that was brought forward.
 	StopsDue         int `json:"stopsDue,omitempty"`
 	RunningWorkloads int `json:"runningWorkloads,omitempty"`
 	// ReleasedUntil is the end of the last release; nil for never.
@@ -103,13 +112,17 @@ type stopLimiterStatus struct {
 	Released      bool       `json:"released"`
 }
 
-// getStopLimiterStatus returns the stop limiter at a policy time.
-func getStopLimiterStatus(ctx context.Context, c client.Reader, now time.Time) (stopLimiterStatus, error) {
+// getStopLimiterReport returns the stop limiter at a policy time.
+func getStopLimiterReport(ctx context.Context, c client.Reader, now time.Time) (stopLimiterReport, error) {
 	object, err := getStopLimiterConfigMap(ctx, c)
 	if err != nil {
-		return stopLimiterStatus{}, err
+		return stopLimiterReport{}, err
 	}
-	return newStopLimiterStatus(object, now), nil
+	report := stopLimiterReport{Departments: []stopLimiterStatus{}}
+	for _, department := range controller.StopLimiterDepartments(object) {
+		report.Departments = append(report.Departments, newStopLimiterStatus(object, department, now))
+	}
+	return report, nil
 }
 
 // getStopLimiterConfigMap returns an empty ConfigMap if the stop limiter never
@@ -123,10 +136,11 @@ func getStopLimiterConfigMap(ctx context.Context, c client.Reader) (*corev1.Conf
 	return object, nil
 }
 
-func newStopLimiterStatus(object *corev1.ConfigMap, now time.Time) stopLimiterStatus {
-	state := controller.ParseStopLimiterState(object)
+func newStopLimiterStatus(object *corev1.ConfigMap, department string, now time.Time) stopLimiterStatus {
+	state := controller.ParseStopLimiterState(object, department)
 	return stopLimiterStatus{
-		Now: now.UTC().Truncate(time.Second), Engaged: state.IsEngaged(), Released: state.IsReleased(now),
+		Department: department,
+		Now:        now.UTC().Truncate(time.Second), Engaged: state.IsEngaged(), Released: state.IsReleased(now),
 		StopsDue: state.Due, RunningWorkloads: state.Running,
 		EngagedAt:     optionalTime(&metav1.Time{Time: state.EngagedAt}),
 		ReleasedUntil: optionalTime(&metav1.Time{Time: state.ReleasedUntil}),
@@ -139,7 +153,7 @@ const stopLimiterAccessHint = "the stop limiter is for administrators of the clu
 // maxRelease limits one release.
 const maxRelease = 7 * 24 * time.Hour
 
-var errStopLimiterNotEngaged = errors.New("the stop limiter is not engaged: workloads are stopped at their limits")
+var errStopLimiterNotEngaged = errors.New("the stop limiter is not engaged in this department: workloads are stopped at their limits")
 
 // parseReleaseDuration parses the duration of a release, one second to seven days.
 func parseReleaseDuration(text string) (time.Duration, error) {
@@ -154,29 +168,45 @@ func parseReleaseDuration(text string) (time.Duration, error) {
 	return length.Length(), nil
 }
 
-// releaseStopLimiter releases the stop limiter for a duration of policy time from
-// now. It replaces an earlier release. It fails with [errStopLimiterNotEngaged]
-// where the stop limiter is neither engaged nor released.
-func releaseStopLimiter(ctx context.Context, c client.Client, now time.Time, length time.Duration) (stopLimiterStatus, error) {
+// releaseStopLimiter releases the stop limiter of a department for a duration of policy
+// time from now. It replaces an earlier release. It fails with
+// [errStopLimiterNotEngaged] where the stop limiter is neither engaged nor released.
+func releaseStopLimiter(
+	ctx context.Context, c client.Client, department string, now time.Time, length time.Duration,
+) (stopLimiterStatus, error) {
 	var released stopLimiterStatus
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		object, err := getStopLimiterConfigMap(ctx, c)
 		if err != nil {
 			return err
 		}
-		if state := controller.ParseStopLimiterState(object); !state.IsEngaged() && !state.IsReleased(now) {
+		state := controller.ParseStopLimiterState(object, department)
+		if !state.IsEngaged() && !state.IsReleased(now) {
 			return errStopLimiterNotEngaged
 		}
 		// Lifecycle writes the same ConfigMap.
 		patch := client.MergeFromWithOptions(object.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		object.Data[controller.StopLimiterReleasedUntil] = now.Add(length).UTC().Format(time.RFC3339)
+		state.ReleasedUntil = now.Add(length).UTC().Truncate(time.Second)
+		state.Store(object, department)
 		if err := c.Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldManagerCLI)); err != nil {
 			return fmt.Errorf("release the stop limiter: %w", explainForbidden(err, stopLimiterAccessHint))
 		}
-		released = newStopLimiterStatus(object, now)
+		released = newStopLimiterStatus(object, department, now)
 		return nil
 	})
 	return released, err
+}
+
+// text returns the report as text, with times in zone.
+func (r stopLimiterReport) text(zone *time.Location) string {
+	var text strings.Builder
+	for _, s := range r.Departments {
+		text.WriteString(s.text(zone))
+	}
+	if text.Len() == 0 {
+		return "The stop limiter is not engaged.\n"
+	}
+	return text.String()
 }
 
 // text returns the status as text, with times in zone.
@@ -184,17 +214,18 @@ func (s stopLimiterStatus) text(zone *time.Location) string {
 	var text strings.Builder
 	switch {
 	case s.Engaged:
-		fmt.Fprintf(&text, "The stop limiter is engaged since %s: no workload is stopped.\n", printer.FormatSecond(*s.EngagedAt, zone))
-		fmt.Fprintf(&text, "%d of %d running workloads were to be stopped within an hour.\n", s.StopsDue, s.RunningWorkloads)
-		fmt.Fprintln(&text, "To stop them nevertheless: sluice brake release --for 2h")
+		fmt.Fprintf(&text, "The stop limiter is engaged in department %s since %s: workloads with a shortened limit are not stopped.\n",
+			s.Department, printer.FormatSecond(*s.EngagedAt, zone))
+		fmt.Fprintf(&text, "%d of %d running workloads were to be stopped within an hour at a shortened limit.\n", s.StopsDue, s.RunningWorkloads)
+		fmt.Fprintf(&text, "To stop them nevertheless: sluice brake release %s --for 2h\n", s.Department)
 	case s.Released:
-		fmt.Fprintf(&text, "The stop limiter is released until %s (%s): workloads are stopped at their limits.\n",
-			printer.FormatSecond(*s.ReleasedUntil, zone), printer.FormatDuration(s.ReleasedUntil.Sub(s.Now)))
+		fmt.Fprintf(&text, "The stop limiter of department %s is released until %s (%s): workloads are stopped at their limits.\n",
+			s.Department, printer.FormatSecond(*s.ReleasedUntil, zone), printer.FormatDuration(s.ReleasedUntil.Sub(s.Now)))
 	default:
-		fmt.Fprintln(&text, "The stop limiter is not engaged.")
+		fmt.Fprintf(&text, "The stop limiter is not engaged in department %s.\n", s.Department)
 	}
 	if !s.Engaged && s.EngagedAt != nil {
-		fmt.Fprintf(&text, "It last engaged at %s, when %d of %d running workloads were to be stopped within an hour.\n",
+		fmt.Fprintf(&text, "It last engaged at %s, when %d of %d running workloads were to be stopped within an hour at a shortened limit.\n",
 			printer.FormatSecond(*s.EngagedAt, zone), s.StopsDue, s.RunningWorkloads)
 	}
 	return text.String()

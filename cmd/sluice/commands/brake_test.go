@@ -5,6 +5,7 @@ package commands
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -23,64 +24,72 @@ const (
 	oneHourAgo    = "2026-11-21T15:00:00Z"
 	untilOneHour  = "2026-11-21T17:00:00Z"
 	untilTwoHours = "2026-11-21T18:00:00Z"
+
+	brakeDepartment = "h2-students"
 )
 
 // newBrakeClient returns a cluster with the ConfigMap of the stop limiter; none if
-// data is nil.
-func newBrakeClient(t *testing.T, data map[string]string, calls interceptor.Funcs) client.WithWatch {
+// state is nil.
+func newBrakeClient(t *testing.T, state map[string]any, calls interceptor.Funcs) client.WithWatch {
 	t.Helper()
-	if data == nil {
+	if state == nil {
 		return newFakeClient(t, calls)
 	}
-	return newFakeClient(t, calls, stopLimiterConfigMap(data))
+	return newFakeClient(t, calls, stopLimiterConfigMap(t, state))
 }
 
-func stopLimiterConfigMap(data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-stop-limiter"}, Data: data}
+func stopLimiterConfigMap(t *testing.T, state map[string]any) *corev1.ConfigMap {
+	t.Helper()
+	raw, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-stop-limiter"},
+		Data:       map[string]string{brakeDepartment: string(raw)},
+	}
 }
 
-func engagedStopLimiterData() map[string]string {
-	return map[string]string{"engagedAt": oneHourAgo, "stopsDue": "60", "runningWorkloads": "100"}
+func engagedStopLimiterState() map[string]any {
+	return map[string]any{"engagedAt": oneHourAgo, "stopsDue": 60.0, "runningWorkloads": 100.0}
 }
 
-func withDataKey(data map[string]string, key, value string) map[string]string {
+func withKey(data map[string]any, key string, value any) map[string]any {
 	data[key] = value
 	return data
 }
 
-func TestStopLimiterStatusText(t *testing.T) {
+func TestStopLimiterReportText(t *testing.T) {
+	const engaged = "The stop limiter is engaged in department h2-students since 2026-11-21 15:00:00 UTC: " +
+		"workloads with a shortened limit are not stopped.\n" +
+		"60 of 100 running workloads were to be stopped within an hour at a shortened limit.\n" +
+		"To stop them nevertheless: sluice brake release h2-students --for 2h\n"
+	const last = "It last engaged at 2026-11-21 15:00:00 UTC, when 60 of 100 running workloads were to be stopped " +
+		"within an hour at a shortened limit.\n"
 	tests := map[string]struct {
-		data map[string]string
-		want string
+		state map[string]any
+		want  string
 	}{
 		"never engaged": {want: "The stop limiter is not engaged.\n"},
-		"engaged": {
-			data: engagedStopLimiterData(),
-			want: "The stop limiter is engaged since 2026-11-21 15:00:00 UTC: no workload is stopped.\n" +
-				"60 of 100 running workloads were to be stopped within an hour.\n" +
-				"To stop them nevertheless: sluice brake release --for 2h\n",
-		},
+		"engaged":       {state: engagedStopLimiterState(), want: engaged},
 		"released": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour),
-			want: "The stop limiter is released until 2026-11-21 17:00:00 UTC (1h): workloads are stopped at their limits.\n" +
-				"It last engaged at 2026-11-21 15:00:00 UTC, when 60 of 100 running workloads were to be stopped within an hour.\n",
+			state: withKey(engagedStopLimiterState(), "releasedUntil", untilOneHour),
+			want: "The stop limiter of department h2-students is released until 2026-11-21 17:00:00 UTC (1h): " +
+				"workloads are stopped at their limits.\n" + last,
 		},
 		"after its release": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
-			want: "The stop limiter is not engaged.\n" +
-				"It last engaged at 2026-11-21 15:00:00 UTC, when 60 of 100 running workloads were to be stopped within an hour.\n",
+			state: withKey(engagedStopLimiterState(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			want:  "The stop limiter is not engaged in department h2-students.\n" + last,
 		},
-		"engaged again": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"),
-			want: "The stop limiter is engaged since 2026-11-21 15:00:00 UTC: no workload is stopped.\n" +
-				"60 of 100 running workloads were to be stopped within an hour.\n" +
-				"To stop them nevertheless: sluice brake release --for 2h\n",
+		"engaged again": {state: withKey(engagedStopLimiterState(), "releasedUntil", "2026-11-21T14:30:00Z"), want: engaged},
+		"unreadable data": {
+			state: map[string]any{"engagedAt": "\x1b[2J", "stopsDue": -1},
+			want:  "The stop limiter is not engaged in department h2-students.\n",
 		},
-		"unreadable data": {data: map[string]string{"engagedAt": "\x1b[2J", "stopsDue": "-1"}, want: "The stop limiter is not engaged.\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			report, err := getStopLimiterStatus(t.Context(), newBrakeClient(t, tc.data, interceptor.Funcs{}), stopLimiterNow)
+			report, err := getStopLimiterReport(t.Context(), newBrakeClient(t, tc.state, interceptor.Funcs{}), stopLimiterNow)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,40 +102,55 @@ func TestStopLimiterStatusText(t *testing.T) {
 
 func TestReleaseStopLimiter(t *testing.T) {
 	tests := map[string]struct {
-		data, want map[string]string
-		err        error
+		state, want map[string]any
+		department  string
+		err         error
 	}{
 		"never engaged": {err: errStopLimiterNotEngaged},
-		"engaged":       {data: engagedStopLimiterData(), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
+		"engaged":       {state: engagedStopLimiterState(), want: withKey(engagedStopLimiterState(), "releasedUntil", untilTwoHours)},
+		"engaged in another department": {
+			state: engagedStopLimiterState(), want: engagedStopLimiterState(), department: "research", err: errStopLimiterNotEngaged,
+		},
 		"engaged again": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"),
-			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+			state: withKey(engagedStopLimiterState(), "releasedUntil", "2026-11-21T14:30:00Z"),
+			want:  withKey(engagedStopLimiterState(), "releasedUntil", untilTwoHours),
 		},
 		"released already": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour),
-			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+			state: withKey(engagedStopLimiterState(), "releasedUntil", untilOneHour),
+			want:  withKey(engagedStopLimiterState(), "releasedUntil", untilTwoHours),
 		},
 		"after its release": {
-			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
-			want: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
-			err:  errStopLimiterNotEngaged,
+			state: withKey(engagedStopLimiterState(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			want:  withKey(engagedStopLimiterState(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			err:   errStopLimiterNotEngaged,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newBrakeClient(t, tc.data, interceptor.Funcs{})
-			report, err := releaseStopLimiter(t.Context(), c, stopLimiterNow, 2*time.Hour)
+			c := newBrakeClient(t, tc.state, interceptor.Funcs{})
+			department := brakeDepartment
+			if tc.department != "" {
+				department = tc.department
+			}
+			report, err := releaseStopLimiter(t.Context(), c, department, stopLimiterNow, 2*time.Hour)
 			if !errors.Is(err, tc.err) {
 				t.Fatalf("error %v, want %v", err, tc.err)
 			}
 			if err == nil && (!report.Released || report.Engaged || report.ReleasedUntil.Format(time.RFC3339) != untilTwoHours) {
 				t.Errorf("it reports %+v", report)
 			}
-			object := stopLimiterConfigMap(nil)
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
+			object := &corev1.ConfigMap{}
+			key := client.ObjectKey{Namespace: "sluice-system", Name: "sluice-stop-limiter"}
+			if err := c.Get(t.Context(), key, object); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, object.Data); diff != "" {
+			var got map[string]any
+			if text, found := object.Data[brakeDepartment]; found {
+				if err := json.Unmarshal([]byte(text), &got); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("the ConfigMap (-want +got):\n%s", diff)
 			}
 		})
@@ -136,17 +160,17 @@ func TestReleaseStopLimiter(t *testing.T) {
 // Lifecycle may engage the stop limiter again while a user releases it.
 func TestReleaseStopLimiterKeepsConcurrentUpdates(t *testing.T) {
 	tries := 0
-	c := newBrakeClient(t, engagedStopLimiterData(), interceptor.Funcs{
+	c := newBrakeClient(t, engagedStopLimiterState(), interceptor.Funcs{
 		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if tries++; tries == 1 {
-				if err := w.Update(ctx, stopLimiterConfigMap(withDataKey(engagedStopLimiterData(), "stopsDue", "61"))); err != nil {
+				if err := w.Update(ctx, stopLimiterConfigMap(t, withKey(engagedStopLimiterState(), "stopsDue", 61))); err != nil {
 					return err
 				}
 			}
 			return w.Patch(ctx, o, p, opts...)
 		},
 	})
-	report, err := releaseStopLimiter(t.Context(), c, stopLimiterNow, 2*time.Hour)
+	report, err := releaseStopLimiter(t.Context(), c, brakeDepartment, stopLimiterNow, 2*time.Hour)
 	if err != nil || tries != 2 || report.StopsDue != 61 || !report.Released {
 		t.Errorf("after %d tries: %+v, %v", tries, report, err)
 	}
@@ -159,8 +183,8 @@ func TestStopLimiterForbidden(t *testing.T) {
 	noPatch := interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 		return forbiddenError()
 	}}
-	_, toRead := getStopLimiterStatus(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noGet), stopLimiterNow)
-	_, toRelease := releaseStopLimiter(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noPatch), stopLimiterNow, time.Hour)
+	_, toRead := getStopLimiterReport(t.Context(), newBrakeClient(t, engagedStopLimiterState(), noGet), stopLimiterNow)
+	_, toRelease := releaseStopLimiter(t.Context(), newBrakeClient(t, engagedStopLimiterState(), noPatch), brakeDepartment, stopLimiterNow, time.Hour)
 	for what, err := range map[string]error{"get the stop limiter": toRead, "release the stop limiter": toRelease} {
 		if err == nil || !strings.HasPrefix(err.Error(), what+": ") ||
 			!strings.Contains(err.Error(), "get and patch the ConfigMap sluice-stop-limiter in namespace sluice-system") {

@@ -25,6 +25,11 @@ const (
 	CauseExtensionLimitReached = "ExtensionLimitReached"
 	// CauseQuotaReclaimed: a Preemption for the guaranteed quota of another project.
 	CauseQuotaReclaimed = "QuotaReclaimed"
+	// CauseStopWithoutEffect: a WorkloadUnstoppable whose pods run on after all attempts.
+	CauseStopWithoutEffect = "StopWithoutEffect"
+	// CauseRestartedAfterStop: a WorkloadUnstoppable that was started again each time. Others are
+	// Forbidden (Sluice lacks a permission) and UnknownKind.
+	CauseRestartedAfterStop = "RestartedAfterStop"
 	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )

@@ -91,6 +91,8 @@ func audienceNote(p *TemplateData) string {
 	switch kind {
 	case v1alpha1.NoticeExtensionRequested:
 		note = p.Words.AudienceContacts
+	case v1alpha1.NoticeWorkloadUnstoppable:
+		note = p.Words.AudienceOperators
 	case v1alpha1.NoticeWeeklySummary:
 		note = p.Words.AudienceAdministrators
 	case v1alpha1.NoticeDigest:
@@ -112,6 +114,8 @@ type Phrases struct {
 	Hello, Next, Facts, Questions string
 	// Anchors labels the time of each kind.
 	Anchors map[v1alpha1.NoticeKind]string
+	// NextRun labels the time of the next run of a stopped run's CronJob.
+	NextRun string
 	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
 	// Sender names the sender.
@@ -126,7 +130,7 @@ type Phrases struct {
 	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
 	// AudienceTest say who receives a mail, Optional how to unsubscribe. PROJECT, DEPARTMENT and
 	// KIND are placeholders.
-	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
+	AudienceOwners, AudienceContacts, AudienceOperators, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
 }
 
 var phrasesByLanguage = map[v1alpha1.Language]Phrases{
@@ -141,6 +145,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
+		NextRun:     "Nächster Lauf frühestens",
 		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
 		Until:       "Stand %s",
 		Sender:      "Diese Mail wurde automatisch von Sluice erstellt, der Verwaltung des GPU-Clusters.",
@@ -151,6 +156,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		AudienceOwners: "Sie geht an die Eigentümer des Projekts PROJECT oder, " +
 			"wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
 		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, die über den Antrag entscheidet.",
+		AudienceOperators:      "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT.",
 		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
 		AudienceDigest: "Sie fasst die Hinweise eines Tages zusammen und geht an die Eigentümer der genannten Projekte " +
 			"oder, wenn ein Projekt keine hat, an die Ansprechpartner der Abteilung.",
@@ -169,6 +175,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
 			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next date",
 		},
+		NextRun:     "Next run at the earliest",
 		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
 		Until:       "as of %s",
 		Sender:      "Sluice, which manages the GPU cluster, sent this mail automatically.",
@@ -178,6 +185,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 
 		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
 		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, who decide on the request.",
+		AudienceOperators:      "It goes to the contacts of department DEPARTMENT.",
 		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
 		AudienceDigest: "It collects the notices of one day and goes to the owners of these projects " +
 			"or, where a project has none, to the contacts of its department.",

@@ -125,6 +125,11 @@ func exampleList() []example {
 		base, InputTargetKind, "Project", InputTargetName, "thesis-mueller", InputReason, "the defense is in June", InputRequestedBy,
 		"anna.mueller@example.org",
 	)
+	farm := exampleObject("example.org/v1", "Farm", "thesis-mueller", "farm")
+	unstoppable := func(variant, cause string, subject v1alpha1.ObjectReference) example {
+		inputs := withInputs(train, InputCause, cause, InputPods, subject.Name+"-0, "+subject.Name+"-1")
+		return example{kind: v1alpha1.NoticeWorkloadUnstoppable, variant: variant, subject: subject, inputs: inputs}
+	}
 	expired := withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
 	return []example{
@@ -144,6 +149,13 @@ func exampleList() []example {
 			),
 		},
 		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "run", subject: exampleObject("batch/v1", "Job", "thesis-mueller", "nightly-29386800"),
+			inputs: withInputs(
+				train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds,
+				"172800", InputCronJob, "nightly",
+			),
+		},
+		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook,
 			inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle)),
 		},
@@ -159,6 +171,8 @@ func exampleList() []example {
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "preempted", subject: job,
 			inputs: withInputs(train, InputCause, string(v1alpha1.EndPreempted)),
 		},
+		unstoppable("noeffect", CauseStopWithoutEffect, job), unstoppable("restarted", CauseRestartedAfterStop, serve),
+		unstoppable("forbidden", "Forbidden", farm), unstoppable("unknown", "UnknownKind", farm),
 		{
 			kind: v1alpha1.NoticeShareExceeded, variant: "warned", subject: pod,
 			inputs: withInputs(base, InputNode, "dgx-1", InputGPU, "3", InputMemoryMiB, "30720", InputShareMiB, "20480"),

@@ -35,6 +35,7 @@ var factRows = []factRow{
 		}
 		return p.Workload
 	}},
+	textRow("CronJob", "CronJob", InputCronJob),
 	textRow("Typ", "Type", InputType),
 	textRow("Gestartet von", "Started by", InputCreatedBy),
 	textRow("Beantragt von", "Requested by", InputRequestedBy),
@@ -52,6 +53,7 @@ var factRows = []factRow{
 	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
 	textRow("GPUs", "GPUs", InputGPUs),
 	textRow("Knotengruppe", "Node pool", InputNodePool),
+	textRow("Pods", "Pods", InputPods),
 	textRow("Knoten", "Node", InputNode),
 	textRow("GPU", "GPU", InputGPU),
 	memoryRow("Belegter GPU-Speicher", "GPU memory in use", InputMemoryMiB),
@@ -62,7 +64,18 @@ var factRows = []factRow{
 		}
 		return fmt.Sprintf("%s / %s", p.In[InputAllocated], p.In[InputLimit])
 	}},
-	timeRow("Neustart möglich ab", "Can be restarted from", InputUntil),
+	{"Neustart möglich ab", "Can be restarted from", func(p *TemplateData) string {
+		if p.In[InputCronJob] != "" {
+			return ""
+		}
+		return p.localTimeInput(InputUntil)
+	}},
+	{"Nächster Lauf frühestens", "Next run at the earliest", func(p *TemplateData) string {
+		if p.In[InputCronJob] == "" {
+			return ""
+		}
+		return p.localTimeInput(InputUntil)
+	}},
 	timeRow("Neues Ende", "New end", InputNewEnd),
 	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
 	timeRow("Workloads werden gestoppt", "Workloads will be stopped", InputSuspendAt),
@@ -114,12 +127,15 @@ func durationRow(german, english, key string) factRow {
 }
 
 func timeRow(german, english, key string) factRow {
-	return factRow{german, english, func(p *TemplateData) string {
-		if m := p.At[key]; m != nil {
-			return m.Local
-		}
-		return ""
-	}}
+	return factRow{german, english, func(p *TemplateData) string { return p.localTimeInput(key) }}
+}
+
+// localTimeInput returns a time in the recipient's zone; empty if the Notice lacks it.
+func (p *TemplateData) localTimeInput(key string) string {
+	if m := p.At[key]; m != nil {
+		return m.Local
+	}
+	return ""
 }
 
 func memoryRow(german, english, key string) factRow {

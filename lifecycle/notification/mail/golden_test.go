@@ -63,7 +63,8 @@ func TestExamplesCoverEveryKind(t *testing.T) {
 	for _, kind := range []v1alpha1.NoticeKind{
 		v1alpha1.NoticeProjectExpiring, v1alpha1.NoticeProjectExpired, v1alpha1.NoticeProjectSuspending, v1alpha1.NoticeProjectSuspended,
 		v1alpha1.NoticeProjectDeletion, v1alpha1.NoticeProjectConfirm, v1alpha1.NoticeProjectRenewed, v1alpha1.NoticeProjectDeleted,
-		v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeShareExceeded,
+		v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped,
+		v1alpha1.NoticeWorkloadUnstoppable, v1alpha1.NoticeShareExceeded,
 		v1alpha1.NoticePreemption,
 		v1alpha1.NoticeExtensionRequested, v1alpha1.NoticeExtensionDecided, v1alpha1.NoticeQuotaThreshold, v1alpha1.NoticeWeeklySummary,
 		v1alpha1.NoticeDigest, v1alpha1.NoticeTest,

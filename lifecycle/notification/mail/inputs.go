@@ -12,7 +12,8 @@ import (
 // them.
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
-//	WorkloadStopped               the same, and cause until
+//	WorkloadStopped               the same, and cause until cronJob
+//	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
@@ -65,6 +66,11 @@ const (
 	// InputUntil is when the workload may be started again (a time); absent if a decision is
 	// needed.
 	InputUntil = "until"
+
+	// InputPods are the names of pods that run on.
+	InputPods = "pods"
+	// InputCronJob is the CronJob of which the stopped workload is a run; absent for others.
+	InputCronJob = "cronJob"
 
 	// InputTargetKind and InputTargetName name the target of an Extension.
 	InputTargetKind = "targetKind"

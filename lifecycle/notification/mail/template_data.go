@@ -196,6 +196,9 @@ func (p *TemplateData) setAnchor() {
 	}
 	if p.Anchor != nil {
 		p.AnchorLabel = p.Words.Anchors[kind]
+		if p.In[InputCronJob] != "" && kind == v1alpha1.NoticeWorkloadStopped {
+			p.AnchorLabel = p.Words.NextRun
+		}
 	}
 }
 

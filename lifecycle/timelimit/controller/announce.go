@@ -46,6 +46,9 @@ func (w *workload) stopAnnouncement(d timelimit.Decision) notification.Announcem
 		a.Inputs[mail.InputUntil] = stopped.Until.UTC().Format(time.RFC3339)
 	}
 	a.Inputs[mail.InputCause] = string(stopped.Reason)
+	if cronJob := w.cronJob(); cronJob != "" {
+		a.Inputs[mail.InputCronJob] = cronJob
+	}
 	return a
 }
 
@@ -161,18 +164,31 @@ func (w *workload) stopMessage(d timelimit.Decision) string {
 	if stopped.Until != nil {
 		until = "at " + stopped.Until.In(w.zone).Format(localTimeFormat)
 	}
+	restart := fmt.Sprintf("It can be started again %s, or after an extension", until)
+	idleRestart := "The workload can be started again at any time"
+	if cronJob := w.cronJob(); cronJob != "" {
+		restart = fmt.Sprintf("The run fails. CronJob %s can start the next one %s", cronJob, until)
+		idleRestart = fmt.Sprintf("The run fails. CronJob %s starts the next one by its schedule", cronJob)
+	}
 	switch stopped.Reason {
 	case v1alpha1.EndIdle:
-		return fmt.Sprintf("The GPUs were idle for %s. The workload can be started again at any time", w.limits.IdleTimeout)
+		return fmt.Sprintf("The GPUs were idle for %s. %s", w.limits.IdleTimeout, idleRestart)
 	case v1alpha1.EndMaxRuntime:
 		limit := ""
 		if d.Status.Limit != nil {
 			limit = d.Status.Limit.InForce.String()
 		}
-		return fmt.Sprintf("The workload ran for %s, the limit for type %s in project %s. It can be started again %s, or after an extension",
-			limit, w.workloadType, w.project.Name, until)
+		return fmt.Sprintf("The workload ran for %s, the limit for type %s in project %s. %s", limit, w.workloadType, w.project.Name, restart)
 	}
 	return fmt.Sprintf("Sluice stopped the workload (%s). It can be started again %s", stopped.Reason, until)
+}
+
+// cronJob returns the name of the CronJob of which the workload is a run; empty for others.
+func (w *workload) cronJob() string {
+	if len(w.roots) == 0 {
+		return ""
+	}
+	return w.roots[0].CronJob
 }
 
 // recordEvent records an event on the root workload.

@@ -91,14 +91,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.requeueResult(w, decision), nil
 }
 
-// decide calls timelimit.Decide, and defers a stop that the stop limiter does not allow.
+// decide calls timelimit.Decide, and defers a stop that was brought forward and that the stop
+// limiter does not allow.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Utilization: w.utilization}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
-	if !decision.Stopped {
+	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
 		return decision, nil
 	}
-	allowed, err := r.StopLimiter.Allow(ctx, w.now)
+	allowed, err := r.StopLimiter.Allow(ctx, w.department.Name, w.now)
 	if err != nil || allowed {
 		return decision, err
 	}
@@ -209,36 +210,6 @@ func (r *Reconciler) reconcileExtensions(ctx context.Context, w *workload, d tim
 		}
 	}
 	return nil
-}
-
-// reconcileStop stops the workload if the clock records a stop. A workload that still runs
-// is stopped again, with growing pauses.
-func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit.Decision) error {
-	if !d.Stop {
-		r.stopBackoff.remove(w.clock.UID)
-		return nil
-	}
-	if !r.stopBackoff.tryAcquire(w.clock.UID) {
-		return nil
-	}
-	var until time.Time
-	if d.Status.Stopped.Until != nil {
-		until = d.Status.Stopped.Until.Time
-	}
-	var problems []error
-	for _, root := range w.roots {
-		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
-		if errors.Is(err, suspend.ErrGone) {
-			// Its pods can outlive it. They may have another root now.
-			err = r.Workloads.ResolveAgain(ctx, root)
-		}
-		problems = append(problems, err)
-	}
-	err := errors.Join(problems...)
-	if reason := unstoppableReason(d, err); reason != "" {
-		return r.reportUnstoppable(ctx, w, reason, err)
-	}
-	return err
 }
 
 // requeueResult returns when to reconcile the clock again.

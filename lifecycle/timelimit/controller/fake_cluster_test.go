@@ -36,7 +36,11 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-const testNamespace = "lab"
+const (
+	testNamespace  = "lab"
+	testDepartment = "students"
+	testContact    = "gpu-desk@example.org"
+)
 
 // errCrash is the error of the call at which the process crashes.
 var errCrash = errors.New("simulated crash")
@@ -57,6 +61,12 @@ type fakeCluster struct {
 	// onWrite is called after each write.
 	onWrite                         func(client.Object)
 	beforeReconcile, afterReconcile func()
+	// jobControllerDown is true if suspended Jobs keep their pods.
+	jobControllerDown bool
+	// stopErrorsAllowed is true if the test makes stops fail.
+	stopErrorsAllowed bool
+	// terminating holds the end of the grace period of terminating pods.
+	terminating map[string]time.Time
 	// maxSleep is the longest sleep between two reconciliations.
 	maxSleep time.Duration
 
@@ -98,10 +108,11 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	}
 	limit, reset := period.MustParseDuration("48h"), period.MustParseDuration("1h")
 	department := &v1alpha1.Department{
-		ObjectMeta: metav1.ObjectMeta{Name: "students"},
+		ObjectMeta: metav1.ObjectMeta{Name: testDepartment},
 		Spec: v1alpha1.DepartmentSpec{
 			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit, ResetAfter: &reset}},
 			Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"},
+			Contacts:  []v1alpha1.Contact{{Name: "GPU desk", Email: testContact}},
 		},
 	}
 	project := &v1alpha1.Project{
@@ -122,6 +133,14 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 			return []string{o.(*v1alpha1.Project).Spec.Department}
 		}).Build()
 	c.client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := w.Get(ctx, key, o, opts...)
+			if end, is := c.terminating[key.Name]; is && err == nil {
+				o.SetUID(types.UID(key.Name)) // as startPod sets it
+				o.SetDeletionTimestamp(&metav1.Time{Time: end})
+			}
+			return err
+		},
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return c.interceptWrite(o, func() error {
 				o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName())) // as the API server does
@@ -202,6 +221,8 @@ func (c *fakeCluster) advance(span time.Duration) {
 			case errors.Is(err, errCrash):
 				c.restart()
 				next = time.Second
+			case err != nil && c.stopErrorsAllowed:
+				next = time.Second
 			case err != nil:
 				c.t.Fatal(err)
 			case result.RequeueAfter > 0:
@@ -244,14 +265,17 @@ func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request
 	return requests
 }
 
-// runJobController deletes the pods of suspended Jobs.
+// runJobController deletes the pods of suspended Jobs and of those past their deadline.
 func (c *fakeCluster) runJobController(ctx context.Context) {
+	if c.jobControllerDown {
+		return
+	}
 	var jobs batchv1.JobList
 	if err := c.client.List(ctx, &jobs); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, j := range jobs.Items {
-		if !ptr.Deref(j.Spec.Suspend, false) {
+		if !ptr.Deref(j.Spec.Suspend, false) && j.Spec.ActiveDeadlineSeconds == nil {
 			continue
 		}
 		for pod := range c.pods.ControlledBy(j.UID) {
@@ -267,6 +291,17 @@ func (c *fakeCluster) listClocks() []v1alpha1.WorkloadClock {
 		c.t.Fatal(err)
 	}
 	return list.Items
+}
+
+// clockOf returns the clock of a Job.
+func (c *fakeCluster) clockOf(job string) *v1alpha1.WorkloadClock {
+	c.t.Helper()
+	var clock v1alpha1.WorkloadClock
+	key := client.ObjectKey{Namespace: testNamespace, Name: v1alpha1.WorkloadClockName("batch", "Job", job)}
+	if err := c.client.Get(c.t.Context(), key, &clock); err != nil {
+		c.t.Fatal(err)
+	}
+	return &clock
 }
 
 // noticeTexts returns kind, due time and phase of the Notices.

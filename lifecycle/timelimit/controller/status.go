@@ -51,6 +51,9 @@ func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadCl
 	if !d.Stop {
 		setCondition(s, v1alpha1.ConditionUnstoppable, false, "", reasonStopped, "")
 	}
+	if meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionUnstoppable) {
+		w.showUnstoppable(s)
+	}
 	setCondition(s, v1alpha1.ConditionDryRun, d.WouldStop != "", reasonWouldStop, reasonWithinLimits,
 		fmt.Sprintf("The limits of the department are a dry run. Without it the workload would be stopped (%s)", d.WouldStop))
 }

@@ -10,76 +10,173 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
-	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Stopper stops workloads and releases them. suspend.Stopper implements it.
+// Stopper stops workloads and releases them, and evicts pods. suspend.Stopper implements it.
 type Stopper interface {
 	Stop(ctx context.Context, target suspend.Target, until time.Time, why string) error
 	Release(ctx context.Context, target suspend.Target) error
+	EvictPod(ctx context.Context, pod suspend.Target, gracePeriod *int64, why string) error
 }
 
-// restartReportThreshold is the number of stops above which restarts are reported.
-const restartReportThreshold = 3
-
-// Reasons of the condition Unstoppable.
+// The further attempts to stop a workload whose pods run on: by the stop action of its kind,
+// then by evictions of its pods as well.
 const (
-	reasonFlapping    = "RestartedAfterStop"
-	reasonUnsupported = v1alpha1.ReasonUnknownKind
-	reasonForbidden   = "Forbidden"
-	reasonStopped     = "Stopped"
+	maxActionRetries = 2
+	maxEvictions     = 3
 )
 
-// unstoppableReason returns why another attempt does not help, or "" if it can.
-func unstoppableReason(d timelimit.Decision, err error) string {
-	switch {
-	case errors.Is(err, suspend.ErrUnsupported):
-		return reasonUnsupported
-	case errors.Is(err, suspend.ErrForbidden):
-		return reasonForbidden
-	case err == nil && d.Status.Stopped.Times >= restartReportThreshold:
-		return reasonFlapping
+// reconcileStop stops the workload if the clock records a stop. While its pods run on, it
+// repeats the stop action with growing pauses, then evicts the pods, and then reports the
+// workload as unstoppable. It records each further attempt before it makes it, so that a
+// restart repeats none.
+func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit.Decision) error {
+	if !d.Stop {
+		r.stopBackoff.remove(w.clock.UID)
+		return nil
 	}
-	return ""
+	due, repeated := r.stopBackoff.tryAcquire(w.clock.UID)
+	if !due {
+		return nil
+	}
+	evict, exhausted := false, false
+	if repeated {
+		terminating, err := r.isTerminating(ctx, w)
+		if err != nil {
+			return err
+		}
+		exhausted = !terminating && w.clock.Status.Stopped.Retries >= maxActionRetries+maxEvictions
+		if !terminating && !exhausted {
+			if err := r.recordRetry(ctx, w); err != nil {
+				return err
+			}
+			evict = w.clock.Status.Stopped.Retries > maxActionRetries
+		}
+	}
+	err := r.stopRoots(ctx, w, d)
+	reason := unstoppableReason(d, err)
+	switch {
+	case reason != "": // evictions would only restart its pods
+	case exhausted:
+		reason = reasonNoEffect
+	case evict:
+		err = errors.Join(err, r.evictPods(ctx, w, w.stopMessage(d)))
+	}
+	if reason != "" {
+		return r.reportUnstoppable(ctx, w, d, reason, err)
+	}
+	return err
 }
 
-// reportUnstoppable sets the condition Unstoppable and records an event when it is new.
-func (r *Reconciler) reportUnstoppable(ctx context.Context, w *workload, reason string, problem error) error {
-	message := fmt.Sprintf("The workload was stopped %d times and started again each time. "+
-		"Find what starts it, such as an autoscaler or a GitOps tool", w.clock.Status.Stopped.Times)
-	if problem != nil {
-		message = problem.Error()
+// stopRoots performs the stop action on the workload's roots.
+func (r *Reconciler) stopRoots(ctx context.Context, w *workload, d timelimit.Decision) error {
+	var until time.Time
+	if d.Status.Stopped.Until != nil {
+		until = d.Status.Stopped.Until.Time
 	}
-	next := w.clock.DeepCopy()
-	setCondition(&next.Status, v1alpha1.ConditionUnstoppable, true, reason, reasonStopped, message[:min(len(message), 1024)])
-	if len(next.Status.Conditions) != len(w.clock.Status.Conditions) {
-		r.recordEvent(w, corev1.EventTypeWarning, "Unstoppable", "Stop", message)
+	var problems []error
+	for _, root := range w.roots {
+		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
+		if errors.Is(err, suspend.ErrGone) {
+			// Its pods can outlive it. They may have another root now.
+			err = r.Workloads.ResolveAgain(ctx, root)
+		}
+		problems = append(problems, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Failed to stop workload for good", "clock", w.clock.Name, "reason", message)
-	if err := r.Client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
-	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func stopTargetOf(root owner.Root) suspend.Target {
 	return suspend.Target{GroupVersionKind: root.GroupVersionKind, Namespace: root.Namespace, Name: root.Name, UID: root.UID}
 }
 
+// recordRetry counts another attempt in the clock.
+func (r *Reconciler) recordRetry(ctx context.Context, w *workload) error {
+	next := w.clock.DeepCopy()
+	next.Status.Stopped.Retries++
+	if err := r.Client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("record another attempt to stop in clock %s/%s: %w", next.Namespace, next.Name, err)
+	}
+	w.clock = next
+	return nil
+}
+
+const (
+	// maxTerminationGrace is the longest rest of a pod's grace period, in machine time, for
+	// which a stop waits. The author chooses the grace period.
+	maxTerminationGrace = time.Hour
+	// shortenedGracePeriod is the grace period, in seconds, with which a pod is evicted whose
+	// own is longer than a stop waits for. It is the default of Kubernetes.
+	shortenedGracePeriod = 30
+)
+
+// isTerminating reports whether one of the pods ends within its grace period, so that the stop
+// has an effect. Some controllers terminate one pod after the other.
+func (r *Reconciler) isTerminating(ctx context.Context, w *workload) (bool, error) {
+	for _, pod := range w.runningPods {
+		if !pod.Deleting {
+			continue
+		}
+		left, gone, err := r.remainingGrace(ctx, pod)
+		if err != nil {
+			return false, err
+		}
+		if gone || left > 0 && left <= maxTerminationGrace {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// remainingGrace returns the rest of a terminating pod's grace period, and whether the pod is
+// gone.
+func (r *Reconciler) remainingGrace(ctx context.Context, pod *podcache.Pod) (left time.Duration, gone bool, err error) {
+	var object metav1.PartialObjectMetadata
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, &object)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && object.UID != pod.UID:
+		return 0, true, nil
+	case err != nil:
+		return 0, false, fmt.Errorf("get pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	case object.DeletionTimestamp == nil:
+		return 0, false, nil
+	}
+	return object.DeletionTimestamp.Sub(policytime.MachineNow()), false, nil
+}
+
+// evictPods evicts the running pods.
+func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string) error {
+	var problems []error
+	for _, pod := range w.runningPods {
+		target := suspend.Target{
+			GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		}
+		var gracePeriod *int64
+		if pod.Deleting {
+			gracePeriod = ptr.To[int64](shortenedGracePeriod)
+		}
+		problems = append(problems, r.Stopper.EvictPod(ctx, target, gracePeriod, message))
+	}
+	return errors.Join(problems...)
+}
+
 // The pauses between two attempts to stop the same workload, in machine time.
 const (
 	initialStopBackoff = 30 * time.Second
-	maxStopBackoff     = time.Hour
+	maxStopBackoff     = 10 * time.Minute
 )
 
 // stopBackoff holds the time of the next attempt to stop each workload, by the UID of its
@@ -94,21 +191,22 @@ type stopBackoffEntry struct {
 	delay       time.Duration
 }
 
-// tryAcquire reports whether an attempt is due, and schedules the next one if it is.
-func (b *stopBackoff) tryAcquire(clockUID types.UID) bool {
+// tryAcquire reports whether an attempt is due, and whether this process made one before. It
+// schedules the next one if it is due.
+func (b *stopBackoff) tryAcquire(clockUID types.UID) (due, repeated bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := policytime.MachineNow()
-	last := b.entries[clockUID]
+	last, repeated := b.entries[clockUID]
 	if now.Before(last.nextAttempt) {
-		return false
+		return false, repeated
 	}
 	delay := min(max(2*last.delay, initialStopBackoff), maxStopBackoff)
 	if b.entries == nil {
 		b.entries = map[types.UID]stopBackoffEntry{}
 	}
 	b.entries[clockUID] = stopBackoffEntry{now.Add(delay), delay}
-	return true
+	return true, repeated
 }
 
 // remaining returns the time until the next attempt.
@@ -122,24 +220,4 @@ func (b *stopBackoff) remove(clockUID types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.entries, clockUID)
-}
-
-var (
-	workloadStops = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_workload_stops_total",
-		Help: "Stopped workloads, by reason: MaxRuntime, Idle.",
-	}, []string{"reason"})
-	deadlineLag = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sluice_workload_deadline_lag_seconds",
-		Help:    "Time between the deadline of a workload and its stop, in policy time.",
-		Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600},
-	})
-	stopLimiterEngaged = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_stop_limiter_engaged",
-		Help: "1 while the stop limiter is engaged: no workload is stopped until an administrator releases it.",
-	})
-)
-
-func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(workloadStops, deadlineLag, stopLimiterEngaged)
 }

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -29,216 +28,205 @@ const stopLimiterRequeue = 30 * time.Second
 // workloads can end at once.
 const stopLimiterStateTTL = time.Second
 
-// StopLimiter is a circuit breaker on mass stops. If too many workloads would be stopped
-// within an hour of policy time, it stops none until an administrator releases it: a mass
-// stop is more likely a mistake in the limits than intended.
+// StopLimiter is a circuit breaker on mass stops in a department. It counts the ends that a
+// changed limit or a step of the controller's own brought forward. If too many of them are
+// due within an hour of policy time, it defers all of them in the department until an
+// administrator releases it: they are more likely a mistake than intended. It never defers
+// another end.
 type StopLimiter struct {
-	// Client reads WorkloadClocks from the cache and writes the ConfigMap.
+	// Client reads WorkloadClocks and Projects from the cache and writes the ConfigMap.
 	Client client.Client
 	// Live reads the ConfigMap.
 	Live client.Reader
-	// MaxShare is the share of the running workloads, 0 to 1, that may be stopped within
-	// the window. More stops than MaxShare and MaxCount engage the limiter.
+	// MaxShare is the share of the department's running workloads, 0 to 1, that may be
+	// stopped within the window. More stops than MaxShare and MaxCount engage the limiter.
 	MaxShare float64
-	// MaxCount is the number of workloads that may be stopped within the window.
+	// MaxCount is the number of a department's workloads that may be stopped within the
+	// window.
 	MaxCount int
 
-	mu        sync.Mutex
-	state     StopLimiterState
-	readAt    time.Time
-	lastCount stopCount
+	mu     sync.Mutex
+	state  *corev1.ConfigMap
+	readAt time.Time
+	counts stopCounts
 }
 
-// Allow reports whether a workload may be stopped now.
-func (l *StopLimiter) Allow(ctx context.Context, now time.Time) (bool, error) {
+// isBroughtForward reports whether a changed limit or a step of the controller's own brings
+// an end for this reason forward. An idle workload, and one whose limit did not change, ends
+// when it always would have.
+func isBroughtForward(s *v1alpha1.WorkloadClockStatus, reason v1alpha1.EndReason) bool {
+	switch reason {
+	case v1alpha1.EndIdle:
+		return false
+	case v1alpha1.EndMaxRuntime:
+		return s.Limit != nil && s.Limit.ShortenedFrom != nil
+	}
+	return true
+}
+
+// Allow reports whether a workload of the department, whose end was brought forward, may be
+// stopped now.
+func (l *StopLimiter) Allow(ctx context.Context, department string, now time.Time) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.refreshState(ctx); err != nil {
 		return false, err
 	}
-	engaged := l.state.IsEngaged()
-	if !engaged && !l.state.IsReleased(now) {
-		if err := l.refreshCount(ctx, now); err != nil {
+	state := ParseStopLimiterState(l.state, department)
+	engaged := state.IsEngaged()
+	if !engaged && !state.IsReleased(now) {
+		count, err := l.refreshCount(ctx, department, now)
+		if err != nil {
 			return false, err
 		}
-		if l.exceedsLimit(l.lastCount.due, l.lastCount.running) {
-			if err := l.engage(ctx, now, l.lastCount.due, l.lastCount.running); err != nil {
+		if l.exceedsLimit(count.due, count.running) {
+			if err := l.engage(ctx, department, now, count); err != nil {
 				return false, err
 			}
 			engaged = true
 		}
 	}
-	stopLimiterEngaged.Set(0)
+	gauge := 0.0
 	if engaged {
-		stopLimiterEngaged.Set(1)
+		gauge = 1
 	}
+	stopLimiterEngaged.WithLabelValues(department).Set(gauge)
 	return !engaged, nil
 }
 
-// refreshState reads the ConfigMap unless the cached state is fresh.
+// refreshState reads the ConfigMap unless the cached one is fresh.
 func (l *StopLimiter) refreshState(ctx context.Context) error {
-	if now := policytime.MachineNow(); l.readAt.IsZero() || now.Before(l.readAt) || now.Sub(l.readAt) > stopLimiterStateTTL {
-		object, err := l.readConfigMap(ctx)
-		if err != nil {
-			return err
-		}
-		l.state, l.readAt = ParseStopLimiterState(object), now
+	now := policytime.MachineNow()
+	if l.state != nil && !now.Before(l.readAt) && now.Sub(l.readAt) <= stopLimiterStateTTL {
+		return nil
 	}
-	return nil
-}
-
-func (l *StopLimiter) readConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
-	var object corev1.ConfigMap
+	object := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}
-	if err := l.Live.Get(ctx, key, &object); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get the state of the stop limiter: %w", err)
+	if err := l.Live.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the state of the stop limiter: %w", err)
 	}
-	return &object, nil
+	l.state, l.readAt = object, now
+	return nil
 }
 
 func (l *StopLimiter) exceedsLimit(due, running int) bool {
 	return due > l.MaxCount && float64(due) > l.MaxShare*float64(running)
 }
 
-// stopCount is a count of stops.
+// stopCounts are the counts of all departments.
+type stopCounts struct {
+	departments map[string]*stopCount
+	// countedAt is the time of the count in machine time, policyTime in policy time.
+	countedAt, policyTime time.Time
+}
+
+// stopCount is a count of stops in a department.
 type stopCount struct {
-	// due is the number of workloads that end within the window or ended within the last
-	// one. running is the number of workloads that ran.
+	// due is the number of workloads whose end was brought forward and is within the window,
+	// or was within the last one. running is the number of workloads that ran.
 	due, running int
 	// allowed is the number of stops allowed since. Some of them can be missing in due.
 	allowed int
-	// countedAt is the time of the count in machine time, policyTime in policy time.
-	countedAt, policyTime time.Time
 }
 
 // stopCountTTL is how long a count is cached, in either time, as long as the stops allowed
 // since cannot exceed the limit. Counting reads all clocks.
 const stopCountTTL = time.Second
 
-// refreshCount counts the stops unless the cached count is fresh.
-func (l *StopLimiter) refreshCount(ctx context.Context, now time.Time) error {
-	last, at := &l.lastCount, policytime.MachineNow()
-	if isFresh(at.Sub(last.countedAt)) && isFresh(now.Sub(last.policyTime)) && !l.exceedsLimit(last.due+last.allowed+1, last.running) {
+// refreshCount returns the count of a department. It counts again unless the cached count is
+// fresh.
+func (l *StopLimiter) refreshCount(ctx context.Context, department string, now time.Time) (stopCount, error) {
+	at := policytime.MachineNow()
+	fresh := isFresh(at.Sub(l.counts.countedAt)) && isFresh(now.Sub(l.counts.policyTime))
+	if last := l.counts.departments[department]; last != nil && fresh && !l.exceedsLimit(last.due+last.allowed+1, last.running) {
 		last.allowed++
-		return nil
+		return *last, nil
 	}
-	due, running, err := l.countStops(ctx, now)
+	departments, err := l.countStops(ctx, now)
 	if err != nil {
-		return err
+		return stopCount{}, err
 	}
-	l.lastCount = stopCount{due: due, running: running, countedAt: at, policyTime: now}
-	return nil
+	l.counts = stopCounts{departments, at, now}
+	if count := departments[department]; count != nil {
+		return *count, nil
+	}
+	return stopCount{}, nil
 }
 
 func isFresh(d time.Duration) bool { return d >= 0 && d <= stopCountTTL }
 
 // countStops counts in all clocks of the cache, without copies.
-func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (due, running int, err error) {
+func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (map[string]*stopCount, error) {
+	departments, err := l.departmentsByNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var clocks v1alpha1.WorkloadClockList
 	if err := l.Client.List(ctx, &clocks, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, 0, fmt.Errorf("list clocks to count stops: %w", err)
+		return nil, fmt.Errorf("list clocks to count stops: %w", err)
 	}
+	counts := map[string]*stopCount{}
 	for i := range clocks.Items {
-		s := &clocks.Items[i].Status
-		ends := s.Deadline != nil && s.Deadline.At.Time.Before(now.Add(stopLimitWindow))
-		ended := s.Stopped != nil && s.Stopped.At.After(now.Add(-stopLimitWindow))
-		if ends || ended {
-			due++
+		department, known := departments[clocks.Items[i].Namespace]
+		if !known {
+			continue
 		}
-		// An idle workload can run although its clock is paused.
+		count := counts[department]
+		if count == nil {
+			count = &stopCount{}
+			counts[department] = count
+		}
+		s := &clocks.Items[i].Status
+		ends := s.Deadline != nil && s.Deadline.At.Time.Before(now.Add(stopLimitWindow)) && isBroughtForward(s, s.Deadline.Reason)
+		ended := s.Stopped != nil && s.Stopped.At.After(now.Add(-stopLimitWindow)) && isBroughtForward(s, s.Stopped.Reason)
+		if ends || ended {
+			count.due++
+		}
 		if ends || ended || s.RunningSince != nil {
-			running++
+			count.running++
 		}
 	}
-	return due, running, nil
+	return counts, nil
 }
 
-// engage writes to the ConfigMap that the limiter is engaged.
-func (l *StopLimiter) engage(ctx context.Context, now time.Time, due, running int) error {
-	ctrl.LoggerFrom(ctx).Error(nil, "Engaged stop limiter: no workload is stopped until an administrator releases it",
-		"due", due, "running", running, "release", "sluice brake release --for 2h")
+// departmentsByNamespace returns the departments of the projects' namespaces.
+func (l *StopLimiter) departmentsByNamespace(ctx context.Context) (map[string]string, error) {
+	var projects v1alpha1.ProjectList
+	if err := l.Client.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list projects to count stops: %w", err)
+	}
+	departments := make(map[string]string, len(projects.Items))
+	for i := range projects.Items {
+		if namespace := projects.Items[i].Status.Namespace; namespace != nil {
+			departments[namespace.Name] = projects.Items[i].Spec.Department
+		}
+	}
+	return departments, nil
+}
+
+// engage writes to the ConfigMap that the limiter is engaged in a department.
+func (l *StopLimiter) engage(ctx context.Context, department string, now time.Time, count stopCount) error {
+	ctrl.LoggerFrom(ctx).Error(nil, "Engaged stop limiter: ends that were brought forward are deferred until an administrator releases it",
+		"department", department, "due", count.due, "running", count.running, "release", "sluice brake release "+department+" --for 2h")
 	l.readAt = time.Time{}
-	object, err := l.readConfigMap(ctx)
-	if err != nil {
+	if err := l.refreshState(ctx); err != nil {
 		return err
 	}
-	missing := object.Name == ""
-	object.ObjectMeta = metav1.ObjectMeta{
-		Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName, ResourceVersion: object.ResourceVersion, UID: object.UID,
-	}
-	released, wasReleased := object.Data[StopLimiterReleasedUntil]
-	object.Data = map[string]string{
-		StopLimiterEngagedAt: now.UTC().Format(time.RFC3339), StopLimiterDue: strconv.Itoa(due), StopLimiterRunning: strconv.Itoa(running),
-	}
-	if wasReleased {
-		object.Data[StopLimiterReleasedUntil] = released
-	}
-	if missing {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName, ResourceVersion: l.state.ResourceVersion, UID: l.state.UID,
+	}, Data: l.state.Data}
+	state := ParseStopLimiterState(object, department)
+	state.EngagedAt, state.Due, state.Running = now.UTC().Truncate(time.Second), count.due, count.running
+	state.Store(object, department)
+	var err error
+	if l.state.Name == "" {
 		err = l.Client.Create(ctx, object)
 	} else {
 		err = l.Client.Update(ctx, object)
 	}
+	l.state = nil
 	if err != nil {
 		return fmt.Errorf("engage the stop limiter: %w", err)
 	}
 	return nil
-}
-
-// StopLimiterConfigMapName is the name of the ConfigMap, in Sluice's namespace, with the
-// state of the stop limiter.
-const StopLimiterConfigMapName = "sluice-stop-limiter"
-
-// The keys of that ConfigMap. Times are policy time, RFC 3339. An administrator writes
-// releasedUntil; lifecycle writes the others.
-const (
-	StopLimiterEngagedAt     = "engagedAt"
-	StopLimiterDue           = "stopsDue"
-	StopLimiterRunning       = "runningWorkloads"
-	StopLimiterReleasedUntil = "releasedUntil"
-)
-
-// StopLimiterState is the state of the stop limiter.
-type StopLimiterState struct {
-	// EngagedAt is when the limiter was last engaged; zero for never.
-	EngagedAt time.Time
-	// Due is the number of the Running workloads that would have been stopped within the window.
-	Due int
-	// Running is the number of workloads that ran at EngagedAt.
-	Running int
-	// ReleasedUntil is the end of the last release by an administrator; zero for never.
-	ReleasedUntil time.Time
-}
-
-// ParseStopLimiterState reads the ConfigMap. A missing or malformed value is zero, so that
-// the limiter counts again.
-func ParseStopLimiterState(object *corev1.ConfigMap) StopLimiterState {
-	return StopLimiterState{
-		EngagedAt: parseTime(object.Data[StopLimiterEngagedAt]), ReleasedUntil: parseTime(object.Data[StopLimiterReleasedUntil]),
-		Due: parseCount(object.Data[StopLimiterDue]), Running: parseCount(object.Data[StopLimiterRunning]),
-	}
-}
-
-// IsEngaged reports whether the limiter was engaged after its last release.
-func (s StopLimiterState) IsEngaged() bool {
-	return !s.EngagedAt.IsZero() && !s.EngagedAt.Before(s.ReleasedUntil)
-}
-
-// IsReleased reports whether a release is in force at a policy time. Then nothing engages
-// the limiter.
-func (s StopLimiterState) IsReleased(now time.Time) bool { return now.Before(s.ReleasedUntil) }
-
-func parseTime(text string) time.Time {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return at.UTC()
-}
-
-func parseCount(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
-// createRunningClocks creates clocks of running workloads, some of which end within the hour.
-func (c *fakeCluster) createRunningClocks(running, due int, at time.Time) {
+// newShortenedLimit returns the limit of a running workload whose department shortened it.
+func newShortenedLimit() *v1alpha1.ClockLimit {
+	former, limit := period.MustParseDuration("48h"), period.MustParseDuration("24h")
+	return &v1alpha1.ClockLimit{Configured: limit, InForce: limit, ShortenedFrom: &former}
+}
+
+// createRunningClocks creates clocks of running workloads, some of which end within the hour,
+// with their limit.
+func (c *fakeCluster) createRunningClocks(running, due int, at time.Time, limit *v1alpha1.ClockLimit) {
 	c.t.Helper()
 	for i := range running {
 		one := &v1alpha1.WorkloadClock{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: fmt.Sprint("job-", i)}}
@@ -27,6 +37,7 @@ func (c *fakeCluster) createRunningClocks(running, due int, at time.Time) {
 		if i < due {
 			ends = ends.Add(-time.Second)
 		}
+		one.Status.Limit = limit
 		one.Status.Deadline = &v1alpha1.ClockDeadline{At: metav1.NewTime(ends), Reason: v1alpha1.EndMaxRuntime}
 		if err := c.client.Create(c.t.Context(), one); err != nil {
 			c.t.Fatal(err)
@@ -43,58 +54,178 @@ func (c *fakeCluster) createStopLimiterState(data map[string]string) {
 	}
 }
 
-// stopLimiterData returns the data of the ConfigMap.
-func (c *fakeCluster) stopLimiterData() map[string]string {
+// stopLimiterConfigMap returns the ConfigMap, empty if there is none.
+func (c *fakeCluster) stopLimiterConfigMap() *corev1.ConfigMap {
 	c.t.Helper()
-	var object corev1.ConfigMap
+	object := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}
-	if err := c.client.Get(c.t.Context(), key, &object); client.IgnoreNotFound(err) != nil {
+	if err := c.client.Get(c.t.Context(), key, object); client.IgnoreNotFound(err) != nil {
 		c.t.Fatal(err)
 	}
-	return object.Data
+	return object
+}
+
+// releaseStopLimiter releases the limiter in a department, as an administrator does.
+func (c *fakeCluster) releaseStopLimiter(department string, until time.Time) {
+	c.t.Helper()
+	object := c.stopLimiterConfigMap()
+	state := ParseStopLimiterState(object, department)
+	state.ReleasedUntil = until.UTC()
+	state.Store(object, department)
+	if err := c.client.Update(c.t.Context(), object); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// setMaxRuntime changes the department's limit.
+func (c *fakeCluster) setMaxRuntime(limit string) {
+	c.t.Helper()
+	var department v1alpha1.Department
+	if err := c.client.Get(c.t.Context(), client.ObjectKey{Name: testDepartment}, &department); err != nil {
+		c.t.Fatal(err)
+	}
+	terms := department.Spec.Workloads[v1alpha1.AnyWorkload]
+	length := period.MustParseDuration(limit)
+	terms.MaxRuntime = &length
+	department.Spec.Workloads[v1alpha1.AnyWorkload] = terms
+	if err := c.client.Update(c.t.Context(), &department); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func TestStopLimiterAllow(t *testing.T) {
 	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
-	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
-	engagedNow := map[string]string{StopLimiterEngagedAt: at(0), StopLimiterDue: "6", StopLimiterRunning: "10"}
+	at := func(d time.Duration) time.Time { return now.Add(d) }
+	engagedNow := StopLimiterState{EngagedAt: now, Due: 6, Running: 10}
 	tests := map[string]struct {
 		running, due int
-		state, want  map[string]string
+		state, want  StopLimiterState
 		allowed      bool
 	}{
-		"few of many":                    {running: 30, due: 5, allowed: true},
-		"many, but a small share":        {running: 30, due: 9, allowed: true},
-		"most, but few":                  {running: 5, due: 5, allowed: true},
-		"many and a large share":         {running: 10, due: 6, want: engagedNow},
-		"stays engaged":                  {running: 30, due: 1, state: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}, want: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}},
-		"released":                       {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, allowed: true},
-		"release ended":                  {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, allowed: true},
-		"release ended too soon":         {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterDue: "6", StopLimiterRunning: "10", StopLimiterReleasedUntil: at(0)}},
-		"engaged when the release ended": {running: 10, due: 1, state: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}},
-		"malformed state":                {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, want: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, allowed: true},
-		"malformed release":              {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}},
-		"malformed, and a large share":   {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: "noon"}, want: engagedNow},
+		"few of many":             {running: 30, due: 5, allowed: true},
+		"many, but a small share": {running: 30, due: 9, allowed: true},
+		"most, but few":           {running: 5, due: 5, allowed: true},
+		"many and a large share":  {running: 10, due: 6, want: engagedNow},
+		"stays engaged": {
+			running: 30, due: 1,
+			state: StopLimiterState{EngagedAt: at(-48 * time.Hour), Due: 6, Running: 10},
+			want:  StopLimiterState{EngagedAt: at(-48 * time.Hour), Due: 6, Running: 10},
+		},
+		"released": {
+			running: 10, due: 6, allowed: true,
+			state: StopLimiterState{EngagedAt: at(-time.Hour), ReleasedUntil: at(time.Second)},
+			want:  StopLimiterState{EngagedAt: at(-time.Hour), ReleasedUntil: at(time.Second)},
+		},
+		"release ended": {
+			running: 10, due: 2, allowed: true,
+			state: StopLimiterState{EngagedAt: at(-time.Hour), ReleasedUntil: now},
+			want:  StopLimiterState{EngagedAt: at(-time.Hour), ReleasedUntil: now},
+		},
+		"release ended too soon": {
+			running: 10, due: 6,
+			state: StopLimiterState{EngagedAt: at(-time.Hour), ReleasedUntil: now},
+			want:  StopLimiterState{EngagedAt: now, Due: 6, Running: 10, ReleasedUntil: now},
+		},
+		"engaged when the release ended": {
+			running: 10, due: 1,
+			state: StopLimiterState{EngagedAt: now, ReleasedUntil: now}, want: StopLimiterState{EngagedAt: now, ReleasedUntil: now},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeCluster(t)
-			c.createRunningClocks(tc.running, tc.due, now)
-			if tc.state != nil {
-				c.createStopLimiterState(tc.state)
+			c.createRunningClocks(tc.running, tc.due, now, newShortenedLimit())
+			if tc.state != (StopLimiterState{}) {
+				object := &corev1.ConfigMap{}
+				tc.state.Store(object, testDepartment)
+				c.createStopLimiterState(object.Data)
 			}
 			for range 2 { // a restart changes nothing
 				c.reconciler.StopLimiter.MaxCount = 5
-				allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), now)
+				allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), testDepartment, now)
 				if err != nil || allowed != tc.allowed {
 					t.Errorf("allowed %v, %v; want %v", allowed, err, tc.allowed)
 				}
-				if diff := cmp.Diff(tc.want, c.stopLimiterData()); diff != "" {
-					t.Errorf("the ConfigMap (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tc.want, ParseStopLimiterState(c.stopLimiterConfigMap(), testDepartment)); diff != "" {
+					t.Errorf("the state (-want +got):\n%s", diff)
 				}
 				c.restart()
 			}
 		})
+	}
+}
+
+// A malformed state counts as none: the limiter counts again.
+func TestStopLimiterCountsAgainWithMalformedState(t *testing.T) {
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	for _, text := range []string{"", "noon", `{"engagedAt": "noon"}`, `{"stopsDue": -1}`, `[]`} {
+		for due, want := range map[int]bool{2: true, 6: false} {
+			c := newFakeCluster(t)
+			c.createRunningClocks(10, due, now, newShortenedLimit())
+			c.createStopLimiterState(map[string]string{testDepartment: text, "other": "kept"})
+			c.reconciler.StopLimiter.MaxCount = 5
+			if allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), testDepartment, now); err != nil || allowed != want {
+				t.Errorf("state %q, %d due: allowed %v, %v; want %v", text, due, allowed, err, want)
+			}
+			object := c.stopLimiterConfigMap()
+			if engaged := ParseStopLimiterState(object, testDepartment).IsEngaged(); engaged == want || object.Data["other"] != "kept" {
+				t.Errorf("state %q, %d due: the ConfigMap has %v", text, due, object.Data)
+			}
+		}
+	}
+}
+
+// Invariant 12: sixty workloads that end when their people chose, at the unchanged limit or
+// because they are idle, hold no stop, however many of the department they are.
+func TestStopLimiterCountsOnlyEndsBroughtForward(t *testing.T) {
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	unchanged := newShortenedLimit()
+	unchanged.ShortenedFrom = nil
+	tests := map[string]struct {
+		limit   *v1alpha1.ClockLimit
+		reason  v1alpha1.EndReason
+		allowed bool
+	}{
+		"a limit that the department shortened": {newShortenedLimit(), v1alpha1.EndMaxRuntime, false},
+		"an unchanged or a chosen limit":        {unchanged, v1alpha1.EndMaxRuntime, true},
+		"idle":                                  {newShortenedLimit(), v1alpha1.EndIdle, true},
+		"a step of the controller's own":        {unchanged, v1alpha1.EndProjectSuspended, false},
+	}
+	for name, tc := range tests {
+		for _, stopped := range []bool{false, true} {
+			c := newFakeCluster(t)
+			c.createRunningClocks(60, 60, now, tc.limit)
+			clocks := c.listClocks()
+			for i := range clocks {
+				clocks[i].Status.Deadline.Reason = tc.reason
+				if stopped {
+					clocks[i].Status.Deadline = nil
+					clocks[i].Status.Stopped = &v1alpha1.ClockStop{At: metav1.NewTime(now.Add(-time.Minute)), Reason: tc.reason}
+				}
+				if err := c.client.Status().Update(t.Context(), &clocks[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), testDepartment, now); err != nil || allowed != tc.allowed {
+				t.Errorf("%s, stopped %v: allowed %v, %v; want %v", name, stopped, allowed, err, tc.allowed)
+			}
+		}
+	}
+}
+
+// A mistake in one department holds no stop of another one.
+func TestStopLimiterCountsPerDepartment(t *testing.T) {
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	c := newFakeCluster(t)
+	c.createRunningClocks(60, 60, now, newShortenedLimit())
+	for _, department := range []string{"researchers", testDepartment, "researchers"} {
+		allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), department, now)
+		if err != nil || allowed != (department != testDepartment) {
+			t.Errorf("department %s: allowed %v, %v", department, allowed, err)
+		}
+	}
+	if got := StopLimiterDepartments(c.stopLimiterConfigMap()); !slices.Equal(got, []string{testDepartment}) {
+		t.Errorf("the limiter is recorded for %v", got)
 	}
 }
 
@@ -106,48 +237,72 @@ func TestStopLimiterCountsRecentStops(t *testing.T) {
 		c := newFakeCluster(t)
 		for i := range 51 {
 			one := &v1alpha1.WorkloadClock{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: fmt.Sprint("job-", i)}}
+			one.Status.Limit = newShortenedLimit()
 			one.Status.Stopped = &v1alpha1.ClockStop{At: metav1.NewTime(now.Add(-ago)), Reason: v1alpha1.EndMaxRuntime}
 			if err := c.client.Create(t.Context(), one); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), now); err != nil || allowed != want {
+		if allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), testDepartment, now); err != nil || allowed != want {
 			t.Errorf("stopped %s ago: allowed %v, %v; want %v", ago, allowed, err, want)
 		}
 	}
 }
 
-// A workload whose stop is deferred runs until the limiter is released, and is stopped soon
-// after.
+// A workload whose end was brought forward runs until the limiter is released, and is stopped
+// soon after. Another one, whose limit is its own choice, is stopped meanwhile.
 func TestStopLimiterDefersStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCluster(t, newJob("train"))
+		c := newFakeCluster(t, newJob("train"), newJob("short"))
 		c.reconciler.StopLimiter.MaxCount, c.reconciler.StopLimiter.MaxShare = 0, 0
 		waitForWholeSecond()
 		c.startPod("train", "-1")
-		c.advance(48*time.Hour + time.Minute)
+		c.startPod("short", "-1")
+		c.pods["short-1"].MaxRuntime = period.MustParseDuration("40h")
+		c.advance(time.Hour)
+		c.setMaxRuntime("41h")
+		c.advance(40*time.Hour + time.Minute)
 		if isSuspended(c, "train") {
 			t.Fatal("it was stopped although the limiter is engaged")
+		}
+		if !isSuspended(c, "short") {
+			t.Error("a workload whose limit is its own choice still runs")
 		}
 		writes := c.calls
 		c.advance(2 * time.Hour)
 		if c.calls != writes {
 			t.Errorf("%d writes while the stop is deferred", c.calls-writes)
 		}
-		if state := c.listClocks()[0].Status.State; state != v1alpha1.ClockStateRunning {
+		if state := c.clockOf("train").Status.State; state != v1alpha1.ClockStateRunning {
 			t.Errorf("its clock has %s", state)
 		}
-		var object corev1.ConfigMap
-		if err := c.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}, &object); err != nil {
-			t.Fatal(err)
-		}
-		object.Data[StopLimiterReleasedUntil] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-		if err := c.client.Update(t.Context(), &object); err != nil {
-			t.Fatal(err)
-		}
+		c.releaseStopLimiter(testDepartment, time.Now().Add(time.Hour))
 		c.advance(stopLimiterRequeue + time.Second)
 		if !isSuspended(c, "train") {
 			t.Error("it still runs although the limiter was released")
+		}
+	})
+}
+
+// Sixty pods that request a minute each hold no stop, also while the limiter is engaged for a
+// mistaken limit.
+func TestChosenMaxRuntimeNeverEngagesStopLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var jobs []client.Object
+		for i := range 60 {
+			jobs = append(jobs, newJob(fmt.Sprint("minute-", i)))
+		}
+		c := newFakeCluster(t, jobs...)
+		waitForWholeSecond()
+		for i := range 60 {
+			c.startPod(fmt.Sprint("minute-", i), "-1")
+			c.pods[types.UID(fmt.Sprintf("minute-%d-1", i))].MaxRuntime = period.MustParseDuration("1m")
+		}
+		c.advance(2 * time.Hour) // the shortest lead is longer than the limit
+		for i := range 60 {
+			if !isSuspended(c, fmt.Sprint("minute-", i)) {
+				t.Fatalf("workload %d still runs; the limiter has %v", i, c.stopLimiterConfigMap().Data)
+			}
 		}
 	})
 }
@@ -162,11 +317,11 @@ func isSuspended(c *fakeCluster, name string) bool {
 func TestStopLimiterCountsConcurrentStops(t *testing.T) {
 	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
 	c := newFakeCluster(t)
-	c.createRunningClocks(10, 0, now)
+	c.createRunningClocks(10, 0, now, newShortenedLimit())
 	c.reconciler.StopLimiter.MaxCount, c.reconciler.StopLimiter.MaxShare = 5, 0.3
 	allowed := 0
 	for ; allowed < 20; allowed++ {
-		permitted, err := c.reconciler.StopLimiter.Allow(t.Context(), now)
+		permitted, err := c.reconciler.StopLimiter.Allow(t.Context(), testDepartment, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,12 +70,13 @@ func (t *tenant) effectiveLimits(
 			limits, workloadType = podLimits, podType
 		}
 	}
+	setByPods := recorded != "" && recorded != workloadType
 	for _, pod := range pods {
 		if isShorter(pod.MaxRuntime, limits.MaxRuntime) {
-			limits.MaxRuntime = pod.MaxRuntime
+			limits.MaxRuntime, setByPods = pod.MaxRuntime, true
 		}
 	}
-	return timelimit.EffectiveLimits{Limits: limits, Leads: t.leads(), Exempt: t.isExempt(now)}, workloadType
+	return timelimit.EffectiveLimits{Limits: limits, SetByPods: setByPods, Leads: t.leads(), Exempt: t.isExempt(now)}, workloadType
 }
 
 // isShorter reports whether a is shorter than b. The zero duration means unlimited.

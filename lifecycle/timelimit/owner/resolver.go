@@ -102,6 +102,9 @@ func (r *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcom
 			return Root{}, "", fmt.Errorf("resolve the root of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if step.outcome != "" {
+			if schema.FromAPIVersionAndKind(next.APIVersion, next.Kind).GroupKind() == cronJobKind && root.GroupKind() == jobKind {
+				root.CronJob = next.Name
+			}
 			return root, step.outcome, nil
 		}
 		root = Root{GroupVersionKind: step.kind, Namespace: pod.Namespace, Name: next.Name, UID: next.UID}

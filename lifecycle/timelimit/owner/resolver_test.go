@@ -132,7 +132,11 @@ func newGroupedPod(group string) *podcache.Pod {
 
 func formatRoot(root owner.Root) string {
 	version, kind := root.ToAPIVersionAndKind()
-	return fmt.Sprintf("%s/%s %s#%s", version, kind, root.Name, root.UID)
+	text := fmt.Sprintf("%s/%s %s#%s", version, kind, root.Name, root.UID)
+	if root.CronJob != "" {
+		text += " of CronJob " + root.CronJob
+	}
+	return text
 }
 
 const podRoot = "v1/Pod p#p"
@@ -173,7 +177,7 @@ func TestResolve(t *testing.T) {
 		},
 		"a run of a schedule": {
 			newFakeReader("batch/v1/Job run#2 < batch/v1/CronJob nightly#1", "batch/v1/CronJob nightly#1"),
-			newPod("batch/v1/Job run#2"), "batch/v1/Job run#2", owner.OutcomeOwnerNotWorkload,
+			newPod("batch/v1/Job run#2"), "batch/v1/Job run#2 of CronJob nightly", owner.OutcomeOwnerNotWorkload,
 		},
 		"a mirror pod":       {newFakeReader(), newPod("v1/Node n#9"), podRoot, owner.OutcomeOwnerNotWorkload},
 		"an owner of Sluice": {newFakeReader(), newPod("sluice.dev/v1alpha1/Project p#9"), podRoot, owner.OutcomeOwnerNotWorkload},

@@ -18,6 +18,8 @@ type Root struct {
 	Name      string
 	// UID distinguishes roots that were created with the same name.
 	UID types.UID
+	// CronJob is the name of the CronJob that created a Job; empty for other roots.
+	CronJob string
 }
 
 // Reference returns the root as a WorkloadClock refers to it.
@@ -55,6 +57,12 @@ const (
 	OutcomeCycle Outcome = "Cycle"
 )
 
+// cronJobKind creates a Job for each run.
+var (
+	cronJobKind = schema.GroupKind{Group: "batch", Kind: "CronJob"}
+	jobKind     = schema.GroupKind{Group: "batch", Kind: "Job"}
+)
+
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
 // kueueWorkloadKind is Kueue's Workload. The RESTMapper knows the served version.
@@ -70,7 +78,7 @@ var nonWorkloadKinds = map[schema.GroupKind]bool{
 	{Kind: "Service"}:        true,
 	{Kind: "ServiceAccount"}: true,
 
-	{Group: "batch", Kind: "CronJob"}:                                  true,
+	cronJobKind: true,
 	{Group: "argoproj.io", Kind: "CronWorkflow"}:                       true,
 	{Group: "kubeflow.org", Kind: "ScheduledWorkflow"}:                 true,
 	{Group: "ray.io", Kind: "RayCronJob"}:                              true,

@@ -8,6 +8,7 @@
 // the root is gone, forbidden, changed meanwhile, or of a kind that cannot be stopped. The
 // actions are data in package workloadkind.
 //
-// The package never deletes a pod that its controller would replace, never changes another
-// object with the same name, and never starts a workload. It decides neither when nor why.
+// A stop never deletes a pod that its controller would replace; [Stopper.EvictPod] does, for
+// the pods that a stop action did not end. The package never changes another object with the
+// same name, and never starts a workload. It decides neither when nor why.
 package suspend

@@ -33,8 +33,7 @@ const maxConditionMessage = 1024
 
 func (r root) isPod() bool { return r.Group == "" && r.Kind == "Pod" }
 
-// deletePod stops a pod without controller. It deletes the pod instead of evicting it,
-// because a disruption budget could block an eviction forever.
+// deletePod stops a pod without controller.
 func (s *Stopper) deletePod(ctx context.Context, r root, message string) error {
 	if owner := metav1.GetControllerOf(r.object); owner != nil {
 		return fmt.Errorf("%w: %s %s controls the pod and would replace it; stop that instead", ErrUnsupported, owner.Kind, owner.Name)
@@ -45,26 +44,52 @@ func (s *Stopper) deletePod(ctx context.Context, r root, message string) error {
 	if !r.kind.RequestsPods(r.object) {
 		return nil
 	}
-	err := s.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(disruptionStatus(r, message)),
+	return s.evict(ctx, r.Target, message)
+}
+
+// EvictPod evicts a pod of a workload that its stop action did not stop. The message says why;
+// it is written on the pod. Another pod that has its name now stays. If the pod already
+// terminates, gracePeriod shortens the rest of its grace period; nil leaves the pod's own.
+func (s *Stopper) EvictPod(ctx context.Context, pod Target, gracePeriod *int64, message string) error {
+	options := []client.DeleteOption{}
+	if gracePeriod != nil {
+		options = append(options, client.GracePeriodSeconds(*gracePeriod))
+	}
+	err := s.evict(ctx, pod, message, options...)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return pod.wrapError("evict", err)
+}
+
+// evict writes the condition DisruptionTarget on a pod and deletes it. It does not use the
+// Eviction API, because a disruption budget could block that forever.
+func (s *Stopper) evict(ctx context.Context, pod Target, message string, options ...client.DeleteOption) error {
+	err := s.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(disruptionStatus(pod, message)),
 		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return err
 	}
 	if err != nil {
 		// The condition is informative. The deletion does not depend on it.
-		ctrl.LoggerFrom(ctx).Info("Failed to set condition on stopped pod", "namespace", r.Namespace, "name", r.Name, "reason", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Failed to set condition on stopped pod", "namespace", pod.Namespace, "name", pod.Name, "reason", err.Error())
 	}
-	return s.Client.Delete(ctx, r.object, client.Preconditions{UID: &r.UID})
+	return s.Client.Delete(ctx, newPodObject(pod), append(options, client.Preconditions{UID: &pod.UID})...)
+}
+
+func newPodObject(pod Target) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(podKind)
+	object.SetNamespace(pod.Namespace)
+	object.SetName(pod.Name)
+	return object
 }
 
 // disruptionStatus returns the status patch with the condition DisruptionTarget.
-func disruptionStatus(r root, message string) *unstructured.Unstructured {
+func disruptionStatus(pod Target, message string) *unstructured.Unstructured {
 	message = strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
-	status := &unstructured.Unstructured{}
-	status.SetGroupVersionKind(r.object.GroupVersionKind())
-	status.SetNamespace(r.Namespace)
-	status.SetName(r.Name)
-	status.SetUID(r.UID)
+	status := newPodObject(pod)
+	status.SetUID(pod.UID)
 	status.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 		"type":               string(corev1.DisruptionTarget),
 		"status":             string(corev1.ConditionTrue),

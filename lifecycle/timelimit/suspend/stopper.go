@@ -123,7 +123,7 @@ func (s *Stopper) getRoot(ctx context.Context, t Target) (root, error) {
 	if !known {
 		kind, err = s.resolveUnknownKind(ctx, mapping)
 	}
-	r.kind = kind
+	r.kind = kind.ForObject(r.object)
 	return r, classifyError(err)
 }
 

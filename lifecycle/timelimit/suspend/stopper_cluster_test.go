@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -245,6 +247,34 @@ func TestStopPodInCluster(t *testing.T) {
 	p.waitForState(pod, suspend.StateGone)
 }
 
+// EvictPod evicts the pod with the UID and no other, also one that terminates with a long grace
+// period, which it shortens.
+func TestEvictPodInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	pod := p.create(`{apiVersion: v1, kind: Pod, metadata: {finalizers: [test.sluice.dev/hold]}, spec: {containers: [{name: main, image: torch}]}}`)
+	other := targetOf(pod)
+	other.UID = "uid-of-the-one-before"
+	if err := p.stopper.EvictPod(t.Context(), other, nil, "48h are over"); err != nil {
+		t.Error(err)
+	}
+	if kept := p.get(pod); kept.GetDeletionTimestamp() != nil {
+		t.Error("another pod was evicted")
+	}
+	for range 2 {
+		if err := p.stopper.EvictPod(t.Context(), targetOf(pod), ptr.To[int64](30), "48h are over"); err != nil {
+			t.Error(err)
+		}
+	}
+	if going := p.get(pod); going.GetDeletionTimestamp() == nil {
+		t.Error("it is not being deleted")
+	}
+	p.patchObject(pod, `{"metadata":{"finalizers":null}}`)
+	p.waitForState(pod, suspend.StateGone)
+	if err := p.stopper.EvictPod(t.Context(), targetOf(pod), nil, ""); err != nil {
+		t.Errorf("a pod that is gone: %v", err)
+	}
+}
+
 // An object that has the name now is not stopped.
 func TestRecreatedPodIsNotStoppedInCluster(t *testing.T) {
 	const job = `{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`
@@ -368,6 +398,56 @@ func TestStopQueuedJobInCluster(t *testing.T) {
 	commands, err := p.stopper.StartCommands(t.Context(), targetOf(job))
 	if err != nil || len(commands) != 1 || !strings.Contains(commands[0], "workloads.kueue.x-k8s.io/job-x") {
 		t.Errorf("started by %q (%v)", commands, err)
+	}
+}
+
+// A stopped run of a CronJob fails and keeps its history, and the CronJob starts the next run
+// although it forbids concurrent ones. The test waits for two runs, which start at whole minutes.
+func TestStopCronJobRunInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	schedule := p.create(`{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "* * * * *", concurrencyPolicy: Forbid, jobTemplate: {spec: {` +
+		podTemplate(corev1.RestartPolicyNever) + `}}}}`)
+	runs := func() (items []batchv1.Job) {
+		var all batchv1.JobList
+		if err := p.List(t.Context(), &all, client.InNamespace(p.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range all.Items {
+			if metav1.IsControlledBy(&all.Items[i], schedule) && all.Items[i].Status.Active > 0 {
+				items = append(items, all.Items[i])
+			}
+		}
+		return items
+	}
+	nextRun := func() (run batchv1.Job) {
+		clustertest.Eventually(t, func() error {
+			active := runs()
+			if len(active) != 1 {
+				return fmt.Errorf("%d active runs", len(active))
+			}
+			run = active[0]
+			return nil
+		})
+		return run
+	}
+	first := nextRun()
+	target := suspend.Target{GroupVersionKind: batchv1.SchemeGroupVersion.WithKind("Job"), Namespace: p.namespace, Name: first.Name, UID: first.UID}
+	if err := p.stopper.Stop(t.Context(), target, stopUntil, ""); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() error {
+		if err := p.Get(t.Context(), client.ObjectKeyFromObject(&first), &first); err != nil {
+			return err
+		}
+		for _, c := range first.Status.Conditions {
+			if c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonDeadlineExceeded {
+				return nil
+			}
+		}
+		return fmt.Errorf("the run has the conditions %v", first.Status.Conditions)
+	})
+	if next := nextRun(); next.UID == first.UID {
+		t.Error("the stopped run is active")
 	}
 }
 

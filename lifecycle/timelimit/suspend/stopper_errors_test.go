@@ -189,6 +189,29 @@ func TestStopKeepsControlledAndStaticPods(t *testing.T) {
 	}
 }
 
+// EvictPod evicts a controller's pod, ignores one that is gone, and returns other errors.
+func TestEvictPod(t *testing.T) {
+	object := newObject(t, groupKind("", "Pod"), `{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}, status: {phase: Running}}`)
+	w := newFakeAPI(t, object)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", nil)
+	w.callError = func(verb string, _ client.Object) error {
+		if verb == "delete" {
+			return forbidden
+		}
+		return nil
+	}
+	if err := w.stopper().EvictPod(t.Context(), targetOf(object), nil, "48h are over"); !errors.Is(err, suspend.ErrForbidden) {
+		t.Errorf("without permission: %v", err)
+	}
+	w.callError = nil
+	for range 2 {
+		if err := w.stopper().EvictPod(t.Context(), targetOf(object), nil, "48h are over"); err != nil {
+			t.Error(err)
+		}
+	}
+	expectState(t, w.stopper(), object, suspend.StateGone)
+}
+
 // Kinds that are never stopped are not read either.
 func TestUnsupportedKindsAreNotRead(t *testing.T) {
 	w := newFakeAPI(t)

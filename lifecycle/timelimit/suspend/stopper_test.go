@@ -229,6 +229,50 @@ func TestStopRestartedObject(t *testing.T) {
 	}
 }
 
+// A run of a CronJob is not suspended: it would stay active, and the CronJob with the
+// concurrency policy Forbid would never start another. It fails, and its Kueue Workload with
+// it.
+func TestStopCronJobRun(t *testing.T) {
+	const references = `ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: nightly, uid: c, controller: true}]`
+	for text, deadline := range map[string]int64{`{}`: 1, `{activeDeadlineSeconds: 86400}`: 1, `{activeDeadlineSeconds: 1}`: 1} {
+		run := newObject(t, groupKind("batch", "Job"), `{metadata: {`+references+`}, spec: `+text+`}`)
+		queued := newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x")
+		w := newFakeAPI(t, run, queued)
+		s := w.stopper()
+		for range 2 {
+			if err := s.Stop(t.Context(), targetOf(run), stopUntil, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopped := w.get(t, run)
+		got, _, _ := unstructured.NestedInt64(stopped.Object, "spec", "activeDeadlineSeconds")
+		_, suspended, _ := unstructured.NestedBool(stopped.Object, "spec", "suspend")
+		if at, is := workloadkind.ParseStoppedUntil(stopped); got != deadline || suspended || !is || !at.Equal(stopUntil) || w.writes != 1 {
+			t.Errorf("%s: after %d writes %v", text, w.writes, stopped.Object)
+		}
+		if !workloadkind.RequestsPods(w.get(t, queued)) {
+			t.Errorf("%s: its Kueue Workload was deactivated, and Kueue would suspend the run", text)
+		}
+		if commands, err := s.StartCommands(t.Context(), targetOf(run)); len(commands) > 0 || err != nil {
+			t.Errorf("%s: it is started by %q (%v)", text, commands, err)
+		}
+	}
+}
+
+// A Job that a user owns, or another controller, is suspended.
+func TestStopJobOfOtherOwners(t *testing.T) {
+	for _, references := range []string{
+		`[{apiVersion: batch/v1, kind: CronJob, name: nightly, uid: c}]`,
+		`[{apiVersion: example.org/v1, kind: CronJob, name: nightly, uid: c, controller: true}]`,
+	} {
+		job := newObject(t, groupKind("batch", "Job"), `{metadata: {ownerReferences: `+references+`}}`)
+		w := newFakeAPI(t, job)
+		if err := w.stopper().Stop(t.Context(), targetOf(job), stopUntil, ""); err != nil || workloadkind.RequestsPods(w.get(t, job)) {
+			t.Errorf("%s: %v, %v", references, err, w.get(t, job).Object)
+		}
+	}
+}
+
 func newQueuedWorkload(t *testing.T, name, uid string) *unstructured.Unstructured {
 	t.Helper()
 	workload := newObject(t, schema.GroupKind{Group: workloadkind.GroupKueue, Kind: "Workload"}, `{metadata: {labels: {kueue.x-k8s.io/job-uid: `+uid+`}}, spec: {active: true}}`)

@@ -22,6 +22,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.recordPause()
 	d.resetClock()
 	d.updateRunningTime()
+	d.recordCompletion()
 	d.resetClock()
 	d.determineLimit()
 	d.updateIdleTime()
@@ -45,13 +46,7 @@ type decision struct {
 }
 
 // runningTime returns the accumulated running time, including the open interval.
-func (d *decision) runningTime() time.Duration {
-	ran := time.Duration(d.Status.AccumulatedSeconds) * time.Second
-	if since := d.Status.RunningSince; since != nil {
-		ran += max(0, d.now.Sub(since.Time))
-	}
-	return ran
-}
+func (d *decision) runningTime() time.Duration { return runningTimeOf(&d.Status, d.now) }
 
 // scheduleNext moves the next decision forward to t. It never moves it back.
 func (d *decision) scheduleNext(t time.Time) {
@@ -146,6 +141,8 @@ type Observation struct {
 	// RunningSince is the start of the first running pod, or the creation of the project if
 	// that is later. The zero time means now.
 	RunningSince time.Time
+	// Completed is true if the workload finished by itself.
+	Completed bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }

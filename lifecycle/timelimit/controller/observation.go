@@ -26,11 +26,18 @@ import (
 type workload struct {
 	*tenant
 	clock *v1alpha1.WorkloadClock
+	// recorded is the status of the clock before reconcileIdentity changed it.
+	recorded v1alpha1.WorkloadClockStatus
 	// roots are the root objects, newest first. A workload that was created again has more
 	// than one while pods of the old one exist.
 	roots []owner.Root
 	// runningPods are its running GPU pods.
-	runningPods  []*podcache.Pod
+	runningPods []*podcache.Pod
+	// completed is true if the workload finished by itself.
+	completed bool
+	// createdAt is the creation of the root, in machine time, if its clock starts at zero. Pods
+	// of another user's workload of that name can still exist.
+	createdAt time.Time
 	now          time.Time
 	limits       timelimit.EffectiveLimits
 	workloadType v1alpha1.WorkloadType
@@ -74,7 +81,11 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 			return nil, fmt.Errorf("create clock %s: %w", name, err)
 		}
 	}
+	w.recorded = w.clock.Status
 	if err := r.reconcileIdentity(ctx, w); err != nil {
+		return nil, err
+	}
+	if w.completed, err = r.observeCompletion(ctx, w); err != nil {
 		return nil, err
 	}
 	w.limits, w.workloadType = w.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
@@ -85,15 +96,18 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 }
 
 // runningSince returns the start of the first running pod, or the creation of the project if
-// that is later: no limit applied before.
+// that is later: no limit applied before. It is not before the creation of a root whose
+// clock starts at zero.
 func (r *Reconciler) runningSince(w *workload) (since time.Time) {
 	for _, pod := range w.runningPods {
 		if at := pod.EffectiveStart(); since.IsZero() || at.Before(since) {
 			since = at
 		}
 	}
-	if created := w.project.CreationTimestamp.Time; since.Before(created) {
-		since = created
+	for _, created := range []time.Time{w.project.CreationTimestamp.Time, w.createdAt} {
+		if since.Before(created) {
+			since = created
+		}
 	}
 	return r.toPolicyTime(since)
 }

@@ -105,7 +105,7 @@ func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
 		first, announced = d.now, true
 	}
 	if announced {
-		end = laterOf(end, first.Add(d.limits.shortestLead()))
+		end = laterOf(end, d.lastAnnouncedAt(limit, first, len(due) > 0).Add(d.limits.shortestLead()))
 	}
 	for i, lead := range due {
 		d.recordWarning(Warning{
@@ -151,6 +151,21 @@ func (d *decision) firstAnnouncedAt(limit time.Duration) (first time.Time, ok bo
 		}
 	}
 	return first, ok
+}
+
+// lastAnnouncedAt returns when the last warning of the end at this limit was recorded, which
+// is now if one is due. A warning that comes late, after an outage, postpones the end.
+func (d *decision) lastAnnouncedAt(limit time.Duration, first time.Time, due bool) time.Time {
+	if due {
+		return d.now
+	}
+	last := first
+	for _, l := range d.Status.Leads {
+		if l.Reason == v1alpha1.EndMaxRuntime && l.LimitSeconds == wholeSeconds(limit) {
+			last = laterOf(last, l.At.Time)
+		}
+	}
+	return last
 }
 
 func (d *decision) extendedSince(t time.Time) bool {

@@ -33,6 +33,9 @@ type Pod struct {
 	Running bool
 	// Deleting is true if the pod has a deletionTimestamp.
 	Deleting bool
+	// GraceEndsAt is when the grace period of a pod that is being deleted ends, in machine
+	// time. It is zero for other pods.
+	GraceEndsAt time.Time
 	// CreatedAt and StartedAt are in machine time, to the second. StartedAt is the start of
 	// the first container that never restarted, else the time when the kubelet accepted the
 	// pod. It is zero if both are unknown.

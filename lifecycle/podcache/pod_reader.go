@@ -42,10 +42,10 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		node:      unique.Make(pod.Spec.NodeName),
 		created:   unixSeconds(&pod.CreationTimestamp),
 		started:   startedAt(&pod.Status),
+		graceEnd:  unixSeconds(pod.DeletionTimestamp),
 	}
 	p.name, p.uid = internName(pod.Name, pod.UID)
 	p.flags.set(flagRunning, pod.Status.Phase == corev1.PodRunning)
-	p.flags.set(flagDeleting, pod.DeletionTimestamp != nil)
 	p.flags.set(flagUnreadable, err != nil)
 	p.flags.set(flagQueued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
 		return gate.Name == v1alpha1.GateKueue

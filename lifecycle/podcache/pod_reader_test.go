@@ -91,7 +91,7 @@ func TestReadFields(t *testing.T) {
 	want := &Pod{
 		Namespace: "lab", Name: "p", UID: "uid-p", Node: "dgx-1", Group: "g",
 		Controller: Owner{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "uid-train"},
-		Running:    true, Deleting: true, CreatedAt: at(0).Time, StartedAt: at(3).Time,
+		Running:    true, Deleting: true, GraceEndsAt: at(9).Time, CreatedAt: at(0).Time, StartedAt: at(3).Time,
 		Milli: 1000, Pool: "dgx", WorkloadType: "train", Project: "thesis", CreatedBy: "anna", MaxRuntime: period.MustParseDuration("1d12h"),
 	}
 	if diff := cmp.Diff(want, f.toPod(), cmp.Comparer(func(a, b period.Duration) bool { return a == b })); diff != "" {

@@ -190,7 +190,7 @@ func TestClockOfReusedNameStartsAtItsCreation(t *testing.T) {
 		if err := c.rawClient.Delete(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
-		c.pods[old.GetUID()+"-pod"].Deleting = true
+		c.terminate(old.GetUID() + "-pod")
 		c.create(jobKind, "work", bob)
 		c.advance(time.Minute)
 		c.endPods(old.GetUID())
@@ -227,7 +227,7 @@ func TestClockIsInheritedFromOwnDeletedWorkload(t *testing.T) {
 			if err := c.rawClient.Delete(t.Context(), old); err != nil {
 				t.Fatal(err)
 			}
-			c.pods[old.GetUID()+"-pod"].Deleting = true
+			c.terminate(old.GetUID() + "-pod")
 			c.create(jobKind, "again", alice)
 			c.endPods(old.GetUID())
 			c.advance(time.Hour)

@@ -258,6 +258,9 @@ func (r *Reconciler) requeueResult(w *workload, d timelimit.Decision) reconcile.
 			next = min(next, max(r.Clock.RealUntil(at), time.Millisecond))
 		}
 	}
+	if w.requeueLimit > 0 {
+		next = min(next, w.requeueLimit)
+	}
 	if w.stopDeferred {
 		next = min(next, stopLimiterRequeue)
 	}

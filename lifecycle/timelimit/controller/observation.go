@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,13 +38,15 @@ type workload struct {
 	completed bool
 	// createdAt is the creation of the root, in machine time, if its clock starts at zero. Pods
 	// of another user's workload of that name can still exist.
-	createdAt time.Time
+	createdAt    time.Time
 	now          time.Time
 	limits       timelimit.EffectiveLimits
 	workloadType v1alpha1.WorkloadType
 	utilization  timelimit.Utilization
 	// grantedExtensions are the objects behind limits.GrantedExtensions.
 	grantedExtensions []*v1alpha1.Extension
+	// requeueLimit is the longest time until the next reconciliation; zero for no limit.
+	requeueLimit time.Duration
 	// stopDeferred is true if the stop limiter does not allow the stop.
 	stopDeferred bool
 }
@@ -55,10 +58,8 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
 	var pods []*podcache.Pod
 	w.roots, pods = r.Workloads.RootsAndPods(name)
-	for _, pod := range pods {
-		if pod.Running {
-			w.runningPods = append(w.runningPods, pod)
-		}
+	if err := r.observePods(ctx, w, pods); err != nil {
+		return nil, err
 	}
 	err := r.Client.Get(ctx, name, w.clock)
 	if client.IgnoreNotFound(err) != nil || err != nil && len(w.runningPods) == 0 {
@@ -93,6 +94,48 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 		return nil, err
 	}
 	return w, r.observeExtensions(ctx, w)
+}
+
+// observePods sets the running pods. A pod on a lost node does not count: its node is not
+// ready or gone, and its grace period is over, but nothing reports that it ended.
+func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podcache.Pod) error {
+	now := policytime.MachineNow()
+	for _, pod := range pods {
+		if !pod.Running {
+			continue
+		}
+		if pod.Deleting {
+			if left := pod.GraceEndsAt.Sub(now); left > 0 {
+				w.requeueWithin(left + time.Second)
+			} else if lost, err := r.isNodeLost(ctx, pod.Node); err != nil {
+				return err
+			} else if lost {
+				continue
+			} else {
+				w.requeueWithin(notReadyRequeue) // its node can be lost later
+			}
+		}
+		w.runningPods = append(w.runningPods, pod)
+	}
+	return nil
+}
+
+// isNodeLost reports whether a node does not exist or is not ready.
+func (r *Reconciler) isNodeLost(ctx context.Context, name string) (bool, error) {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}), nil
+}
+
+// requeueWithin limits the time until the next reconciliation, in machine time.
+func (w *workload) requeueWithin(limit time.Duration) {
+	if w.requeueLimit == 0 || limit < w.requeueLimit {
+		w.requeueLimit = limit
+	}
 }
 
 // runningSince returns the start of the first running pod, or the creation of the project if

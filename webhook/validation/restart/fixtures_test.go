@@ -89,7 +89,7 @@ func newClock(kind schema.GroupKind, name, hash string, until time.Time, change 
 		}},
 		Status: v1alpha1.WorkloadClockStatus{
 			TemplateHash: hash, CreatedBy: anna,
-			Limit:        &v1alpha1.ClockLimit{InForce: period.MustParseDuration("48h")},
+			Limit: &v1alpha1.ClockLimit{InForce: period.MustParseDuration("48h")},
 		},
 	}
 	if !until.IsZero() {

@@ -29,7 +29,7 @@ const (
 
 // EndReason is the reason why a workload is or will be stopped.
 //
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
 type EndReason string
 
 // The reasons for an end.
@@ -39,6 +39,7 @@ const (
 	EndProjectSuspended EndReason = "ProjectSuspended"
 	EndShareExceeded    EndReason = "ShareExceeded"
 	EndPreempted        EndReason = "Preempted"
+	EndStartTimeout     EndReason = "StartTimeout"
 )
 
 // WorkloadClockStatus is the running time of a workload and its deadline. All times in it are
@@ -136,6 +137,12 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	IdleUnknownSince *metav1.Time `json:"idleUnknownSince,omitempty"`
+
+	// StartingSince is since when GPU pods are bound to a node and none has started. It is
+	// absent if any GPU pod runs.
+	//
+	// +optional
+	StartingSince *metav1.Time `json:"startingSince,omitempty"`
 
 	// Local shows the times above in the department's time zone, for display.
 	//

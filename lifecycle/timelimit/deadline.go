@@ -55,7 +55,11 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 // announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
 	d.Status.Deadline = nil
-	if !d.observed.Running || d.isStopInForce() {
+	if d.isStopInForce() {
+		return
+	}
+	if !d.observed.Running {
+		d.Status.Deadline = d.announceStartTimeout()
 		return
 	}
 	deadline, idle := d.announceRuntimeLimit(), d.announceIdleTimeout()
@@ -183,7 +187,7 @@ func (d *decision) recordWarning(w Warning) {
 // enforceDeadline stops the workload at its deadline, and again if it runs in spite of a
 // stop.
 func (d *decision) enforceDeadline() {
-	if !d.observed.Running {
+	if !d.observed.Running && d.Status.StartingSince == nil {
 		return
 	}
 	if d.isStopInForce() {
@@ -227,12 +231,22 @@ func (d *decision) isStopInForce() bool {
 		return false
 	}
 	stillRuns := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
-	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns
+	stillBound := d.Status.StartingSince != nil && !d.Status.StartingSince.After(s.At.Time)
+	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound
 }
 
 // evaluateDryRun sets the reason for which the workload would be stopped without dry run.
 func (d *decision) evaluateDryRun() {
-	if !d.limits.DryRun || d.limits.Exempt || !d.observed.Running {
+	if !d.limits.DryRun || d.limits.Exempt {
+		return
+	}
+	if since := d.Status.StartingSince; since != nil && !d.limits.StartTimeout.IsZero() {
+		end := since.Add(d.limits.StartTimeout.Length())
+		if d.scheduleNext(end); !end.After(d.now) {
+			d.WouldStop = v1alpha1.EndStartTimeout
+		}
+	}
+	if !d.observed.Running {
 		return
 	}
 	limit, timeout := d.limits.MaxRuntime.Length()+d.totalExtension(), d.limits.IdleTimeout.Length()

@@ -24,6 +24,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.updateRunningTime()
 	d.recordCompletion()
 	d.resetClock()
+	d.updateStartingTime()
 	d.determineLimit()
 	d.updateIdleTime()
 	d.announceDeadlines()
@@ -107,7 +108,7 @@ type Decision struct {
 
 // Warning announces the end of a workload.
 type Warning struct {
-	// Reason is MaxRuntime or Idle.
+	// Reason is MaxRuntime, Idle or StartTimeout.
 	Reason v1alpha1.EndReason
 	// Lead is the time between DueAt and the deadline for which it was due.
 	Lead time.Duration
@@ -141,6 +142,9 @@ type Observation struct {
 	// RunningSince is the start of the first running pod, or the creation of the project if
 	// that is later. The zero time means now.
 	RunningSince time.Time
+	// StartingSince is when the first pod was bound of a workload none of whose pods runs, or
+	// the creation of the project if that is later. It is zero if no pod is bound.
+	StartingSince time.Time
 	// Completed is true if the workload finished by itself.
 	Completed bool
 	// Utilization is the use of the workload's GPUs.
@@ -165,6 +169,11 @@ func (l *EffectiveLimits) hasRuntimeLimit() bool {
 // hasIdleTimeout reports whether the idle timeout can stop the workload.
 func (l *EffectiveLimits) hasIdleTimeout() bool {
 	return !l.Exempt && !l.DryRun && !l.IdleTimeout.IsZero()
+}
+
+// hasStartTimeout reports whether the start timeout can stop the workload.
+func (l *EffectiveLimits) hasStartTimeout() bool {
+	return !l.Exempt && !l.DryRun && !l.StartTimeout.IsZero()
 }
 
 func (l *EffectiveLimits) longestLead() time.Duration  { return slices.Max(l.Leads) }

@@ -51,8 +51,8 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 			return err
 		}
 	}
-	if successor.Creator == "" && len(w.runningPods) > 0 {
-		successor.Creator = w.runningPods[0].CreatedBy
+	if held := w.heldPods(); successor.Creator == "" && len(held) > 0 {
+		successor.Creator = held[0].CreatedBy
 	}
 	inheritedFrom := ""
 	switch {

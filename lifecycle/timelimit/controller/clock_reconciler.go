@@ -26,7 +26,7 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Reconciler maintains one WorkloadClock for each workload that ran, and stops the workload
+// Reconciler maintains one WorkloadClock for each workload that held GPUs, and stops the workload
 // at its time limit.
 type Reconciler struct {
 	// Client reads from the manager's cache.
@@ -101,7 +101,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // decide calls timelimit.Decide, and defers a stop that the stop limiter does not allow.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{
-		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Completed: w.completed, Utilization: w.utilization,
+		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
+		Completed: w.completed, Utilization: w.utilization,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped {

@@ -29,7 +29,7 @@ func TestPodsOnLostNodeCountNoTime(t *testing.T) {
 				c.t.Fatal(err)
 			}
 		}, 10*time.Hour + grace},
-		"ready": {func(*fakeCluster) {}, 15 * time.Hour},
+		"ready": {func(*fakeCluster) {}, 10*time.Hour + 50*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestPodsOnLostNodeCountNoTime(t *testing.T) {
 				c.advance(10 * time.Hour)
 				c.terminate("train-1")
 				tc.lose(c)
-				c.advance(5 * time.Hour)
+				c.advance(50 * time.Minute) // less than resetAfter
 				s := c.listClocks()[0].Status
 				ran := time.Duration(s.AccumulatedSeconds) * time.Second
 				if s.RunningSince != nil {

@@ -34,6 +34,8 @@ type workload struct {
 	roots []owner.Root
 	// runningPods are its running GPU pods.
 	runningPods []*podcache.Pod
+	// startingPods are its GPU pods that are bound and have not started.
+	startingPods []*podcache.Pod
 	// completed is true if the workload finished by itself.
 	completed bool
 	// createdAt is the creation of the root, in machine time, if its clock starts at zero. Pods
@@ -52,7 +54,7 @@ type workload struct {
 }
 
 // observeWorkload returns the workload of a clock. It creates the clock of a workload that
-// has none. It returns nil if there is nothing to decide: no clock and no running pod, or a
+// has none. It returns nil if there is nothing to decide: no clock and no bound pod, or a
 // namespace without a project.
 func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
 	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
@@ -62,7 +64,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 		return nil, err
 	}
 	err := r.Client.Get(ctx, name, w.clock)
-	if client.IgnoreNotFound(err) != nil || err != nil && len(w.runningPods) == 0 {
+	if client.IgnoreNotFound(err) != nil || err != nil && len(w.heldPods()) == 0 {
 		return nil, client.IgnoreNotFound(err)
 	}
 	missing := err != nil
@@ -89,19 +91,28 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 	if w.completed, err = r.observeCompletion(ctx, w); err != nil {
 		return nil, err
 	}
-	w.limits, w.workloadType = w.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
+	w.limits, w.workloadType = w.effectiveLimits(w.now, w.heldPods(), w.clock.Status.WorkloadType)
 	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
 		return nil, err
 	}
 	return w, r.observeExtensions(ctx, w)
 }
 
-// observePods sets the running pods. A pod on a lost node does not count: its node is not
+// heldPods returns the pods that hold GPUs: those that run or, if none does, those that are
+// bound.
+func (w *workload) heldPods() []*podcache.Pod {
+	if len(w.runningPods) > 0 {
+		return w.runningPods
+	}
+	return w.startingPods
+}
+
+// observePods sets the running and the starting pods. A pod on a lost node does not count: its node is not
 // ready or gone, and its grace period is over, but nothing reports that it ended.
 func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podcache.Pod) error {
 	now := policytime.MachineNow()
 	for _, pod := range pods {
-		if !pod.Running {
+		if !pod.IsBound() {
 			continue
 		}
 		if pod.Deleting {
@@ -115,7 +126,11 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 				w.requeueWithin(notReadyRequeue) // its node can be lost later
 			}
 		}
-		w.runningPods = append(w.runningPods, pod)
+		if pod.Running {
+			w.runningPods = append(w.runningPods, pod)
+		} else {
+			w.startingPods = append(w.startingPods, pod)
+		}
 	}
 	return nil
 }
@@ -138,12 +153,25 @@ func (w *workload) requeueWithin(limit time.Duration) {
 	}
 }
 
-// runningSince returns the start of the first running pod, or the creation of the project if
-// that is later: no limit applied before. It is not before the creation of a root whose
-// clock starts at zero.
-func (r *Reconciler) runningSince(w *workload) (since time.Time) {
-	for _, pod := range w.runningPods {
-		if at := pod.EffectiveStart(); since.IsZero() || at.Before(since) {
+// runningSince returns the start of the first running pod.
+func (r *Reconciler) runningSince(w *workload) time.Time {
+	return r.earliest(w, w.runningPods, (*podcache.Pod).EffectiveStart)
+}
+
+// startingSince returns when the first pod was bound if none runs, or zero.
+func (r *Reconciler) startingSince(w *workload) time.Time {
+	if len(w.runningPods) > 0 || len(w.startingPods) == 0 {
+		return time.Time{}
+	}
+	return r.earliest(w, w.startingPods, func(pod *podcache.Pod) time.Time { return pod.BoundAt })
+}
+
+// earliest returns the earliest time of the pods, or the creation of the project if that is
+// later: no limit applied before. It is not before the creation of a root whose clock
+// starts at zero.
+func (r *Reconciler) earliest(w *workload, pods []*podcache.Pod, timeOf func(*podcache.Pod) time.Time) (since time.Time) {
+	for _, pod := range pods {
+		if at := timeOf(pod); since.IsZero() || at.Before(since) {
 			since = at
 		}
 	}

@@ -27,21 +27,6 @@ const (
 	ClockStateStopped ClockState = "Stopped"
 )
 
-// EndReason is the reason why a workload is or will be stopped.
-//
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
-type EndReason string
-
-// The reasons for an end.
-const (
-	EndMaxRuntime       EndReason = "MaxRuntime"
-	EndIdle             EndReason = "Idle"
-	EndProjectSuspended EndReason = "ProjectSuspended"
-	EndShareExceeded    EndReason = "ShareExceeded"
-	EndPreempted        EndReason = "Preempted"
-	EndStartTimeout     EndReason = "StartTimeout"
-)
-
 // WorkloadClockStatus is the running time of a workload and its deadline. All times in it are
 // policy time.
 type WorkloadClockStatus struct {

@@ -89,6 +89,21 @@ type WorkloadClockList struct {
 	Items           []WorkloadClock `json:"items"`
 }
 
+// EndReason is the reason why a workload is or will be stopped.
+//
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
+type EndReason string
+
+// The reasons for an end.
+const (
+	EndMaxRuntime       EndReason = "MaxRuntime"
+	EndIdle             EndReason = "Idle"
+	EndProjectSuspended EndReason = "ProjectSuspended"
+	EndShareExceeded    EndReason = "ShareExceeded"
+	EndPreempted        EndReason = "Preempted"
+	EndStartTimeout     EndReason = "StartTimeout"
+)
+
 // CountsFor reports whether the clock's running time counts for a new workload of a creator:
 // the creator used it, or the creator is a ServiceAccount of the namespace. Every user who
 // creates workloads in a namespace can use its ServiceAccounts.

@@ -54,6 +54,12 @@ type WorkloadLimits struct {
 	// +optional
 	IdleTimeout *period.Duration `json:"idleTimeout,omitempty"`
 
+	// StartTimeout stops a workload whose pods are bound to a node for this long and none of
+	// which starts, for example because an image cannot be pulled: they hold GPUs. Default: 30m.
+	//
+	// +optional
+	StartTimeout *period.Duration `json:"startTimeout,omitempty"`
+
 	// Clock selects which time counts toward maxRuntime: the time in which GPU pods run
 	// (Running, the default), or only the time in which their GPUs are used (Active).
 	//
@@ -78,12 +84,17 @@ var WorkloadTypes = []WorkloadType{WorkloadTrain, WorkloadInteractive, WorkloadI
 // DefaultResetAfter is the value of resetAfter if neither the department nor the project sets it.
 var DefaultResetAfter = period.MustParseDuration("1h")
 
+// DefaultStartTimeout is the value of startTimeout if neither the department nor the project sets it.
+var DefaultStartTimeout = period.MustParseDuration("30m")
+
 // Limits are the effective limits of a workload, with all defaults filled in.
 type Limits struct {
 	// MaxRuntime is the longest running time. The zero value means no limit.
 	MaxRuntime period.Duration
 	// IdleTimeout is the longest time without use. The zero value means no limit.
 	IdleTimeout period.Duration
+	// StartTimeout is the longest time for which pods may be bound without starting.
+	StartTimeout period.Duration
 	// Clock selects which time counts as running time.
 	Clock WorkloadClockMode
 	// ResetAfter is how long a workload must be stopped before its running time is reset.
@@ -103,6 +114,9 @@ func TightestLimits(t WorkloadType, project, department map[WorkloadType]Workloa
 	}
 	if d := own.IdleTimeout; d != nil && isShorter(*d, limits.IdleTimeout) {
 		limits.IdleTimeout = *d
+	}
+	if d := own.StartTimeout; d != nil && isShorter(*d, limits.StartTimeout) {
+		limits.StartTimeout = *d
 	}
 	if d := own.ResetAfter; d != nil && d.Length() > limits.ResetAfter.Length() {
 		limits.ResetAfter = *d
@@ -145,6 +159,9 @@ func FindLimitsAboveDepartment(project, department map[WorkloadType]WorkloadLimi
 		if d := own.IdleTimeout; d != nil && isShorter(bound.IdleTimeout, *d) {
 			add("idleTimeout", d.String(), bound.IdleTimeout.String())
 		}
+		if d := own.StartTimeout; d != nil && isShorter(bound.StartTimeout, *d) {
+			add("startTimeout", d.String(), bound.StartTimeout.String())
+		}
 		if own.Clock == ClockActive && bound.Clock == ClockRunning {
 			add("clock", string(own.Clock), string(bound.Clock))
 		}
@@ -162,22 +179,26 @@ func FindLimitsAboveDepartment(project, department map[WorkloadType]WorkloadLimi
 func limitsFor(limits map[WorkloadType]WorkloadLimits, t WorkloadType) WorkloadLimits {
 	own, all := limits[t], limits[AnyWorkload]
 	return WorkloadLimits{
-		MaxRuntime:  cmp.Or(own.MaxRuntime, all.MaxRuntime),
-		IdleTimeout: cmp.Or(own.IdleTimeout, all.IdleTimeout),
-		Clock:       cmp.Or(own.Clock, all.Clock),
-		ResetAfter:  cmp.Or(own.ResetAfter, all.ResetAfter),
-		DryRun:      cmp.Or(own.DryRun, all.DryRun),
+		MaxRuntime:   cmp.Or(own.MaxRuntime, all.MaxRuntime),
+		IdleTimeout:  cmp.Or(own.IdleTimeout, all.IdleTimeout),
+		StartTimeout: cmp.Or(own.StartTimeout, all.StartTimeout),
+		Clock:        cmp.Or(own.Clock, all.Clock),
+		ResetAfter:   cmp.Or(own.ResetAfter, all.ResetAfter),
+		DryRun:       cmp.Or(own.DryRun, all.DryRun),
 	}
 }
 
 // withDefaults fills in the defaults for limits that a department leaves out.
 func withDefaults(l WorkloadLimits) Limits {
-	limits := Limits{Clock: cmp.Or(l.Clock, ClockRunning), ResetAfter: DefaultResetAfter}
+	limits := Limits{Clock: cmp.Or(l.Clock, ClockRunning), ResetAfter: DefaultResetAfter, StartTimeout: DefaultStartTimeout}
 	if l.MaxRuntime != nil {
 		limits.MaxRuntime = *l.MaxRuntime
 	}
 	if l.IdleTimeout != nil {
 		limits.IdleTimeout = *l.IdleTimeout
+	}
+	if l.StartTimeout != nil {
+		limits.StartTimeout = *l.StartTimeout
 	}
 	if l.ResetAfter != nil {
 		limits.ResetAfter = *l.ResetAfter
@@ -212,6 +233,9 @@ func FindLimitsLoosenedByUpdate(before, after map[WorkloadType]WorkloadLimits) [
 		}
 		if d := was.IdleTimeout; d != nil && (is.IdleTimeout == nil || isShorter(*d, *is.IdleTimeout)) {
 			add("idleTimeout", formatDuration(is.IdleTimeout), d.String())
+		}
+		if d := was.StartTimeout; d != nil && (is.StartTimeout == nil || isShorter(*d, *is.StartTimeout)) {
+			add("startTimeout", formatDuration(is.StartTimeout), d.String())
 		}
 		if was.Clock == ClockRunning && is.Clock != ClockRunning {
 			add("clock", string(is.Clock), string(was.Clock))

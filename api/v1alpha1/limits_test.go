@@ -66,8 +66,9 @@ func TestFindLimitsAboveDepartment(t *testing.T) {
 		},
 		{
 			name:    "where the department says nothing, its defaults bind",
-			project: `{"*": {clock: Active, resetAfter: 59m, dryRun: true}}`,
+			project: `{"*": {startTimeout: 31m, clock: Active, resetAfter: 59m, dryRun: true}}`,
 			want: []v1alpha1.LooseLimit{
+				{Type: "*", Field: "startTimeout", Value: "31m", Bound: "30m"},
 				{Type: "*", Field: "clock", Value: "Active", Bound: "Running"},
 				{Type: "*", Field: "resetAfter", Value: "59m", Bound: "1h"},
 				{Type: "*", Field: "dryRun", Value: "true", Bound: "false"},
@@ -92,35 +93,35 @@ func TestTightestLimits(t *testing.T) {
 	}{
 		{
 			name: "nothing said: no end",
-			want: v1alpha1.Limits{Clock: "Running", ResetAfter: h("1h")},
+			want: v1alpha1.Limits{StartTimeout: h("30m"), Clock: "Running", ResetAfter: h("1h")},
 		},
 		{
 			name:       "the type's, and what it leaves open from the default",
-			department: `{"*": {maxRuntime: 48h, clock: Active, resetAfter: 3h, dryRun: true}, interactive: {maxRuntime: 24h, idleTimeout: 2h}}`,
-			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), Clock: "Active", ResetAfter: h("3h"), DryRun: true},
+			department: `{"*": {maxRuntime: 48h, startTimeout: 2h, clock: Active, resetAfter: 3h, dryRun: true}, interactive: {maxRuntime: 24h, idleTimeout: 2h}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), StartTimeout: h("2h"), Clock: "Active", ResetAfter: h("3h"), DryRun: true},
 		},
 		{
 			name:       "the project's where it is tighter",
 			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Active, resetAfter: 1h, dryRun: true}}`,
-			project:    `{"*": {idleTimeout: 1h, resetAfter: 2h}, interactive: {maxRuntime: 24h, clock: Running, dryRun: false}}`,
-			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("1h"), Clock: "Running", ResetAfter: h("2h")},
+			project:    `{"*": {idleTimeout: 1h, startTimeout: 10m, resetAfter: 2h}, interactive: {maxRuntime: 24h, clock: Running, dryRun: false}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("1h"), StartTimeout: h("10m"), Clock: "Running", ResetAfter: h("2h")},
 		},
 		{
 			name:       "the department's where the project is looser, since the department was tightened",
 			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 1h, dryRun: false}}`,
-			project:    `{interactive: {maxRuntime: 72h, idleTimeout: 3h, clock: Active, resetAfter: 30m, dryRun: true}}`,
-			want:       v1alpha1.Limits{MaxRuntime: h("48h"), IdleTimeout: h("2h"), Clock: "Running", ResetAfter: h("1h")},
+			project:    `{interactive: {maxRuntime: 72h, idleTimeout: 3h, startTimeout: 3h, clock: Active, resetAfter: 30m, dryRun: true}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("48h"), IdleTimeout: h("2h"), StartTimeout: h("30m"), Clock: "Running", ResetAfter: h("1h")},
 		},
 		{
 			name:    "the project's where the department has none",
 			project: `{"*": {maxRuntime: 24h, idleTimeout: 2h}}`,
-			want:    v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), Clock: "Running", ResetAfter: h("1h")},
+			want:    v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), StartTimeout: h("30m"), Clock: "Running", ResetAfter: h("1h")},
 		},
 		{
 			name:       "another type's are not its own",
 			department: `{train: {maxRuntime: 24h}}`,
 			project:    `{inference: {maxRuntime: 12h}}`,
-			want:       v1alpha1.Limits{Clock: "Running", ResetAfter: h("1h")},
+			want:       v1alpha1.Limits{StartTimeout: h("30m"), Clock: "Running", ResetAfter: h("1h")},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -143,6 +144,7 @@ func TestProjectNeverLoosensDepartmentLimits(t *testing.T) {
 		asProject := limitsByType{kind: {
 			Clock: got.Clock, ResetAfter: &got.ResetAfter, DryRun: &got.DryRun,
 			MaxRuntime: durationOrNil(got.MaxRuntime), IdleTimeout: durationOrNil(got.IdleTimeout),
+			StartTimeout: durationOrNil(got.StartTimeout),
 		}}
 		if looser := v1alpha1.FindLimitsAboveDepartment(asProject, department); len(looser) > 0 {
 			t.Fatalf("what holds is looser than the department: %+v", looser)
@@ -180,9 +182,10 @@ func drawLimits(t *rapid.T, label string) limitsByType {
 			dryRun = &dry
 		}
 		limits[kind] = v1alpha1.WorkloadLimits{
-			MaxRuntime: duration("maxRuntime"), IdleTimeout: duration("idleTimeout"), ResetAfter: duration("resetAfter"),
-			Clock:  rapid.SampledFrom([]v1alpha1.WorkloadClockMode{"", v1alpha1.ClockRunning, v1alpha1.ClockActive}).Draw(t, label+"clock"),
-			DryRun: dryRun,
+			MaxRuntime: duration("maxRuntime"), IdleTimeout: duration("idleTimeout"), StartTimeout: duration("startTimeout"),
+			ResetAfter: duration("resetAfter"),
+			Clock:      rapid.SampledFrom([]v1alpha1.WorkloadClockMode{"", v1alpha1.ClockRunning, v1alpha1.ClockActive}).Draw(t, label+"clock"),
+			DryRun:     dryRun,
 		}
 	}
 	return limits

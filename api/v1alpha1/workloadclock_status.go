@@ -28,20 +28,6 @@ const (
 	ClockStateStopped ClockState = "Stopped"
 )
 
-// EndReason is the reason why a workload is or will be stopped.
-//
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted
-type EndReason string
-
-// The reasons for an end.
-const (
-	EndMaxRuntime       EndReason = "MaxRuntime"
-	EndIdle             EndReason = "Idle"
-	EndProjectSuspended EndReason = "ProjectSuspended"
-	EndShareExceeded    EndReason = "ShareExceeded"
-	EndPreempted        EndReason = "Preempted"
-)
-
 // WorkloadClockStatus is the running time of a workload and its deadline. All times in it are
 // policy time.
 type WorkloadClockStatus struct {
@@ -50,8 +36,9 @@ type WorkloadClockStatus struct {
 	// +optional
 	RootUID types.UID `json:"rootUID,omitempty"`
 
-	// TemplateHash is a hash of the workload's pod templates. A workload with another name
-	// and the same hash counts as the same workload while the first is stopped.
+	// TemplateHash is a hash of the workload's pod templates. If the creator deletes the
+	// workload, or Sluice stops it, a new workload of the same creator with the same hash
+	// continues this clock until it is reset.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -63,11 +50,32 @@ type WorkloadClockStatus struct {
 	// +kubebuilder:validation:Enum=train;interactive;inference
 	WorkloadType WorkloadType `json:"workloadType,omitempty"`
 
-	// CreatedBy is the name of the user who created the workload.
+	// CreatedBy is the name of the user who created the workload. For a run of a CronJob it
+	// is the user who created the CronJob.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	CreatedBy string `json:"createdBy,omitempty"`
+
+	// InheritedFrom is the user whose running time the clock contains, if a ServiceAccount
+	// continued that user's workload. It is absent if all running time is the creator's.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	InheritedFrom string `json:"inheritedFrom,omitempty"`
+
+	// Successor is the name of the clock that continues this one after the workload was
+	// deleted. Only one clock continues another.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Successor string `json:"successor,omitempty"`
+
+	// CompletedAt is when the workload was first found to have finished by itself. No other
+	// workload inherits the running time of a finished one.
+	//
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
 	// State is the state of the clock.
 	//
@@ -115,6 +123,12 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	IdleUnknownSince *metav1.Time `json:"idleUnknownSince,omitempty"`
+
+	// StartingSince is since when GPU pods are bound to a node and none has started. It is
+	// absent if any GPU pod runs.
+	//
+	// +optional
+	StartingSince *metav1.Time `json:"startingSince,omitempty"`
 
 	// Local shows the times above in the department's time zone, for display.
 	//

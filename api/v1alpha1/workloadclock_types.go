@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -86,6 +87,34 @@ type WorkloadClockList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []WorkloadClock `json:"items"`
+}
+
+// EndReason is the reason why a workload is or will be stopped.
+//
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
+type EndReason string
+
+// The reasons for an end.
+const (
+	EndMaxRuntime       EndReason = "MaxRuntime"
+	EndIdle             EndReason = "Idle"
+	EndProjectSuspended EndReason = "ProjectSuspended"
+	EndShareExceeded    EndReason = "ShareExceeded"
+	EndPreempted        EndReason = "Preempted"
+	EndStartTimeout     EndReason = "StartTimeout"
+)
+
+// CountsFor reports whether the clock's running time counts for a new workload of a creator:
+// the creator used it, or the creator is a ServiceAccount of the namespace. Every user who
+// creates workloads in a namespace can use its ServiceAccounts.
+func (c *WorkloadClock) CountsFor(creator string) bool {
+	return creator == c.Status.CreatedBy || creator != "" && creator == c.Status.InheritedFrom ||
+		strings.HasPrefix(creator, "system:serviceaccount:"+c.Namespace+":")
+}
+
+// HasActiveStop reports whether Sluice stopped the workload and it may not be started yet.
+func (s *WorkloadClockStatus) HasActiveStop(now time.Time) bool {
+	return s.Stopped != nil && (s.Stopped.Until == nil || now.Before(s.Stopped.Until.Time))
 }
 
 // MaxClockExtensions is the largest number of extensions that a clock keeps, and that a workload

@@ -28,15 +28,22 @@ type Pod struct {
 
 	// Queued is true if the pod has Kueue's scheduling gate. Such a pod has no node.
 	Queued bool
-	// Running is true if the phase is Running. It stays true while the pod is being
-	// deleted, until its containers have ended.
+	// Running is true if the pod is bound and any of its containers has started, an init
+	// container included. It stays true while the pod is being deleted, until its containers
+	// have ended.
 	Running bool
 	// Deleting is true if the pod has a deletionTimestamp.
 	Deleting bool
+	// GraceEndsAt is when the grace period of a pod that is being deleted ends, in machine
+	// time. It is zero for other pods.
+	GraceEndsAt time.Time
 	// CreatedAt and StartedAt are in machine time, to the second. StartedAt is the start of
 	// the first container that never restarted, else the time when the kubelet accepted the
 	// pod. It is zero if both are unknown.
 	CreatedAt, StartedAt time.Time
+	// BoundAt is when the pod was bound to its node, in machine time, to the second. It is
+	// zero if the pod is not bound.
+	BoundAt time.Time
 
 	// Milli is the charge of the pod in thousandths of GPUs: the GPU quota units that
 	// admission wrote, else an upper bound of the request. It is 0 if neither can be parsed.
@@ -65,6 +72,10 @@ func (p *Pod) EffectiveStart() time.Time {
 	}
 	return p.StartedAt
 }
+
+// IsBound reports whether the pod is bound to a node. It holds its GPUs from then on, whether
+// its containers start or not.
+func (p *Pod) IsBound() bool { return p.Node != "" }
 
 // Owner is an owner reference.
 type Owner struct {

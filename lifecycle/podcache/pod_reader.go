@@ -4,6 +4,8 @@
 package podcache
 
 import (
+	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -42,10 +44,11 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		node:      unique.Make(pod.Spec.NodeName),
 		created:   unixSeconds(&pod.CreationTimestamp),
 		started:   startedAt(&pod.Status),
+		bound:     boundAt(pod),
+		graceEnd:  unixSeconds(pod.DeletionTimestamp),
 	}
 	p.name, p.uid = internName(pod.Name, pod.UID)
-	p.flags.set(flagRunning, pod.Status.Phase == corev1.PodRunning)
-	p.flags.set(flagDeleting, pod.DeletionTimestamp != nil)
+	p.flags.set(flagRunning, pod.Status.Phase == corev1.PodRunning || pod.Spec.NodeName != "" && hasStartedContainer(&pod.Status))
 	p.flags.set(flagUnreadable, err != nil)
 	p.flags.set(flagQueued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
 		return gate.Name == v1alpha1.GateKueue
@@ -100,12 +103,35 @@ func controllerOf(pod *corev1.Pod) Owner {
 	return Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: types.UID(string(ref.UID))}
 }
 
+// containerStatuses returns the statuses of all containers that can request GPUs. The phase of
+// a pod is Pending while its init containers run.
+func containerStatuses(status *corev1.PodStatus) iter.Seq[*corev1.ContainerStatus] {
+	return func(yield func(*corev1.ContainerStatus) bool) {
+		for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// hasStartedContainer reports whether any container runs or has run.
+func hasStartedContainer(status *corev1.PodStatus) bool {
+	for c := range containerStatuses(status) {
+		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // startedAt returns when the pod began to run. It ignores restarted containers, of which only
 // the last start is known.
 func startedAt(status *corev1.PodStatus) int64 {
 	first := int64(0)
-	for i := range status.ContainerStatuses {
-		c := &status.ContainerStatuses[i]
+	for c := range containerStatuses(status) {
 		if c.RestartCount > 0 {
 			continue
 		}
@@ -124,6 +150,21 @@ func startedAt(status *corev1.PodStatus) int64 {
 		first = unixSeconds(status.StartTime)
 	}
 	return first
+}
+
+// boundAt returns when the pod was bound: when the scheduler reported it, else when the
+// kubelet accepted the pod, else its creation. It returns 0 for a pod without a node.
+func boundAt(pod *corev1.Pod) int64 {
+	if pod.Spec.NodeName == "" {
+		return 0
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return unixSeconds(&c.LastTransitionTime)
+		}
+	}
+	return cmp.Or(unixSeconds(pod.Status.StartTime), unixSeconds(&pod.CreationTimestamp))
 }
 
 func unixSeconds(t *metav1.Time) int64 {

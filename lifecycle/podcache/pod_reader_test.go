@@ -91,7 +91,7 @@ func TestReadFields(t *testing.T) {
 	want := &Pod{
 		Namespace: "lab", Name: "p", UID: "uid-p", Node: "dgx-1", Group: "g",
 		Controller: Owner{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "uid-train"},
-		Running:    true, Deleting: true, CreatedAt: at(0).Time, StartedAt: at(3).Time,
+		Running:    true, Deleting: true, GraceEndsAt: at(9).Time, CreatedAt: at(0).Time, StartedAt: at(3).Time, BoundAt: at(1).Time,
 		Milli: 1000, Pool: "dgx", WorkloadType: "train", Project: "thesis", CreatedBy: "anna", MaxRuntime: period.MustParseDuration("1d12h"),
 	}
 	if diff := cmp.Diff(want, f.toPod(), cmp.Comparer(func(a, b period.Duration) bool { return a == b })); diff != "" {
@@ -113,5 +113,62 @@ func TestReadFields(t *testing.T) {
 	p.Status.StartTime, p.Status.ContainerStatuses = nil, nil
 	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.IsZero() {
 		t.Errorf("without status, started at %s", f.toPod().StartedAt)
+	}
+}
+
+// A pod holds its GPUs from its binding, and runs from the start of its first container. An
+// init container counts, although the phase is Pending while it runs.
+func TestReadRunningAndBound(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 3, 1, 9, minute, 0, 0, time.UTC)) }
+	waiting := func(reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+	}
+	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(5)}}}
+	ended := corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(4)}}}
+	crashed := waiting("CrashLoopBackOff")
+	crashed.RestartCount, crashed.LastTerminationState = 1, ended.State
+	for name, tc := range map[string]struct {
+		change  func(*corev1.PodStatus)
+		node    string
+		running bool
+		started time.Time
+	}{
+		"unbound": {func(*corev1.PodStatus) {}, "", false, time.Time{}},
+		"bound":   {func(*corev1.PodStatus) {}, "dgx-1", false, at(2).Time},
+		"an image that cannot be pulled": {func(s *corev1.PodStatus) {
+			s.ContainerStatuses = append(s.ContainerStatuses, waiting("ImagePullBackOff"))
+		}, "dgx-1", false, at(2).Time},
+		"a container that cannot be made": {func(s *corev1.PodStatus) {
+			s.ContainerStatuses = append(s.ContainerStatuses, waiting("CreateContainerError"))
+		}, "dgx-1", false, at(2).Time},
+		"an init container runs": {func(s *corev1.PodStatus) { s.InitContainerStatuses = append(s.InitContainerStatuses, running) }, "dgx-1", true, at(5).Time},
+		"between two init containers": {func(s *corev1.PodStatus) {
+			s.InitContainerStatuses = append(s.InitContainerStatuses, ended, waiting("PodInitializing"))
+		}, "dgx-1", true, at(4).Time},
+		"an init container in CrashLoop": {func(s *corev1.PodStatus) { s.InitContainerStatuses = append(s.InitContainerStatuses, crashed) }, "dgx-1", true, at(2).Time},
+		"an init container ran, a main one": {func(s *corev1.PodStatus) {
+			s.InitContainerStatuses, s.ContainerStatuses, s.Phase = []corev1.ContainerStatus{ended}, []corev1.ContainerStatus{running}, corev1.PodRunning
+		}, "dgx-1", true, at(4).Time},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newGPUPod("p").onNode(tc.node).withChange(func(p *corev1.Pod) {
+				p.CreationTimestamp = at(0)
+				if tc.node != "" {
+					accepted := at(2)
+					p.Status.StartTime = &accepted
+					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(1)}}
+				}
+				tc.change(&p.Status)
+			})
+			f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod)
+			got, wantBound := f.toPod(), time.Time{}
+			if tc.node != "" {
+				wantBound = at(1).Time
+			}
+			if got.Running != tc.running || got.IsBound() != (tc.node != "") || !got.BoundAt.Equal(wantBound) || !got.StartedAt.Equal(tc.started) {
+				t.Errorf("running %v, bound at %s, started at %s; want %v, %s, %s",
+					got.Running, got.BoundAt, got.StartedAt, tc.running, wantBound, tc.started)
+			}
+		})
 	}
 }

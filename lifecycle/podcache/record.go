@@ -26,6 +26,8 @@ type compactPod struct {
 	shared           unique.Handle[sharedFields]
 	node             interned
 	created, started int64 // Unix seconds; 0 if unknown
+	bound            int64 // Unix seconds; 0 if the pod is not bound
+	graceEnd         int64 // Unix seconds; 0 if the pod is not being deleted
 	flags            flags
 }
 
@@ -45,7 +47,6 @@ type flags uint8
 
 const (
 	flagRunning flags = 1 << iota
-	flagDeleting
 	flagUnreadable
 	flagQueued
 )
@@ -79,10 +80,11 @@ func (p *compactPod) toPod() *Pod {
 	return &Pod{
 		Namespace: p.namespace.Value(), Name: p.name, UID: types.UID(p.uid),
 		Node: p.node.Value(), Controller: shared.controller, Group: shared.group,
-		Running: p.flags.has(flagRunning), Deleting: p.flags.has(flagDeleting), Unreadable: p.flags.has(flagUnreadable),
+		Running: p.flags.has(flagRunning), Deleting: p.graceEnd != 0, Unreadable: p.flags.has(flagUnreadable),
 		Queued:    p.flags.has(flagQueued),
-		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started),
-		Milli: shared.milli, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,
+		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started), BoundAt: fromUnixSeconds(p.bound),
+		GraceEndsAt: fromUnixSeconds(p.graceEnd),
+		Milli:       shared.milli, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,
 		CreatedBy: shared.createdBy, MaxRuntime: shared.maxRuntime,
 	}
 }

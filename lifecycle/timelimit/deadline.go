@@ -74,7 +74,11 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 // announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
 	d.Status.Deadline = nil
-	if !d.observed.Running || d.isStopInForce() {
+	if d.isStopInForce() {
+		return
+	}
+	if !d.observed.Running {
+		d.Status.Deadline = d.announceStartTimeout()
 		return
 	}
 	deadline, idle := d.announceRuntimeLimit(), d.announceIdleTimeout()
@@ -124,7 +128,7 @@ func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
 		first, announced = d.now, true
 	}
 	if announced {
-		end = laterOf(end, first.Add(d.limits.shortestLead()))
+		end = laterOf(end, d.lastAnnouncedAt(limit, first, len(due) > 0).Add(d.limits.shortestLead()))
 	}
 	for i, lead := range due {
 		d.recordWarning(Warning{
@@ -172,6 +176,21 @@ func (d *decision) firstAnnouncedAt(limit time.Duration) (first time.Time, ok bo
 	return first, ok
 }
 
+// lastAnnouncedAt returns when the last warning of the end at this limit was recorded, which
+// is now if one is due. A warning that comes late, after an outage, postpones the end.
+func (d *decision) lastAnnouncedAt(limit time.Duration, first time.Time, due bool) time.Time {
+	if due {
+		return d.now
+	}
+	last := first
+	for _, l := range d.Status.Leads {
+		if l.Reason == v1alpha1.EndMaxRuntime && l.LimitSeconds == wholeSeconds(limit) {
+			last = laterOf(last, l.At.Time)
+		}
+	}
+	return last
+}
+
 func (d *decision) extendedSince(t time.Time) bool {
 	return slices.ContainsFunc(d.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.At.After(t) })
 }
@@ -187,7 +206,7 @@ func (d *decision) recordWarning(w Warning) {
 // enforceDeadline stops the workload at its deadline, and again if it runs in spite of a
 // stop.
 func (d *decision) enforceDeadline() {
-	if !d.observed.Running {
+	if !d.observed.Running && d.Status.StartingSince == nil {
 		return
 	}
 	if d.isStopInForce() {
@@ -231,12 +250,22 @@ func (d *decision) isStopInForce() bool {
 		return false
 	}
 	stillRuns := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
-	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns
+	stillBound := d.Status.StartingSince != nil && !d.Status.StartingSince.After(s.At.Time)
+	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound
 }
 
 // evaluateDryRun sets the reason for which the workload would be stopped without dry run.
 func (d *decision) evaluateDryRun() {
-	if !d.limits.DryRun || d.limits.Exempt || !d.observed.Running {
+	if !d.limits.DryRun || d.limits.Exempt {
+		return
+	}
+	if since := d.Status.StartingSince; since != nil && !d.limits.StartTimeout.IsZero() {
+		end := since.Add(d.limits.StartTimeout.Length())
+		if d.scheduleNext(end); !end.After(d.now) {
+			d.WouldStop = v1alpha1.EndStartTimeout
+		}
+	}
+	if !d.observed.Running {
 		return
 	}
 	limit, timeout := d.limits.MaxRuntime.Length()+d.totalExtension(), d.limits.IdleTimeout.Length()

@@ -22,7 +22,9 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.recordPause()
 	d.resetClock()
 	d.updateRunningTime()
+	d.recordCompletion()
 	d.resetClock()
+	d.updateStartingTime()
 	d.determineLimit()
 	d.updateIdleTime()
 	d.announceDeadlines()
@@ -45,13 +47,7 @@ type decision struct {
 }
 
 // runningTime returns the accumulated running time, including the open interval.
-func (d *decision) runningTime() time.Duration {
-	ran := time.Duration(d.Status.AccumulatedSeconds) * time.Second
-	if since := d.Status.RunningSince; since != nil {
-		ran += max(0, d.now.Sub(since.Time))
-	}
-	return ran
-}
+func (d *decision) runningTime() time.Duration { return runningTimeOf(&d.Status, d.now) }
 
 // scheduleNext moves the next decision forward to t. It never moves it back.
 func (d *decision) scheduleNext(t time.Time) {
@@ -112,7 +108,7 @@ type Decision struct {
 
 // Warning announces the end of a workload.
 type Warning struct {
-	// Reason is MaxRuntime or Idle.
+	// Reason is MaxRuntime, Idle or StartTimeout.
 	Reason v1alpha1.EndReason
 	// Lead is the time between DueAt and the deadline for which it was due.
 	Lead time.Duration
@@ -149,6 +145,11 @@ type Observation struct {
 	// RunningSince is the start of the first running pod, or the creation of the project if
 	// that is later. The zero time means now.
 	RunningSince time.Time
+	// StartingSince is when the first pod was bound of a workload none of whose pods runs, or
+	// the creation of the project if that is later. It is zero if no pod is bound.
+	StartingSince time.Time
+	// Completed is true if the workload finished by itself.
+	Completed bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }
@@ -171,6 +172,11 @@ func (l *EffectiveLimits) hasRuntimeLimit() bool {
 // hasIdleTimeout reports whether the idle timeout can stop the workload.
 func (l *EffectiveLimits) hasIdleTimeout() bool {
 	return !l.Exempt && !l.DryRun && !l.IdleTimeout.IsZero()
+}
+
+// hasStartTimeout reports whether the start timeout can stop the workload.
+func (l *EffectiveLimits) hasStartTimeout() bool {
+	return !l.Exempt && !l.DryRun && !l.StartTimeout.IsZero()
 }
 
 func (l *EffectiveLimits) longestLead() time.Duration  { return slices.Max(l.Leads) }

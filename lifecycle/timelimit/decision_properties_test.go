@@ -68,13 +68,18 @@ func checkDecision(t *rapid.T, w *simulation) {
 }
 
 // checkStopAnnounced checks that every stop at the limit was announced at least the shortest
-// lead before, with that deadline or an earlier one.
+// lead before, with that deadline or an earlier one, and that no warning came later.
 func checkStopAnnounced(t *rapid.T, w *simulation) {
 	shortest := slices.Min(w.limits.Leads)
 	if !slices.ContainsFunc(w.warnings, func(s timedWarning) bool {
 		return !s.Superseded && s.Reason == v1alpha1.EndMaxRuntime && !s.Deadline.After(w.now) && !s.at.Add(shortest).After(w.now)
 	}) {
 		t.Fatalf("stopped at %v without announcement; warnings: %v", w.now, w.warnings)
+	}
+	for _, s := range w.warnings {
+		if s.Reason == v1alpha1.EndMaxRuntime && s.at.Add(shortest).After(w.now) {
+			t.Fatalf("stopped at %v, %v after the last warning", w.now, w.now.Sub(s.at))
+		}
 	}
 }
 

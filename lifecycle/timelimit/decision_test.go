@@ -60,6 +60,33 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			live:     func(w *simulation) { w.startPods(); w.advance(hour); w.now = w.now.Add(7 * 24 * hour); w.advance(hour) },
 			warnings: []string{"169h0m0s superseded", "169h0m0s superseded", "169h0m0s"}, stops: []string{"169h30m0s"},
 		},
+		"by the shortest lead later, if an outage delayed the last warning beyond the limit": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(25 * hour)
+				w.now = w.now.Add(25 * hour)
+				w.advance(hour)
+			},
+			warnings: []string{"24h0m0s", "50h0m0s superseded", "50h0m0s"}, stops: []string{"50h30m0s"},
+		},
+		"by the shortest lead later, if an outage delayed the last warning": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(46 * hour)
+				w.now = w.now.Add(110 * time.Minute)
+				w.advance(hour)
+			},
+			warnings: []string{"24h0m0s", "44h0m0s", "47h50m0s"}, stops: []string{"48h20m0s"},
+		},
+		"at once after an outage, if it was announced before": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(47*hour + 45*time.Minute)
+				w.now = w.now.Add(5 * hour)
+				w.advance(hour)
+			},
+			warnings: []string{"24h0m0s", "44h0m0s", "47h30m0s"}, stops: []string{"52h45m0s"},
+		},
 		"at the pods' own limit, if that is lower": {
 			live: func(w *simulation) {
 				w.limits.MaxRuntime = period.MustParseDuration("6h")

@@ -63,25 +63,11 @@ func (d *decision) removeWarnings(reason v1alpha1.EndReason) {
 	d.Status.Leads = slices.DeleteFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == reason })
 }
 
-// announceIdleTimeout warns at half the idle timeout and returns the deadline. It
-// postpones the deadline if the warning is late.
+// announceIdleTimeout warns at half the idle timeout and returns the deadline.
 func (d *decision) announceIdleTimeout() *v1alpha1.ClockDeadline {
 	timeout := d.limits.IdleTimeout.Length()
 	if !d.limits.hasIdleTimeout() || d.Status.IdleSince == nil || d.Status.IdleUnknownSince != nil || d.idleDuration < timeout/2 {
 		return nil
 	}
-	end := d.Status.IdleSince.Add(timeout)
-	due := d.Status.IdleSince.Add(timeout / 2)
-	warned := slices.IndexFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == v1alpha1.EndIdle })
-	announcedAt := d.now
-	if warned >= 0 {
-		announcedAt = d.Status.Leads[warned].At.Time
-	}
-	if announcedAt.Sub(due) > min(idleGracePeriod, timeout/8) {
-		end = laterOf(end, announcedAt.Add(timeout/2))
-	}
-	if warned < 0 {
-		d.recordWarning(Warning{Reason: v1alpha1.EndIdle, Lead: timeout / 2, DueAt: due, Deadline: end})
-	}
-	return &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: v1alpha1.EndIdle, AnnouncedAt: metaTime(announcedAt)}
+	return d.announceTimeout(v1alpha1.EndIdle, d.Status.IdleSince.Time, timeout)
 }

@@ -40,6 +40,13 @@ func (d *decision) recordPause() {
 	}
 }
 
+// recordCompletion records that the workload finished by itself.
+func (d *decision) recordCompletion() {
+	if d.observed.Completed && !d.observed.Running && d.Status.CompletedAt == nil {
+		d.Status.CompletedAt = metaTime(d.now)
+	}
+}
+
 // inactiveSince reports whether and since when an active clock pauses although pods run.
 // Unknown utilization counts as use.
 func (d *decision) inactiveSince() (since time.Time, ok bool) {
@@ -64,6 +71,7 @@ func (d *decision) openInterval() {
 	}
 	d.intervalOpened = true
 	d.Status.RunningSince, d.Status.PausedSince = metaTime(began), nil
+	d.Status.CompletedAt, d.Status.Successor = nil, ""
 	if d.Status.StartedAt == nil {
 		d.Status.StartedAt = metaTime(began)
 	}
@@ -123,7 +131,7 @@ func (d *decision) resetClock() {
 	if d.Status.RunningSince != nil || d.observed.Running && d.limits.Clock == v1alpha1.ClockActive {
 		return
 	}
-	at, ok := d.resetTime()
+	at, ok := resetTime(&d.Status, d.limits.ResetAfter.Length())
 	if !ok {
 		return
 	}
@@ -139,19 +147,20 @@ func (d *decision) resetClock() {
 	d.Status.PausedSince, d.Status.Limit, d.Status.Deadline = nil, nil, nil
 	d.Status.Leads, d.Status.Extensions, d.Status.Stopped = nil, nil, nil
 	d.Status.IdleSince, d.Status.IdleUnknownSince = nil, nil
+	d.Status.InheritedFrom, d.Status.Successor = "", ""
 }
 
 // resetTime returns when the clock of a workload that is not running resets. It returns
 // false if the workload has not run, or if its stop has no end.
-func (d *decision) resetTime() (time.Time, bool) {
-	paused, stopped := d.Status.PausedSince, d.Status.Stopped
+func resetTime(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration) (time.Time, bool) {
+	paused, stopped := s.PausedSince, s.Stopped
 	switch {
 	case paused == nil, stopped != nil && stopped.Until == nil:
 		return time.Time{}, false
 	case stopped != nil && stopped.Until.After(stopped.At.Time):
 		return stopped.Until.Time, true
 	}
-	return paused.Add(d.limits.ResetAfter.Length()), true
+	return paused.Add(resetAfter), true
 }
 
 // startTime returns when the current run began, or now if nothing runs.
@@ -179,18 +188,4 @@ func toDuration(length time.Duration) period.Duration {
 		return period.MustParseDuration("99999d")
 	}
 	return duration
-}
-
-// InheritStatus returns the first status of a workload that replaces another: the same
-// template under another name, before the clock of the first one reset. It keeps the
-// running time, warnings, extensions and stop, and drops what belongs to the old pods.
-func InheritStatus(from v1alpha1.WorkloadClockStatus) v1alpha1.WorkloadClockStatus {
-	var to v1alpha1.WorkloadClockStatus
-	from.DeepCopyInto(&to)
-	to.RootUID, to.RunningSince, to.Deadline, to.Local = "", nil, nil, nil
-	to.IdleSince, to.IdleUnknownSince, to.Conditions = nil, nil, nil
-	if to.PausedSince == nil {
-		to.PausedSince = from.RunningSince
-	}
-	return to
 }

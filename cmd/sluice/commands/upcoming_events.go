@@ -169,7 +169,7 @@ func workloadClockEvents(clock *v1alpha1.WorkloadClock, of warningContext) []upc
 
 // warningLeads returns the leads of the warnings before a deadline: those of the
 // department before the running time limit, and half the timeout before an idle
-// end. Notices announce all other ends.
+// end or one at the start timeout. Notices announce all other ends.
 func (of warningContext) warningLeads(clock *v1alpha1.WorkloadClock) []time.Duration {
 	if of.department == nil {
 		return nil
@@ -187,6 +187,9 @@ func (of warningContext) warningLeads(clock *v1alpha1.WorkloadClock) []time.Dura
 			return nil
 		}
 		return []time.Duration{limits.IdleTimeout.Length() / 2}
+	case v1alpha1.EndStartTimeout:
+		limits := v1alpha1.TightestLimits(clock.Status.WorkloadType, of.project.Spec.Workloads, of.department.Spec.Workloads)
+		return []time.Duration{limits.StartTimeout.Length() / 2}
 	default:
 		return nil
 	}

@@ -140,6 +140,10 @@ func exampleList() []example {
 		{kind: v1alpha1.NoticeWorkloadEnding, variant: "pod", subject: pod, deadline: exampleTime.Add(30 * time.Minute), inputs: train},
 		{kind: v1alpha1.NoticeWorkloadIdle, variant: "notebook", subject: notebook, deadline: exampleTime.Add(time.Hour), inputs: idle},
 		{
+			kind: v1alpha1.NoticeWorkloadIdle, variant: "starting", subject: job, deadline: exampleTime.Add(15 * time.Minute),
+			inputs: withInputs(train, InputAccumulatedSeconds, "0", InputCause, string(v1alpha1.EndStartTimeout), InputStartTimeout, "30m"),
+		},
+		{
 			kind:    v1alpha1.NoticeWorkloadStopped,
 			variant: "limit",
 			subject: job,
@@ -158,6 +162,10 @@ func exampleList() []example {
 		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook,
 			inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle)),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "starttimeout", subject: job,
+			inputs: withInputs(train, InputAccumulatedSeconds, "0", InputCause, string(v1alpha1.EndStartTimeout), InputStartTimeout, "30m"),
 		},
 		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "suspended", subject: serve,

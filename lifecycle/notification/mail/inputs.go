@@ -12,6 +12,7 @@ import (
 // them.
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
+//	                              startTimeout; cause is StartTimeout for a workload whose pods do not start
 //	WorkloadStopped               the same, and cause until cronJob
 //	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
@@ -50,6 +51,8 @@ const (
 	InputLimit = "limit"
 	// InputIdleTimeout is the idle timeout.
 	InputIdleTimeout = "idleTimeout"
+	// InputStartTimeout is the start timeout, if the pods do not start.
+	InputStartTimeout = "startTimeout"
 	// InputGPUs is the GPUs of the workload, as a quantity: 500m.
 	InputGPUs = "gpus"
 	// InputNodePool is their node pool.
@@ -166,6 +169,6 @@ var (
 	timeInputs = []string{
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
-	durationInputs = []string{InputLimit, InputIdleTimeout, InputExtendBy, InputWindow, InputMaxDuration}
+	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
 	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true}
 )

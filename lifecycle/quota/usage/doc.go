@@ -5,9 +5,10 @@
 // type of workload and node pool.
 //
 // It reads the GPU pods of package podcache, finds their workloads and users through
-// WorkloadClocks, and counts the GPU quota of each pod multiplied by its running time
-// in whole seconds of policy time. It writes a record when pods have ended, and hourly
-// while they run. Months end in the department's time zone.
+// WorkloadClocks, and counts the GPU quota of each pod multiplied by the time since it was
+// bound to its node, in whole seconds of policy time: from then on it holds its GPUs, also
+// while its image is pulled. It writes a record when pods have ended, and hourly while they
+// run. Months end in the department's time zone.
 //
 // The sums are exact across restarts. A record's entries and its cursors are written in
 // one request with a resourceVersion precondition. The cursors record until when each

@@ -126,16 +126,16 @@ func (w *testEnv) restart() {
 	}
 }
 
-// startPod has a pod run; it began so long ago.
+// startPod binds a pod; it was bound so long ago. Its containers start later.
 func (w *testEnv) startPod(uid string, milli workload.Milli, ago time.Duration) {
 	pod := &podcache.Pod{
-		Namespace: testNamespace, Name: uid, UID: types.UID(uid), Running: true, CreatedAt: time.Now().Add(-time.Hour),
-		StartedAt: time.Now().Add(-ago).Truncate(time.Second), Milli: milli, Pool: "dgx", WorkloadType: v1alpha1.WorkloadTrain,
+		Namespace: testNamespace, Name: uid, UID: types.UID(uid), Node: "dgx-1", CreatedAt: time.Now().Add(-time.Hour),
+		BoundAt: time.Now().Add(-ago).Truncate(time.Second), Milli: milli, Pool: "dgx", WorkloadType: v1alpha1.WorkloadTrain,
 		Controller: podcache.Owner{UID: "controller-of-" + types.UID(uid)},
 	}
 	w.pods[pod.UID] = pod
-	w.began[uid] = w.toPolicyTime(pod.StartedAt)
-	if second := w.toPolicyTime(earlierTime(pod.StartedAt.Add(time.Second-1), time.Now())); second.Sub(w.began[uid]) > time.Hour {
+	w.began[uid] = w.toPolicyTime(pod.BoundAt)
+	if second := w.toPolicyTime(earlierTime(pod.BoundAt.Add(time.Second-1), time.Now())); second.Sub(w.began[uid]) > time.Hour {
 		w.began[uid] = second // there was a step in it
 	}
 	w.r.tracker.handleChange(podcache.Change{After: pod})

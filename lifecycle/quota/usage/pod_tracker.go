@@ -17,7 +17,7 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// podTracker records intervals of running pods by namespace, as they are observed.
+// podTracker records intervals of bound pods by namespace, as they are observed.
 type podTracker struct {
 	// mu guards all fields below and the fields of intervals that are marked as the
 	// tracker's.
@@ -29,8 +29,8 @@ type podTracker struct {
 type namespaceUsage struct {
 	// running are the open intervals by the pod's UID. ended are the closed ones that no
 	// record includes yet. continued are those of them after which the pod ran on with
-	// another charge. interrupted are pods that stopped running and still exist. All are the
-	// tracker's.
+	// another charge. interrupted are pods that hold no GPU any more and still exist. All are
+	// the tracker's.
 	running     map[types.UID]*usageInterval
 	ended       []*usageInterval
 	continued   map[types.UID][]*usageInterval
@@ -47,8 +47,8 @@ func (m *podTracker) handleChange(c podcache.Change) []reconcile.Request {
 	defer m.mu.Unlock()
 	pod := c.Pod()
 	changed := false
-	if c.After != nil && c.After.Running && c.After.Milli > 0 {
-		changed = m.usageOf(pod.Namespace).observeRunning(c.After, now)
+	if c.After != nil && c.After.IsBound() && c.After.Milli > 0 {
+		changed = m.usageOf(pod.Namespace).observeBound(c.After, now)
 	} else if a := m.namespaces[pod.Namespace]; a != nil {
 		changed = a.observeStopped(pod.UID, now, c.After == nil)
 	}
@@ -74,9 +74,10 @@ func (m *podTracker) usageOf(namespace string) *namespaceUsage {
 	return a
 }
 
-// observeRunning records a running pod and reports whether an interval starts.
-func (a *namespaceUsage) observeRunning(pod *podcache.Pod, now time.Time) bool {
-	from := pod.EffectiveStart()
+// observeBound records a bound pod and reports whether an interval starts. The pod holds its
+// GPUs although its containers may not have started.
+func (a *namespaceUsage) observeBound(pod *podcache.Pod, now time.Time) bool {
+	from := pod.BoundAt
 	by := earlierTime(from.Add(time.Second-time.Nanosecond), now)
 	if a.interrupted[pod.UID] {
 		from, by = now, now
@@ -187,7 +188,7 @@ func (m *podTracker) namespaceNames() []string {
 	return names
 }
 
-// usageInterval is a time in which a pod ran with the same charge.
+// usageInterval is a time in which a pod was bound with the same charge.
 type usageInterval struct {
 	pod, controller types.UID
 	milli           workload.Milli
@@ -195,7 +196,7 @@ type usageInterval struct {
 	pool            string
 	// creator is the user who created the pod, if it has no controller.
 	creator string
-	// from and startedBy are the earliest and the latest possible start, in machine time:
+	// from and startedBy are the earliest and the latest possible binding, in machine time:
 	// pods report whole seconds.
 	from, startedBy time.Time
 

@@ -360,7 +360,7 @@ func TestUnknownUserAndNodePool(t *testing.T) {
 	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
 		w.startPod("stranger-1", 1000, 0)
 		bare := &podcache.Pod{
-			Namespace: testNamespace, Name: "bare", UID: "bare", Running: true, StartedAt: time.Now(), Milli: 1000,
+			Namespace: testNamespace, Name: "bare", UID: "bare", Node: "dgx-1", BoundAt: time.Now(), Milli: 1000,
 			WorkloadType: "nonsense", CreatedBy: "carl", Pool: "a-name-that-is-longer-than-that-of-any-node-pool-could-be",
 		}
 		w.r.tracker.handleChange(podcache.Change{After: bare})
@@ -375,6 +375,30 @@ func TestUnknownUserAndNodePool(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// A pod counts from its binding, although its containers start later, in any order of events
+// and restarts.
+func TestUsageCountsWhatIsHeld(t *testing.T) {
+	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
+		pending := &podcache.Pod{Namespace: testNamespace, Name: "train-2", UID: "train-2", CreatedAt: time.Now(), Milli: 1000, Pool: "dgx"}
+		w.r.tracker.handleChange(podcache.Change{After: pending})
+		w.startPod("train-1", 1000, 0)
+		w.advance(20 * time.Minute)
+		before := w.pods["train-1"]
+		after := *before
+		after.Running, after.StartedAt = true, time.Now()
+		w.pods["train-1"] = &after
+		w.r.tracker.handleChange(podcache.Change{Before: before, After: &after})
+		w.advance(10 * time.Minute)
+		w.restart()
+		w.advance(10 * time.Minute)
+		w.stopPod("train-1")
+		w.advance(time.Minute)
+		if got, want := w.recordedByUser()["anna"], int64(40*60*1000); got != want {
+			t.Errorf("%d are recorded, want %d", got, want)
 		}
 	})
 }
@@ -398,14 +422,14 @@ func TestChargeChangeWhileRunning(t *testing.T) {
 	})
 }
 
-// A pod that is observed running again after an interruption is not counted again from its start.
+// A pod that is charged again after an interruption is not counted again from its start.
 func TestInterruptedPodCountedOnce(t *testing.T) {
 	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
 		w.startPod("train-1", 1000, 0)
 		w.advance(20 * time.Minute)
 		before := w.pods["train-1"]
 		after := *before
-		after.Running = false
+		after.Milli = 0
 		w.r.tracker.handleChange(podcache.Change{Before: before, After: &after})
 		w.advance(10 * time.Minute)
 		w.r.tracker.handleChange(podcache.Change{Before: &after, After: before})

@@ -24,8 +24,9 @@ import (
 func (w *workload) warningAnnouncements(d timelimit.Decision) (announcements []notification.Announcement) {
 	for _, warning := range d.Warnings {
 		a := w.newAnnouncement(v1alpha1.NoticeWorkloadEnding, d)
-		if warning.Reason == v1alpha1.EndIdle {
+		if warning.Reason != v1alpha1.EndMaxRuntime {
 			a.Kind = v1alpha1.NoticeWorkloadIdle
+			a.Inputs[mail.InputCause] = string(warning.Reason)
 		}
 		a.Threshold = warningKey(warning, &d.Status)
 		a.DueAt, a.Deadline, a.Superseded = warning.DueAt, warning.Deadline, warning.Superseded
@@ -65,6 +66,9 @@ func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decisio
 	if !w.limits.IdleTimeout.IsZero() {
 		inputs[mail.InputIdleTimeout] = w.limits.IdleTimeout.String()
 	}
+	if d.Status.StartingSince != nil {
+		inputs[mail.InputStartTimeout] = w.limits.StartTimeout.String()
+	}
 	return notification.Announcement{
 		Kind: kind, Inputs: inputs,
 		Subject: v1alpha1.ObjectReference{
@@ -75,7 +79,7 @@ func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decisio
 
 // warningKey returns the deduplication key of a warning within its workload.
 func warningKey(warning timelimit.Warning, s *v1alpha1.WorkloadClockStatus) string {
-	if warning.Reason == v1alpha1.EndIdle {
+	if warning.Reason != v1alpha1.EndMaxRuntime {
 		return fmt.Sprintf("%s %s %d", warning.Reason, warning.Lead, warning.DueAt.Unix())
 	}
 	return fmt.Sprintf("%s %s %d %d", warning.Reason, warning.Lead, warning.LimitSeconds, unixSeconds(s.StartedAt))
@@ -87,6 +91,9 @@ func stopKey(s *v1alpha1.WorkloadClockStatus) string {
 	limit, since := int64(0), unixSeconds(s.StartedAt)
 	if s.Stopped.Reason == v1alpha1.EndIdle && s.IdleSince != nil {
 		since = s.IdleSince.Unix()
+	}
+	if s.Stopped.Reason == v1alpha1.EndStartTimeout && s.StartingSince != nil {
+		since = s.StartingSince.Unix()
 	}
 	if s.Limit != nil && s.Stopped.Reason == v1alpha1.EndMaxRuntime {
 		limit = int64(s.Limit.InForce.Length() / time.Second)
@@ -129,10 +136,14 @@ func (r *Reconciler) recordEvents(ctx context.Context, w *workload, previous v1a
 	}
 }
 
-// endReasonNoun returns the first part of an event's reason: RuntimeLimit or IdleTimeout.
+// endReasonNoun returns the first part of an event's reason: RuntimeLimit, IdleTimeout or
+// StartTimeout.
 func endReasonNoun(reason v1alpha1.EndReason) string {
-	if reason == v1alpha1.EndIdle {
+	switch reason {
+	case v1alpha1.EndIdle:
 		return "IdleTimeout"
+	case v1alpha1.EndStartTimeout:
+		return "StartTimeout"
 	}
 	return "RuntimeLimit"
 }
@@ -150,6 +161,10 @@ func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warnin
 	if warning.Reason == v1alpha1.EndIdle {
 		return fmt.Sprintf("The GPUs are idle. Unless they are used, the workload will be stopped at %s, after %s of idle time",
 			at, w.limits.IdleTimeout)
+	}
+	if warning.Reason == v1alpha1.EndStartTimeout {
+		return fmt.Sprintf("The pods hold GPUs and do not start. Unless they start, the workload will be stopped at %s, %s after they were bound. "+
+			"To see why they do not start: kubectl describe pods -n %s", at, w.limits.StartTimeout, w.clock.Namespace)
 	}
 	root := w.clock.Spec.Root
 	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+
@@ -173,6 +188,8 @@ func (w *workload) stopMessage(d timelimit.Decision) string {
 	switch stopped.Reason {
 	case v1alpha1.EndIdle:
 		return fmt.Sprintf("The GPUs were idle for %s. %s", w.limits.IdleTimeout, idleRestart)
+	case v1alpha1.EndStartTimeout:
+		return fmt.Sprintf("The pods held GPUs and did not start within %s. %s", w.limits.StartTimeout, idleRestart)
 	case v1alpha1.EndMaxRuntime:
 		limit := ""
 		if d.Status.Limit != nil {

@@ -4,12 +4,16 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,12 +21,14 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
 )
 
 // reconcileIdentity sets the UID, template hash and creator of the workload in the clock. A
-// workload that replaces another under a new name inherits its status.
+// workload that continues an earlier one of the same creator, under the same or another
+// name, inherits its status. Otherwise the clock starts at zero.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	if len(w.roots) == 0 || w.clock.Status.RootUID == w.roots[0].UID {
 		return nil
@@ -34,25 +40,60 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	}
 	w.clock = w.clock.DeepCopy()
 	s := &w.clock.Status
-	hash, creator := "", ""
-	if object != nil {
-		hash = workloadkind.TemplateHash(root.GroupKind(), object.Object)
-		creator = object.GetAnnotations()[v1alpha1.AnnotationCreatedBy]
+	if object == nil && s.State != "" { // an earlier root whose pods are still there, or one that cannot be read
+		s.RootUID = root.UID
+		return nil
 	}
-	if s.State == "" && hash != "" {
-		from, err := r.findPredecessor(ctx, w, hash)
+	successor := timelimit.Successor{Clock: w.clock.Name}
+	if object != nil {
+		successor.TemplateHash = workloadkind.TemplateHash(root.GroupKind(), object.Object)
+		if successor.Creator, err = r.creatorOf(ctx, object); err != nil {
+			return err
+		}
+	}
+	if held := w.heldPods(); successor.Creator == "" && len(held) > 0 {
+		successor.Creator = held[0].CreatedBy
+	}
+	inheritedFrom := ""
+	switch {
+	case s.State == "":
+	case successor.ContinuesOwn(w.clock, w.now):
+		inheritedFrom = timelimit.InheritedFrom(s, successor.Creator)
+	default:
+		*s = v1alpha1.WorkloadClockStatus{}
+		w.createdAt = object.GetCreationTimestamp().Time
+	}
+	if s.State == "" {
+		from, err := r.claimPredecessor(ctx, w, successor)
 		if err != nil {
 			return err
 		}
 		if from != nil {
-			*s = timelimit.InheritStatus(from.Status)
+			*s = timelimit.InheritStatus(from, successor.Creator, w.now)
+			inheritedFrom = s.InheritedFrom
 		}
 	}
-	s.RootUID, s.TemplateHash, s.CreatedBy = root.UID, hash, creator
-	if s.CreatedBy == "" && len(w.runningPods) > 0 {
-		s.CreatedBy = w.runningPods[0].CreatedBy
-	}
+	s.RootUID, s.TemplateHash, s.CreatedBy, s.InheritedFrom = root.UID, successor.TemplateHash, successor.Creator, inheritedFrom
 	return nil
+}
+
+// cronJobKind is the kind whose runs the CronJob controller creates.
+var cronJobKind = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
+
+// creatorOf returns the user who created a workload: for a run that the CronJob controller
+// created, the user who created the CronJob. It trusts no owner reference that a user wrote.
+func (r *Reconciler) creatorOf(ctx context.Context, object *unstructured.Unstructured) (string, error) {
+	creator := object.GetAnnotations()[v1alpha1.AnnotationCreatedBy]
+	ref := metav1.GetControllerOf(object)
+	if ref == nil || groupVersionKind(v1alpha1.WorkloadReference{APIVersion: ref.APIVersion, Kind: ref.Kind}) != cronJobKind ||
+		!strings.HasPrefix(creator, "system:serviceaccount:kube-system:") && creator != "system:kube-controller-manager" {
+		return creator, nil
+	}
+	cronJob, err := r.getRoot(ctx, owner.Root{GroupVersionKind: cronJobKind, Namespace: object.GetNamespace(), Name: ref.Name, UID: ref.UID})
+	if cronJob == nil || err != nil {
+		return creator, err
+	}
+	return cmp.Or(cronJob.GetAnnotations()[v1alpha1.AnnotationCreatedBy], creator), nil
 }
 
 // getRoot reads a root from the API server. It returns nil if the root is gone or lifecycle
@@ -72,10 +113,10 @@ func (r *Reconciler) getRoot(ctx context.Context, root owner.Root) (*unstructure
 	return object, nil
 }
 
-// findPredecessor returns the clock that the workload inherits from: one with the same
-// template whose workload was stopped or deleted and whose time has not been reset. Of
-// several it returns the one with the longest running time.
-func (r *Reconciler) findPredecessor(ctx context.Context, w *workload, hash string) (*v1alpha1.WorkloadClock, error) {
+// claimPredecessor returns the clock that the workload continues, or nil. It records the
+// workload as the successor first, so that no other workload continues the same clock. After
+// a crash the same workload finds it again.
+func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timelimit.Successor) (*v1alpha1.WorkloadClock, error) {
 	var clocks v1alpha1.WorkloadClockList
 	if err := r.Client.List(ctx, &clocks, client.InNamespace(w.clock.Namespace)); err != nil {
 		return nil, fmt.Errorf("list clocks to find the predecessor of %s: %w", w.clock.Name, err)
@@ -83,31 +124,78 @@ func (r *Reconciler) findPredecessor(ctx context.Context, w *workload, hash stri
 	var found *v1alpha1.WorkloadClock
 	for i := range clocks.Items {
 		other := &clocks.Items[i]
-		if other.Name == w.clock.Name || other.Status.TemplateHash != hash || !r.isNotReset(w, &other.Status) {
+		limits, _ := w.effectiveLimits(w.now, nil, other.Status.WorkloadType)
+		if !n.ContinuesOther(other, limits.ResetAfter.Length(), w.now) || found != nil && !timelimit.IsBetterPredecessor(other, found, w.now) {
 			continue
 		}
-		gone := false
-		if other.Status.Stopped == nil {
-			object, err := r.getRoot(ctx, rootOfClock(other))
-			if err != nil {
-				return nil, err
-			}
-			gone = object == nil
+		ended, err := r.isStoppedOrDeleted(ctx, other)
+		if err != nil {
+			return nil, err
 		}
-		if (gone || other.Status.Stopped != nil) && (found == nil || found.Status.AccumulatedSeconds < other.Status.AccumulatedSeconds) {
+		if ended {
 			found = other
 		}
+	}
+	if found == nil || found.Status.HasActiveStop(w.now) || found.Status.Successor == w.clock.Name {
+		return found, nil
+	}
+	found = found.DeepCopy()
+	found.Status.Successor = w.clock.Name
+	if err := r.Client.Status().Update(ctx, found); err != nil {
+		return nil, fmt.Errorf("record %s as the successor of clock %s: %w", w.clock.Name, found.Name, err)
 	}
 	return found, nil
 }
 
-// isNotReset reports whether a workload is not running and its clock has not been reset.
-func (r *Reconciler) isNotReset(w *workload, s *v1alpha1.WorkloadClockStatus) bool {
-	if stopped := s.Stopped; stopped != nil && (stopped.Until == nil || w.now.Before(stopped.Until.Time)) {
-		return true
+// isStoppedOrDeleted reports whether Sluice stopped a clock's workload, or whether it was
+// deleted before it finished. Its last pods may still terminate.
+func (r *Reconciler) isStoppedOrDeleted(ctx context.Context, c *v1alpha1.WorkloadClock) (bool, error) {
+	if c.Status.Stopped != nil {
+		return true, nil
 	}
-	limits, _ := w.effectiveLimits(w.now, nil, s.WorkloadType)
-	return s.PausedSince != nil && w.now.Before(s.PausedSince.Add(limits.ResetAfter.Length()).Truncate(time.Second))
+	if _, pods := r.Workloads.RootsAndPods(client.ObjectKeyFromObject(c)); slices.ContainsFunc(pods, isActivePod) {
+		return false, nil
+	}
+	object, err := r.getRoot(ctx, rootOfClock(c))
+	if err != nil {
+		return false, err
+	}
+	return object == nil || object.GetDeletionTimestamp() != nil && !isFinished(object), nil
+}
+
+func isActivePod(pod *podcache.Pod) bool { return !pod.Deleting }
+
+// observeCompletion reports whether the workload finished by itself, when its last pod ends:
+// by the status of its root, or because the pod that ended last succeeded. A Job reports its
+// completion a moment after that.
+func (r *Reconciler) observeCompletion(ctx context.Context, w *workload) (bool, error) {
+	s := &w.clock.Status
+	if len(w.runningPods) > 0 || s.CompletedAt != nil || s.RunningSince == nil && s.IdleSince == nil {
+		return false, nil
+	}
+	object, err := r.getRoot(ctx, rootOfClock(w.clock))
+	if err != nil || object != nil && isFinished(object) {
+		return err == nil, err
+	}
+	last := r.Workloads.lastEndedPod(client.ObjectKeyFromObject(w.clock))
+	if last == nil {
+		return false, nil
+	}
+	object, err = r.getRoot(ctx, owner.Root{GroupVersionKind: podKind, Namespace: last.Namespace, Name: last.Name, UID: last.UID})
+	if object == nil || err != nil {
+		return false, err
+	}
+	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+	return phase == string(corev1.PodSucceeded) && object.GetDeletionTimestamp() == nil, nil
+}
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+// isFinished reports whether a workload finished by itself. A deleted pod ends in the same
+// phases.
+func isFinished(object *unstructured.Unstructured) bool {
+	kind, known := workloadkind.Lookup(object.GroupVersionKind().GroupKind())
+	return known && kind.IsFinished(object) && (object.GroupVersionKind() != podKind || object.GetDeletionTimestamp() == nil)
 }
 
 // rootOfClock returns the last root object of a clock.

@@ -26,7 +26,7 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Reconciler maintains one WorkloadClock for each workload that ran, and stops the workload
+// Reconciler maintains one WorkloadClock for each workload that held GPUs, and stops the workload
 // at its time limit.
 type Reconciler struct {
 	// Client reads from the manager's cache.
@@ -65,8 +65,12 @@ const (
 // status, and the stop comes last.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	w, err := r.observeWorkload(ctx, req.NamespacedName)
-	if w == nil || err != nil {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if w == nil {
+		r.Workloads.forgetEndedPod(req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
 	if len(w.runningPods) == 0 && w.clock.Status.RunningSince != nil && !r.Workloads.IsComplete(req.NamespacedName) {
 		return reconcile.Result{RequeueAfter: notReadyRequeue}, nil
@@ -88,13 +92,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
+	if len(w.runningPods) == 0 {
+		r.Workloads.forgetEndedPod(req.NamespacedName)
+	}
 	return r.requeueResult(w, decision), nil
 }
 
 // decide calls timelimit.Decide, and defers a stop that was brought forward and that the stop
 // limiter does not allow.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
-	observed := timelimit.Observation{Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Utilization: w.utilization}
+	observed := timelimit.Observation{
+		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
+		Completed: w.completed, Utilization: w.utilization,
+	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
 		return decision, nil
@@ -180,7 +190,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, w *workload, d timelim
 	previous, next := w.clock.Status, w.clock.DeepCopy()
 	next.Status = d.Status
 	w.setDisplayFields(d, &next.Status)
-	if !equality.Semantic.DeepEqual(previous, next.Status) {
+	if !equality.Semantic.DeepEqual(w.recorded, next.Status) {
 		if err := r.Client.Status().Update(ctx, next); err != nil {
 			return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
 		}
@@ -219,6 +229,9 @@ func (r *Reconciler) requeueResult(w *workload, d timelimit.Decision) reconcile.
 		if !at.IsZero() {
 			next = min(next, max(r.Clock.RealUntil(at), time.Millisecond))
 		}
+	}
+	if w.requeueLimit > 0 {
+		next = min(next, w.requeueLimit)
 	}
 	if w.stopDeferred {
 		next = min(next, stopLimiterRequeue)

@@ -265,7 +265,28 @@ func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request
 	return requests
 }
 
-// runJobController deletes the pods of suspended Jobs and of those past their deadline.
+// terminate starts the grace period of a pod.
+func (c *fakeCluster) terminate(pod types.UID) {
+	c.pods[pod].Deleting, c.pods[pod].GraceEndsAt = true, time.Now().Add(time.Minute)
+}
+
+// setNodeReady sets the condition Ready of a node. It creates the node.
+func (c *fakeCluster) setNodeReady(name string, ready corev1.ConditionStatus) {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.rawClient.Create(c.t.Context(), node); err != nil {
+		if err := c.rawClient.Get(c.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	if err := c.rawClient.Status().Update(c.t.Context(), node); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// runJobController deletes the pods of suspended Jobs and of those past their deadline. Pods
+// that are already being deleted stay: their nodes may be lost.
 func (c *fakeCluster) runJobController(ctx context.Context) {
 	if c.jobControllerDown {
 		return
@@ -279,7 +300,9 @@ func (c *fakeCluster) runJobController(ctx context.Context) {
 			continue
 		}
 		for pod := range c.pods.ControlledBy(j.UID) {
-			delete(c.pods, pod.UID)
+			if !pod.Deleting {
+				delete(c.pods, pod.UID)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,35 +27,44 @@ import (
 type workload struct {
 	*tenant
 	clock *v1alpha1.WorkloadClock
+	// recorded is the status of the clock before reconcileIdentity changed it.
+	recorded v1alpha1.WorkloadClockStatus
 	// roots are the root objects, newest first. A workload that was created again has more
 	// than one while pods of the old one exist.
 	roots []owner.Root
 	// runningPods are its running GPU pods.
-	runningPods  []*podcache.Pod
+	runningPods []*podcache.Pod
+	// startingPods are its GPU pods that are bound and have not started.
+	startingPods []*podcache.Pod
+	// completed is true if the workload finished by itself.
+	completed bool
+	// createdAt is the creation of the root, in machine time, if its clock starts at zero. Pods
+	// of another user's workload of that name can still exist.
+	createdAt    time.Time
 	now          time.Time
 	limits       timelimit.EffectiveLimits
 	workloadType v1alpha1.WorkloadType
 	utilization  timelimit.Utilization
 	// grantedExtensions are the objects behind limits.GrantedExtensions.
 	grantedExtensions []*v1alpha1.Extension
+	// requeueLimit is the longest time until the next reconciliation; zero for no limit.
+	requeueLimit time.Duration
 	// stopDeferred is true if the stop limiter does not allow the stop.
 	stopDeferred bool
 }
 
 // observeWorkload returns the workload of a clock. It creates the clock of a workload that
-// has none. It returns nil if there is nothing to decide: no clock and no running pod, or a
+// has none. It returns nil if there is nothing to decide: no clock and no bound pod, or a
 // namespace without a project.
 func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
 	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
 	var pods []*podcache.Pod
 	w.roots, pods = r.Workloads.RootsAndPods(name)
-	for _, pod := range pods {
-		if pod.Running {
-			w.runningPods = append(w.runningPods, pod)
-		}
+	if err := r.observePods(ctx, w, pods); err != nil {
+		return nil, err
 	}
 	err := r.Client.Get(ctx, name, w.clock)
-	if client.IgnoreNotFound(err) != nil || err != nil && len(w.runningPods) == 0 {
+	if client.IgnoreNotFound(err) != nil || err != nil && len(w.heldPods()) == 0 {
 		return nil, client.IgnoreNotFound(err)
 	}
 	missing := err != nil
@@ -74,26 +84,101 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 			return nil, fmt.Errorf("create clock %s: %w", name, err)
 		}
 	}
+	w.recorded = w.clock.Status
 	if err := r.reconcileIdentity(ctx, w); err != nil {
 		return nil, err
 	}
-	w.limits, w.workloadType = w.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
+	if w.completed, err = r.observeCompletion(ctx, w); err != nil {
+		return nil, err
+	}
+	w.limits, w.workloadType = w.effectiveLimits(w.now, w.heldPods(), w.clock.Status.WorkloadType)
 	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
 		return nil, err
 	}
 	return w, r.observeExtensions(ctx, w)
 }
 
-// runningSince returns the start of the first running pod, or the creation of the project if
-// that is later: no limit applied before.
-func (r *Reconciler) runningSince(w *workload) (since time.Time) {
-	for _, pod := range w.runningPods {
-		if at := pod.EffectiveStart(); since.IsZero() || at.Before(since) {
+// heldPods returns the pods that hold GPUs: those that run or, if none does, those that are
+// bound.
+func (w *workload) heldPods() []*podcache.Pod {
+	if len(w.runningPods) > 0 {
+		return w.runningPods
+	}
+	return w.startingPods
+}
+
+// observePods sets the running and the starting pods. A pod on a lost node does not count: its node is not
+// ready or gone, and its grace period is over, but nothing reports that it ended.
+func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podcache.Pod) error {
+	now := policytime.MachineNow()
+	for _, pod := range pods {
+		if !pod.IsBound() {
+			continue
+		}
+		if pod.Deleting {
+			if left := pod.GraceEndsAt.Sub(now); left > 0 {
+				w.requeueWithin(left + time.Second)
+			} else if lost, err := r.isNodeLost(ctx, pod.Node); err != nil {
+				return err
+			} else if lost {
+				continue
+			} else {
+				w.requeueWithin(notReadyRequeue) // its node can be lost later
+			}
+		}
+		if pod.Running {
+			w.runningPods = append(w.runningPods, pod)
+		} else {
+			w.startingPods = append(w.startingPods, pod)
+		}
+	}
+	return nil
+}
+
+// isNodeLost reports whether a node does not exist or is not ready.
+func (r *Reconciler) isNodeLost(ctx context.Context, name string) (bool, error) {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}), nil
+}
+
+// requeueWithin limits the time until the next reconciliation, in machine time.
+func (w *workload) requeueWithin(limit time.Duration) {
+	if w.requeueLimit == 0 || limit < w.requeueLimit {
+		w.requeueLimit = limit
+	}
+}
+
+// runningSince returns the start of the first running pod.
+func (r *Reconciler) runningSince(w *workload) time.Time {
+	return r.earliest(w, w.runningPods, (*podcache.Pod).EffectiveStart)
+}
+
+// startingSince returns when the first pod was bound if none runs, or zero.
+func (r *Reconciler) startingSince(w *workload) time.Time {
+	if len(w.runningPods) > 0 || len(w.startingPods) == 0 {
+		return time.Time{}
+	}
+	return r.earliest(w, w.startingPods, func(pod *podcache.Pod) time.Time { return pod.BoundAt })
+}
+
+// earliest returns the earliest time of the pods, or the creation of the project if that is
+// later: no limit applied before. It is not before the creation of a root whose clock
+// starts at zero.
+func (r *Reconciler) earliest(w *workload, pods []*podcache.Pod, timeOf func(*podcache.Pod) time.Time) (since time.Time) {
+	for _, pod := range pods {
+		if at := timeOf(pod); since.IsZero() || at.Before(since) {
 			since = at
 		}
 	}
-	if created := w.project.CreationTimestamp.Time; since.Before(created) {
-		since = created
+	for _, created := range []time.Time{w.project.CreationTimestamp.Time, w.createdAt} {
+		if since.Before(created) {
+			since = created
+		}
 	}
 	return r.toPolicyTime(since)
 }

@@ -41,7 +41,7 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 // type and local times.
 func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
-	if len(w.runningPods) > 0 {
+	if len(w.heldPods()) > 0 {
 		s.MissingSince = nil
 	}
 	s.Local = renderLocalStatus(s, w.zone)

@@ -36,6 +36,9 @@ type WorkloadIndex struct {
 	// awaitingResolution are the clocks to enqueue when no owner of their namespace is
 	// unresolved.
 	awaitingResolution map[string]sets.Set[types.NamespacedName]
+	// endedPods are the pods that ended last and were not being deleted, by clock, until the
+	// clock controller observed their end.
+	endedPods map[types.NamespacedName]*podcache.Pod
 	// queue is the queue of the clock controller, once it runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -70,6 +73,7 @@ func NewWorkloadIndex(store PodLister, resolver *owner.Resolver) *WorkloadIndex 
 		store: store, resolver: resolver, podsSynced: make(chan struct{}),
 		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]sets.Set[directOwner]{},
 		unresolved: map[string]sets.Set[directOwner]{}, awaitingResolution: map[string]sets.Set[types.NamespacedName]{},
+		endedPods: map[types.NamespacedName]*podcache.Pod{},
 	}
 }
 
@@ -130,6 +134,19 @@ func (x *WorkloadIndex) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) 
 	defer x.mu.Unlock()
 	root, ok := x.roots[directOwnerOf(pod)]
 	return clockNameOf(root), ok
+}
+
+// lastEndedPod returns the pod of a clock that ended last, or nil if it was being deleted.
+func (x *WorkloadIndex) lastEndedPod(clock types.NamespacedName) *podcache.Pod {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.endedPods[clock]
+}
+
+func (x *WorkloadIndex) forgetEndedPod(clock types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.endedPods, clock)
 }
 
 // clocksInNamespace returns requests for the clocks of a namespace's workloads.

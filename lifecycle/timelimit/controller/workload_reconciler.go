@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -42,11 +43,24 @@ func (x *WorkloadIndex) handlePodChange(c podcache.Change) []directOwner {
 		if len(changed) == 0 || changed[0] != o {
 			changed = append(changed, o)
 		}
-		if _, known := x.roots[o]; !known && pod == c.After {
+		root, known := x.roots[o]
+		if !known && pod == c.After {
 			addToSet(x.unresolved, o.namespace, o)
+		}
+		if known && c.After == nil {
+			x.recordEnd(clockNameOf(root), pod)
 		}
 	}
 	return changed
+}
+
+// recordEnd records the pod of a clock that ended last. The caller holds the lock.
+func (x *WorkloadIndex) recordEnd(clock types.NamespacedName, pod *podcache.Pod) {
+	if pod.Running && !pod.Deleting {
+		x.endedPods[clock] = pod
+		return
+	}
+	delete(x.endedPods, clock)
 }
 
 // reconcileOwner resolves the root of an owner's pods and enqueues its clock.

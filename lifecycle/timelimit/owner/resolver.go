@@ -26,8 +26,8 @@
 //     the pod's UID.
 //   - A reference to a nonexistent owner, to avoid a clock, ends the walk at the pod, which
 //     can be stopped.
-//   - A new root has a new clock. The clock controller lets it inherit the clock of a
-//     workload with the same name or template.
+//   - A new root has a new clock. The clock controller lets it inherit the clock of a deleted
+//     or stopped workload of the same creator with the same name or template.
 //   - A root that is already stopped is not stopped again because a pod runs. The caller must
 //     make sure that its pods terminate.
 //

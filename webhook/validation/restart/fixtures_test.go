@@ -80,7 +80,7 @@ func newValidator(tb testing.TB, clocks ...client.Object) *restart.Validator {
 	return &restart.Validator{Clocks: cache, Tenants: &evaluation.TenantResolver{Cache: cache}, Clock: fixedClock(now)}
 }
 
-// newClock returns the clock of a workload that is stopped until a time; not stopped for the zero time.
+// newClock returns the clock of anna's workload that is stopped until a time; not stopped for the zero time.
 func newClock(kind schema.GroupKind, name, hash string, until time.Time, change ...func(*v1alpha1.WorkloadClockStatus)) *v1alpha1.WorkloadClock {
 	c := &v1alpha1.WorkloadClock{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.WorkloadClockName(kind.Group, kind.Kind, name)},
@@ -88,8 +88,8 @@ func newClock(kind schema.GroupKind, name, hash string, until time.Time, change 
 			APIVersion: kind.WithVersion("v1").GroupVersion().String(), Kind: kind.Kind, Name: name,
 		}},
 		Status: v1alpha1.WorkloadClockStatus{
-			TemplateHash: hash,
-			Limit:        &v1alpha1.ClockLimit{InForce: period.MustParseDuration("48h")},
+			TemplateHash: hash, CreatedBy: anna,
+			Limit: &v1alpha1.ClockLimit{InForce: period.MustParseDuration("48h")},
 		},
 	}
 	if !until.IsZero() {
@@ -101,9 +101,11 @@ func newClock(kind schema.GroupKind, name, hash string, until time.Time, change 
 	return c
 }
 
-// newWorkload returns an object of a kind with a GPU and an image, which is running or stopped.
+// newWorkload returns anna's object of a kind with a GPU and an image, which is running or stopped.
 func newWorkload(kind workloadkind.Kind, name, program string, runs bool) *unstructured.Unstructured {
-	object := map[string]any{"metadata": map[string]any{"namespace": ns, "name": name}, "spec": map[string]any{}}
+	object := map[string]any{"metadata": map[string]any{
+		"namespace": ns, "name": name, "annotations": map[string]any{v1alpha1.AnnotationCreatedBy: anna},
+	}, "spec": map[string]any{}}
 	for _, path := range kind.Templates {
 		body := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
 			"name": "main", "image": program, "resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}},
@@ -177,6 +179,7 @@ func withController(object *unstructured.Unstructured, apiVersion, kind, name st
 
 const (
 	anna              = "anna@example.org"
+	bob               = "bob@example.org"
 	controllerManager = "system:kube-controller-manager"
 )
 

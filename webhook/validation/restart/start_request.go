@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 )
@@ -27,6 +29,12 @@ type startRequest struct {
 	resource schema.GroupResource
 	// kind is the workload's kind; empty for the scale subresource.
 	kind schema.GroupKind
+	// uid is the UID of the object, also for its scale; empty for a creation.
+	uid types.UID
+	// creator is the user who created the object; empty for the scale subresource.
+	creator string
+	// cronJob is the name of the CronJob whose controller creates the object; else empty.
+	cronJob string
 	// before is the old object; nil for a creation and for the scale subresource.
 	before *unstructured.Unstructured
 	// hash is the hash of the pod template; "" if it is not known.
@@ -59,7 +67,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 	}
 	switch req.Operation {
 	case admissionv1.Create:
-		start.isCreate = true
+		start.isCreate, start.creator, start.cronJob = true, req.UserInfo.Username, cronJobOfRun(object, req.UserInfo.Username)
 		if start.name == "" {
 			start.name = object.GetName() // a generated name
 		}
@@ -76,6 +84,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 		if !workloadkind.StartsWorkload(before, object) {
 			return nil, nil
 		}
+		start.uid, start.creator = before.GetUID(), before.GetAnnotations()[v1alpha1.AnnotationCreatedBy]
 		if req.SubResource != "" {
 			return start, nil
 		}
@@ -129,6 +138,16 @@ func isStartedByController(object *unstructured.Unstructured, kind schema.GroupK
 		return true
 	}
 	return strings.HasPrefix(user, "system:") && ownerKind(owner) != cronJobKind
+}
+
+// cronJobOfRun returns the name of the CronJob whose controller creates an object, or "".
+func cronJobOfRun(object *unstructured.Unstructured, user string) string {
+	owner := metav1.GetControllerOfNoCopy(object)
+	isController := user == "system:kube-controller-manager" || strings.HasPrefix(user, "system:serviceaccount:kube-system:")
+	if owner == nil || ownerKind(owner) != cronJobKind || !isController {
+		return ""
+	}
+	return owner.Name
 }
 
 func ownerKind(owner *metav1.OwnerReference) schema.GroupKind {

@@ -69,7 +69,9 @@ func (v *Validator) findStop(ctx context.Context, s *startRequest) (*activeStop,
 			return nil, nil // its Jobs or its controller are stopped instead
 		}
 	}
-	found, err := v.longestStop(ctx, s.namespace, nameKey(s.resource.Group, s.name), s.matchesClock)
+	found, err := v.longestStop(ctx, s.namespace, nameKey(s.resource.Group, s.name), func(c *v1alpha1.WorkloadClock) bool {
+		return s.matchesClock(c) && (s.isSameObject(c) || s.isSameCreator(c))
+	})
 	if found != nil || err != nil || s.hash == "" {
 		return found, err
 	}
@@ -78,7 +80,7 @@ func (v *Validator) findStop(ctx context.Context, s *startRequest) (*activeStop,
 			return nil, err // its own clock applies
 		}
 	}
-	found, err = v.longestStop(ctx, s.namespace, templateHashKey(s.hash), func(*v1alpha1.WorkloadClock) bool { return true })
+	found, err = v.longestStop(ctx, s.namespace, templateHashKey(s.hash), s.isSameCreator)
 	if found != nil {
 		found.isCopy = true
 	}
@@ -127,6 +129,22 @@ func (s *startRequest) matchesClock(c *v1alpha1.WorkloadClock) bool {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	return plural.Resource == strings.ToLower(s.resource.Resource)
+}
+
+// isSameObject reports whether the started object is the one that was stopped. A clock without the UID of its workload
+// is older than the object's first pod.
+func (s *startRequest) isSameObject(c *v1alpha1.WorkloadClock) bool {
+	return !s.isCreate && (s.uid == "" || c.Status.RootUID == "" || s.uid == c.Status.RootUID)
+}
+
+// isSameCreator reports whether the creator of the started workload used the time of a clock. Each run of a CronJob
+// continues the stop of an earlier one.
+func (s *startRequest) isSameCreator(c *v1alpha1.WorkloadClock) bool {
+	if s.cronJob == "" {
+		return c.CountsFor(s.creator)
+	}
+	run, found := strings.CutPrefix(c.Spec.Root.Name, s.cronJob+"-")
+	return found && run != "" && strings.Trim(run, "0123456789") == ""
 }
 
 // hasClock reports whether the started workload has a clock, which it has if it ran before.

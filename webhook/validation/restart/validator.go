@@ -8,7 +8,8 @@
 // and controllers included.
 //
 // The package never denies an update that starts nothing, or an object that a controller creates for another one. If a
-// check fails, it allows the start: lifecycle stops the workload again. It never reads pods, and never changes anything.
+// check fails, it allows the start: lifecycle stops the workload again. The stop of a workload does not apply to another
+// user's workload of the same name or template. It never reads pods, and never changes anything.
 package restart
 
 import (

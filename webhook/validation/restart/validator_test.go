@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -58,7 +59,11 @@ func TestRestartsOfEachKind(t *testing.T) {
 				"a copy of a running workload":      {runs, nil, workload("copy", "program", true), anna, false},
 				"created by a controller":           {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), controllerManager, false},
 				"a copy that claims a controller":   {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), anna, kind.Kind != "Pod" && !schedule},
-				"created by a CronJob":              {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, kind.Kind != "Pod" && !schedule},
+				"the name by another user":          {stopped, nil, workload("w", "program", true), bob, false},
+				"a copy by another user":            {stopped, nil, workload("copy", "program", true), bob, false},
+				"a copy by a foreign account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:other:ci", false},
+				"created by another CronJob":        {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, false},
+				"a run of the same CronJob":         {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "w"), controllerManager, false},
 				"started":                           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
 				"started by a controller":           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), controllerManager, true},
 				"started without a clock":           {nil, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
@@ -99,6 +104,50 @@ func TestRestartsOfEachKind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Protects invariant 12: a frequent CronJob cannot continue past the stop of a run, and another CronJob with the same
+// template can, whose name is longer, too. Both are created by the CronJob controller.
+func TestNextRunOfStoppedCronJobRunIsDenied(t *testing.T) {
+	kind := kindByName(t, "Job")
+	hash := workloadkind.TemplateHash(kind.GroupKind, newWorkload(kind, "w", "program", true).Object)
+	validator := newValidator(t, newClock(kind.GroupKind, "agents-29312345", hash, later))
+	for name, tc := range map[string]struct {
+		cronJob, user string
+		denied        bool
+	}{
+		"the same CronJob":                        {"agents", controllerManager, true},
+		"the same CronJob, separate identities":   {"agents", "system:serviceaccount:kube-system:cronjob-controller", true},
+		"another CronJob":                         {"others", controllerManager, false},
+		"a CronJob with a prefix of the name":     {"agent", controllerManager, false},
+		"a manual run by the CronJob's creator":   {"agents", anna, true},
+		"a manual run by another user":            {"agents", bob, false},
+		"a forged reference of a service account": {"others", "system:serviceaccount:" + ns + ":ci", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := withController(newWorkload(kind, tc.cronJob+"-29312346", "program", true), "batch/v1", "CronJob", tc.cronJob)
+			if response := validateChange(t, validator, tc.user, kind, nil, run); response.Allowed == tc.denied {
+				t.Errorf("allowed %v: %s", response.Allowed, response.Result.Message)
+			}
+		})
+	}
+}
+
+// Protects invariant 12: a stop does not apply to another user's object that has the name now.
+func TestStopAppliesToTheSameObject(t *testing.T) {
+	kind := kindByName(t, "Job")
+	clock := newClock(kind.GroupKind, "w", "", later, func(s *v1alpha1.WorkloadClockStatus) { s.RootUID = "stopped" })
+	for _, tc := range []struct {
+		uid, creator string
+		denied       bool
+	}{{"stopped", anna, true}, {"stopped", "", true}, {"new", anna, true}, {"new", bob, false}} {
+		was, is := newWorkload(kind, "w", "program", false), newWorkload(kind, "w", "program", true)
+		was.SetUID(types.UID(tc.uid))
+		was.SetAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: tc.creator})
+		if response := validateChange(t, newValidator(t, clock), bob, kind, was, is); response.Allowed == tc.denied {
+			t.Errorf("%s by %s: allowed %v: %s", tc.uid, tc.creator, response.Allowed, response.Result.Message)
+		}
 	}
 }
 

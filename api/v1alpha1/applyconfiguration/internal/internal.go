@@ -872,6 +872,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: resetAfter
       type:
         namedType: dev.sluice.api.period.Duration
+    - name: startTimeout
+      type:
+        namedType: dev.sluice.api.period.Duration
 - name: io.k8s.api.core.v1.TaintEffect
   scalar: string
 - name: io.k8s.api.core.v1.Toleration

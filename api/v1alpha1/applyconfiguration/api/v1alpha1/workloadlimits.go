@@ -22,6 +22,9 @@ type WorkloadLimitsApplyConfiguration struct {
 	// IdleTimeout stops a workload whose GPUs were not used for this long. It must not be
 	// longer than maxRuntime. Without it idle workloads are not stopped.
 	IdleTimeout *period.Duration `json:"idleTimeout,omitempty"`
+	// StartTimeout stops a workload whose pods are bound to a node for this long and none of
+	// which starts, for example because an image cannot be pulled: they hold GPUs. Default: 30m.
+	StartTimeout *period.Duration `json:"startTimeout,omitempty"`
 	// Clock selects which time counts toward maxRuntime: the time in which GPU pods run
 	// (Running, the default), or only the time in which their GPUs are used (Active).
 	Clock *apiv1alpha1.WorkloadClockMode `json:"clock,omitempty"`
@@ -51,6 +54,14 @@ func (b *WorkloadLimitsApplyConfiguration) WithMaxRuntime(value period.Duration)
 // If called multiple times, the IdleTimeout field is set to the value of the last call.
 func (b *WorkloadLimitsApplyConfiguration) WithIdleTimeout(value period.Duration) *WorkloadLimitsApplyConfiguration {
 	b.IdleTimeout = &value
+	return b
+}
+
+// WithStartTimeout sets the StartTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTimeout field is set to the value of the last call.
+func (b *WorkloadLimitsApplyConfiguration) WithStartTimeout(value period.Duration) *WorkloadLimitsApplyConfiguration {
+	b.StartTimeout = &value
 	return b
 }
 

@@ -113,14 +113,9 @@ func (r *Reconciler) recordRetry(ctx context.Context, w *workload) error {
 	return nil
 }
 
-const (
-	// maxTerminationGrace is the longest rest of a pod's grace period, in machine time, for
-	// which a stop waits. The author chooses the grace period.
-	maxTerminationGrace = time.Hour
-	// shortenedGracePeriod is the grace period, in seconds, with which a pod is evicted whose
-	// own is longer than a stop waits for. It is the default of Kubernetes.
-	shortenedGracePeriod = 30
-)
+// maxTerminationGrace is the longest rest of a pod's grace period, in machine time, for which a
+// stop waits. The author chooses the grace period; an eviction shortens a longer rest to this.
+const maxTerminationGrace = time.Hour
 
 // isTerminating reports whether one of the pods ends within its grace period, so that the stop
 // has an effect. Some controllers terminate one pod after the other.
@@ -166,7 +161,7 @@ func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string)
 		}
 		var gracePeriod *int64
 		if pod.Deleting {
-			gracePeriod = ptr.To[int64](shortenedGracePeriod)
+			gracePeriod = ptr.To(int64(maxTerminationGrace / time.Second))
 		}
 		problems = append(problems, r.Stopper.EvictPod(ctx, target, gracePeriod, message))
 	}

@@ -302,13 +302,13 @@ func TestStopOfCronJobRunAppliesToLaterRuns(t *testing.T) {
 		}
 		stopped := run("agents", 100)
 		c.advance(48 * time.Hour)
-		if !ptr.Deref(c.getJob(stopped).Spec.Suspend, false) {
+		if ptr.Deref(c.getJob(stopped).Spec.ActiveDeadlineSeconds, 0) != 1 {
 			t.Fatal("the run was not stopped at its limit")
 		}
 		for i := 101; i < 160; i++ {
 			name := run("agents", i)
 			c.advance(time.Minute)
-			if !ptr.Deref(c.getJob(name).Spec.Suspend, false) {
+			if ptr.Deref(c.getJob(name).Spec.ActiveDeadlineSeconds, 0) != 1 {
 				t.Fatalf("run %s runs although an earlier one was stopped %d minutes ago", name, i-100)
 			}
 			c.delete(jobKind, name) // the history limit of the CronJob

@@ -299,6 +299,12 @@ func (c *fakeCluster) runJobController(ctx context.Context) {
 		if !ptr.Deref(j.Spec.Suspend, false) && j.Spec.ActiveDeadlineSeconds == nil {
 			continue
 		}
+		if j.Spec.ActiveDeadlineSeconds != nil && len(j.Status.Conditions) == 0 {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded}}
+			if err := c.rawClient.Status().Update(ctx, &j); err != nil {
+				c.t.Fatal(err)
+			}
+		}
 		for pod := range c.pods.ControlledBy(j.UID) {
 			if !pod.Deleting {
 				delete(c.pods, pod.UID)

@@ -213,7 +213,7 @@ func TestStopWaitsForTerminatingPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.terminating = map[string]time.Time{"train-1": s.start.Add(tc.grace)}
-			c.pods["train-1"].Deleting = true
+			c.pods["train-1"].Deleting, c.pods["train-1"].GraceEndsAt = true, s.start.Add(tc.grace)
 			s.evict = func(types.UID) { c.terminating["train-1"] = time.Now().Add(maxTerminationGrace) }
 			c.advance(45 * time.Minute)
 			if s.evictions != tc.evictions {

@@ -82,6 +82,22 @@ func newRestartTest(t *testing.T) *restartTest {
 	return s
 }
 
+// createAsAda creates an object as the user ada. The stop of a workload applies to its
+// creator.
+func (s *restartTest) createAsAda(t *testing.T, object client.Object) {
+	t.Helper()
+	config := rest.CopyConfig(s.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: ada, Groups: []string{"system:authenticated"}}
+	config.WarningHandler = rest.NoWarnings{}
+	adaClient, err := client.New(config, client.Options{Scheme: s.adminClient.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := adaClient.Create(t.Context(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
 // podTemplateRunning returns the template of a pod with a GPU that runs a program.
 func podTemplateRunning(program string) corev1.PodTemplateSpec {
 	return podTemplateFor(program, v1alpha1.ResourceNVIDIAGPU, withWorkloadType(v1alpha1.WorkloadTrain))

@@ -28,7 +28,7 @@ func TestStoppedWorkloadsNotRestarted(t *testing.T) {
 	serve, db, notebook := s.newDeployment("serve", "serve", 2), s.newStatefulSet("db", "db", 1), s.newWorkloadPod("notebook", "notebook")
 	all := []client.Object{train, longer, slips, serve, db, notebook}
 	for _, object := range all {
-		s.createForTest(t, object)
+		s.createAsAda(t, object)
 	}
 	s.waitForRunningPods(t, s.ns, 7)
 	for _, object := range all {
@@ -130,12 +130,6 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			_, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(ctx, s.newJob("copy", "train"), create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
-		"the next run of a schedule": {func(ctx context.Context) error {
-			run := s.newJob("run", "train")
-			run.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", UID: "1", Controller: ptr.To(true)}}
-			_, err := s.automationClients[scheduler].BatchV1().Jobs(s.ns).Create(ctx, run, create)
-			return err
-		}, []string{"Job run runs the same as Job train"}},
 		"a copy with a forged controller": {func(ctx context.Context) error {
 			jobCopy := s.newJob("copy", "train")
 			jobCopy.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
@@ -180,7 +174,7 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 		})
 		_, err := s.ada.AppsV1().StatefulSets(s.ns).Create(t.Context(), recreated, metav1.CreateOptions{})
 		expectError(t, err, "StatefulSet db"+over)
-		s.createForTest(t, s.newStatefulSet("db", "db", 0))
+		s.createAsAda(t, s.newStatefulSet("db", "db", 0))
 		expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "StatefulSet db"+over)
 		kind, body := mergePatch(`{"spec":{"replicas":1}}`)
 		_, err = s.ada.AppsV1().StatefulSets(s.ns).Patch(t.Context(), "db", kind, body, metav1.PatchOptions{})
@@ -189,7 +183,7 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 	t.Run("a suspended copy, resumed", func(t *testing.T) {
 		later := s.newJob("later", "train")
 		later.Spec.Suspend = ptr.To(true)
-		s.createForTest(t, later)
+		s.createAsAda(t, later)
 		expectError(t, s.resumeJob(t.Context(), later.Name), "Job later runs the same as Job train")
 	})
 }
@@ -211,6 +205,18 @@ func (s *restartTest) testAllowedStarts(t *testing.T, train *batchv1.Job, serve 
 		"suspended again":                body(train.DeepCopy(), `{"spec":{"suspend":true}}`),
 		"a new version without replicas": body(serve.DeepCopy(), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`),
 		"the same program without a GPU": func(ctx context.Context) error { return s.adminClient.Create(ctx, cpu, client.DryRunAll) },
+		"a run of another user's CronJob": func(ctx context.Context) error {
+			run := s.newJob("nightly-29312345", "train")
+			run.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", UID: "1", Controller: ptr.To(true)}}
+			_, err := s.automationClients[scheduler].BatchV1().Jobs(s.ns).Create(ctx, run, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		},
+		"a copy of another user's workload": func(ctx context.Context) error {
+			return s.adminClient.Create(ctx, s.newJob("copy", "train"), client.DryRunAll)
+		},
+		"another user's workload of that name": func(ctx context.Context) error {
+			return s.adminClient.Create(ctx, s.newWorkloadPod("notebook", "notebook"), client.DryRunAll)
+		},
 		"another program": func(ctx context.Context) error {
 			return s.adminClient.Create(ctx, s.newJob("other", "other"), client.DryRunAll)
 		},
@@ -246,7 +252,7 @@ func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.J
 	robots, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(t.Context(), robots, metav1.CreateOptions{})
 	expectError(t, err, "")
 	scaled := s.newDeployment("scaled", "train", 0)
-	s.createForTest(t, scaled)
+	s.createAsAda(t, scaled)
 	expectError(t, s.kubectlAsUser(t, "scale", "deployments.apps/scaled", "--replicas=1"), "")
 
 	s.setRestartWebhook(t, false)

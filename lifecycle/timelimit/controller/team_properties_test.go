@@ -144,7 +144,7 @@ func (s *teamSimulation) apply(e teamEvent) {
 	case "crash":
 		s.crashAt, s.crashAfterWrite = s.calls+1+e.template, e.name == 0
 	case "restart":
-		s.teamCluster.restart()
+		s.restart()
 	}
 	s.advance(0)
 }

@@ -31,7 +31,8 @@ type startRequest struct {
 	kind schema.GroupKind
 	// uid is the UID of the object, also for its scale; empty for a creation.
 	uid types.UID
-	// creator is the user who created the object; empty for the scale subresource.
+	// creator is the user who created the object; for the scale subresource, which does not name the creator, the user
+	// who changes it.
 	creator string
 	// cronJob is the name of the CronJob whose controller creates the object; else empty.
 	cronJob string
@@ -86,6 +87,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 		}
 		start.uid, start.creator = before.GetUID(), before.GetAnnotations()[v1alpha1.AnnotationCreatedBy]
 		if req.SubResource != "" {
+			start.creator = req.UserInfo.Username
 			return start, nil
 		}
 		start.before, start.byController = before, isStartedByController(before, kind, req.UserInfo.Username)

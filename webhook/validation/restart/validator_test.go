@@ -149,6 +149,29 @@ func TestStopAppliesToTheSameObject(t *testing.T) {
 			t.Errorf("%s by %s: allowed %v: %s", tc.uid, tc.creator, response.Allowed, response.Result.Message)
 		}
 	}
+	deployment := kindByName(t, "Deployment")
+	clock = newClock(deployment.GroupKind, "web", "", later, func(s *v1alpha1.WorkloadClockStatus) { s.RootUID = "stopped" })
+	for _, tc := range []struct {
+		uid, user string
+		denied    bool
+	}{{"stopped", bob, true}, {"new", anna, true}, {"new", bob, false}} {
+		scale := func(n int) map[string]any {
+			return map[string]any{
+				"apiVersion": "autoscaling/v1", "kind": "Scale",
+				"metadata": map[string]any{"namespace": ns, "name": "web", "uid": tc.uid}, "spec": map[string]any{"replicas": n},
+			}
+		}
+		response := newValidator(t, clock).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Namespace: ns, Name: "web", Operation: admissionv1.Update, SubResource: "scale",
+			Kind:     metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+			Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+			UserInfo: authenticationv1.UserInfo{Username: tc.user},
+			Object:   rawExtension(t, scale(1)), OldObject: rawExtension(t, scale(0)),
+		}})
+		if response.Allowed == tc.denied {
+			t.Errorf("scale of %s by %s: allowed %v: %s", tc.uid, tc.user, response.Allowed, response.Result.Message)
+		}
+	}
 }
 
 // A workload with its own clock is not denied as a copy of a stopped one.

@@ -142,7 +142,7 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, ca
 		return nil
 	}
 	values := map[string]string{
-		MailStatePausedKey: "true", MailStateReasonKey: singleLine(cause.Error()), MailStateConfigurationKey: fingerprint,
+		MailStatePausedKey: "true", MailStateReasonKey: publicReason(cause), MailStateConfigurationKey: fingerprint,
 		MailStatePausedAtKey: now.Machine.UTC().Format(time.RFC3339), MailStateEnabledAtKey: object.Data[MailStateEnabledAtKey],
 	}
 	if err := s.writeMailState(ctx, &object, values); err != nil {
@@ -150,7 +150,7 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, ca
 	}
 	pausedGauge.Set(1)
 	s.recordMailEvent(ctx, corev1.EventTypeWarning, "MailPaused", "Pause",
-		"mail is paused until its configuration or its Secret is corrected; to resume: sluice notices resume; reason: "+singleLine(cause.Error()))
+		"mail is paused until its configuration or its Secret is corrected; to resume: sluice notices resume; reason: "+publicReason(cause))
 	return nil
 }
 

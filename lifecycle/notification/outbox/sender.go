@@ -61,8 +61,12 @@ type Sender struct {
 	// serverFailures counts consecutive failures of the server, serverRetryAt is the next try.
 	serverFailures int
 	serverRetryAt  time.Time
+	// acceptedAt is when the server last accepted a mail of this process, in machine time.
+	acceptedAt time.Time
+	// denials holds the denied domains.
+	denials denials
 	// lateRejections counts, by Notice, server failures after the recipient was sent.
-	lateRejections map[types.UID]int
+	lateRejections map[types.UID]lateRejections
 	// unwrittenStatuses holds outcomes whose status could not be written.
 	unwrittenStatuses map[types.UID]unwrittenStatus
 }

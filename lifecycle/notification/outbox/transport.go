@@ -56,6 +56,9 @@ const (
 	ServerFailure FailureKind = "Server"
 	// RecipientFailure: the server will never accept this mail for this address.
 	RecipientFailure FailureKind = "Recipient"
+	// DeniedFailure: the server denies this recipient, because of the address or of the
+	// configuration.
+	DeniedFailure FailureKind = "Denied"
 	// ConfigurationFailure: the mail configuration is wrong; no mail can be sent until it changes.
 	ConfigurationFailure FailureKind = "Configuration"
 	// UnknownOutcome: the complete mail was sent without a reply. It may have arrived.
@@ -69,7 +72,12 @@ type Failure struct {
 	// AfterRecipient reports whether the recipient had been sent. This mail may then cause the
 	// failure of the server, so others are tried first.
 	AfterRecipient bool
-	// Err is the cause, without secrets.
+	// Words identifies the reply of a DeniedFailure: it is the same for all recipients that the
+	// server denies for the same reason.
+	Words string
+	// Summary is the failure without addresses, for logs; empty to log Err.
+	Summary string
+	// Err is the cause, without secrets. It may contain the recipient's address.
 	Err error
 }
 
@@ -82,7 +90,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Limits bounds the attempts of a Notice, in machine time.
 type Limits struct {
 	// MaxAttempts bounds the attempts. Failures of the server or of the configuration do not
-	// count.
+	// count, unless the server accepts other mail meanwhile.
 	MaxAttempts int
 	// FirstRetry is the approximate delay after the first failure. It doubles with each failure,
 	// up to MaxRetry. Greylisting requires at least five minutes.

@@ -89,6 +89,8 @@ func audienceNote(p *TemplateData) string {
 	kind := v1alpha1.NoticeKind(p.Kind)
 	note := p.Words.AudienceOwners
 	switch kind {
+	case v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeExtensionDecided:
+		note = p.Words.AudienceCreator
 	case v1alpha1.NoticeExtensionRequested:
 		note = p.Words.AudienceContacts
 	case v1alpha1.NoticeWeeklySummary:
@@ -123,10 +125,10 @@ type Phrases struct {
 	WeekColumns []string
 	HoursIn     string
 	More        string
-	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
+	// AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest and
 	// AudienceTest say who receives a mail, Optional how to unsubscribe. PROJECT, DEPARTMENT and
 	// KIND are placeholders.
-	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
+	AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
 }
 
 var phrasesByLanguage = map[v1alpha1.Language]Phrases{
@@ -150,6 +152,8 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 
 		AudienceOwners: "Sie geht an die Eigentümer des Projekts PROJECT oder, " +
 			"wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
+		AudienceCreator: "Sie geht an die Person, die den Workload gestartet oder die Verlängerung beantragt hat. " +
+			"Die Eigentümer des Projekts PROJECT erhalten sie in Kopie, oder wenn die Adresse dieser Person nicht bekannt ist.",
 		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, die über den Antrag entscheidet.",
 		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
 		AudienceDigest: "Sie fasst die Hinweise eines Tages zusammen und geht an die Eigentümer der genannten Projekte " +
@@ -176,7 +180,9 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU hours in %s",
 		More:        "And %d more projects.",
 
-		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceOwners: "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceCreator: "It goes to the user who started the workload or requested the extension. " +
+			"The owners of project PROJECT receive it as a copy, or if no address of this user is known.",
 		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, who decide on the request.",
 		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
 		AudienceDigest: "It collects the notices of one day and goes to the owners of these projects " +

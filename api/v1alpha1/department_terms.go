@@ -97,6 +97,17 @@ type ExtensionTerms struct {
 	Approvers []ApproverRole `json:"approvers,omitempty"`
 }
 
+// defaultMaxDuration is the default of ExtensionTerms.MaxDuration.
+var defaultMaxDuration = period.MustParseDuration("24h")
+
+// LongestExtension returns maxDuration, or its default if it is not set.
+func (t ExtensionTerms) LongestExtension() period.Duration {
+	if t.MaxDuration == nil {
+		return defaultMaxDuration
+	}
+	return *t.MaxDuration
+}
+
 // Holiday is a range of days. Both ends are included.
 //
 // +kubebuilder:validation:XValidation:rule="self.from <= self.to",fieldPath=".to",message="must not be before from"

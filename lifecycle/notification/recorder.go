@@ -21,7 +21,7 @@ import (
 
 // Recorder creates Notices.
 type Recorder struct {
-	// Client writes to the API server.
+	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Live reads a Notice that already exists.
 	Live client.Reader
@@ -55,6 +55,23 @@ func (r *Recorder) Record(ctx context.Context, a Announcement, recipients []v1al
 		}
 	}
 	return recorded, nil
+}
+
+// missingRecipients returns the recipients without a Notice in the cache.
+func (r *Recorder) missingRecipients(
+	ctx context.Context, a Announcement, to []v1alpha1.NoticeRecipient,
+) (missing []v1alpha1.NoticeRecipient, err error) {
+	for _, recipient := range to {
+		var n v1alpha1.Notice
+		err := r.Client.Get(ctx, client.ObjectKey{Name: a.NoticeName(recipient)}, &n)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return nil, fmt.Errorf("get notice about %s: %w", a.Subject.Name, err)
+		case err != nil:
+			missing = append(missing, recipient)
+		}
+	}
+	return missing, nil
 }
 
 // Announcement is one message to one or more recipients.

@@ -12,6 +12,7 @@ import (
 // them.
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
+//	                              maxDuration
 //	WorkloadStopped               the same, and cause until
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect

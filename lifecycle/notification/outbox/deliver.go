@@ -37,6 +37,7 @@ func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *pla
 	if err != nil {
 		return true, err
 	}
+	request.Now = now.Policy
 	mail, sendErr := s.composeMessage(ctx, request)
 	if err := s.claimNotice(ctx, now, n, mail); err != nil {
 		return true, err

@@ -85,7 +85,7 @@ func (c *composer) Compose(ctx context.Context, request ComposeRequest) (*Messag
 		return nil, err
 	}
 	mailRequest := noticemail.ComposeRequest{
-		Notice: request.Notice, Carried: request.Carried,
+		Notice: request.Notice, Carried: request.Carried, Now: request.Now,
 		Sequence: request.Sequence, Sequences: request.Sequences, Canceled: request.Canceled,
 		From: c.from, ReplyTo: c.config.ReplyTo, Domain: c.config.Domain, Templates: templates,
 	}

@@ -105,15 +105,22 @@ func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState
 	return state, nil
 }
 
-// firstSentAt returns when the first Notice was sent, in policy time; zero for none. Mail was
-// configured by then, even if the ConfigMap has a later time.
-func firstSentAt(notices []v1alpha1.Notice) (first time.Time) {
-	for i := range notices {
-		if at := notices[i].Status.SentAt; at != nil {
-			first = earliestTime(first, at.Time)
+// readFirstSentAt reads when the first Notice was sent, by the one scan of all Notices in the life
+// of a process. Mail was configured by then, even if the ConfigMap has a later time.
+func (s *Sender) readFirstSentAt(ctx context.Context) error {
+	if !s.firstSentAt.IsZero() {
+		return nil
+	}
+	var all v1alpha1.NoticeList
+	if err := s.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list notices: %w", err)
+	}
+	for i := range all.Items {
+		if at := all.Items[i].Status.SentAt; at != nil {
+			s.firstSentAt = earliestTime(s.firstSentAt, at.Time)
 		}
 	}
-	return first
+	return nil
 }
 
 // pauseMail pauses mail until the configuration changes or an administrator resumes it. If the

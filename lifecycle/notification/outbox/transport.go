@@ -17,6 +17,8 @@ type ComposeRequest struct {
 	// Notice is the message, and Carried holds the Notices in it if it is a digest.
 	Notice  *v1alpha1.Notice
 	Carried []*v1alpha1.Notice
+	// Now is when the mail is sent, in policy time.
+	Now time.Time
 	// Sequence and Canceled describe its appointment: see [Sequence] and [IsCancellation].
 	// Sequences holds those of the carried Notices by name.
 	Sequence  int
@@ -32,8 +34,8 @@ type Message struct {
 	Bytes []byte
 }
 
-// Composer renders mails, before the mail server is contacted. The same request must get the same
-// Message-ID at each attempt.
+// Composer renders mails, before the mail server is contacted. A Notice must get the same Message-ID at
+// each attempt.
 type Composer interface {
 	Compose(ctx context.Context, request ComposeRequest) (*Message, error)
 }

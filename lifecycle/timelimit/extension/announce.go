@@ -102,6 +102,7 @@ func (q *request) noticeInputs() map[string]string {
 		mail.InputProject: q.project.Name, mail.InputDepartment: q.department.Name,
 		mail.InputTargetKind: q.Spec.Target.Kind, mail.InputTargetName: q.Spec.Target.Name,
 		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason,
+		mail.InputMaxDuration: q.department.Spec.Extensions.LongestExtension().String(),
 		mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
 }

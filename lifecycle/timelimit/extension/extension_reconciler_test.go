@@ -53,7 +53,7 @@ func TestSelfServiceGrantsWithinLimits(t *testing.T) {
 	inputs := map[string]string{
 		"project": testNamespace, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
 		"requestedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
-		"used": "1", "allowed": "2", "window": "30d",
+		"used": "1", "allowed": "2", "window": "30d", "maxDuration": "24h",
 	}
 	if diff := cmp.Diff(inputs, notices["kim@example.org a"].Spec.Inputs); diff != "" {
 		t.Errorf("inputs (-want +got):\n%s", diff)

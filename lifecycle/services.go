@@ -95,6 +95,7 @@ func newServices(
 		Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher, Cache: &apply.Cache{},
 	}
 	if cfg.Mail != nil {
+		s.notices.UserAddresses = notification.UserAddressTemplate(cfg.Mail.UserAddress)
 		s.mail, err = outbox.NewSender(cfg.Mail, outbox.Dependencies{Client: s.client, Live: s.live, Clock: policyTime, Events: s.events})
 		if err != nil {
 			return nil, fmt.Errorf("create mail sender: %w", err)

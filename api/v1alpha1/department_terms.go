@@ -97,6 +97,17 @@ type ExtensionTerms struct {
 	Approvers []ApproverRole `json:"approvers,omitempty"`
 }
 
+// defaultMaxDuration is the default of ExtensionTerms.MaxDuration.
+var defaultMaxDuration = period.MustParseDuration("24h")
+
+// LongestExtension returns maxDuration, or its default if it is not set.
+func (t ExtensionTerms) LongestExtension() period.Duration {
+	if t.MaxDuration == nil {
+		return defaultMaxDuration
+	}
+	return *t.MaxDuration
+}
+
 // Holiday is a range of days. Both ends are included.
 //
 // +kubebuilder:validation:XValidation:rule="self.from <= self.to",fieldPath=".to",message="must not be before from"
@@ -141,8 +152,8 @@ type NoticeTerms struct {
 	// +kubebuilder:validation:MaxItems=10
 	ProjectExpiry []period.Duration `json:"projectExpiry,omitempty"`
 
-	// WorkloadEnd lists how long before the end of a workload its owners and its creator are
-	// warned. Default: 24h, 4h and 30m.
+	// WorkloadEnd lists how long before the end of a workload its creator is warned, or the
+	// project's owners: see copyOwners. Default: 24h, 4h and 30m.
 	//
 	// +optional
 	// +listType=set
@@ -150,6 +161,12 @@ type NoticeTerms struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	WorkloadEnd []period.Duration `json:"workloadEnd,omitempty"`
+
+	// CopyOwners sends the mail about each workload also to the owners of its project. Default:
+	// the owners receive it only if no address of the workload's creator is known.
+	//
+	// +optional
+	CopyOwners bool `json:"copyOwners,omitempty"`
 
 	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
 	// week. At these times each recipient gets all project warnings in one mail. Without it

@@ -102,6 +102,7 @@ const (
 
 // Member grants a role to a subject. A subject has at most one role in an object.
 //
+// +kubebuilder:validation:XValidation:rule="self.kind == 'User' || !has(self.email)",fieldPath=".email",message="must be left out for a Group or a ServiceAccount"
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == (size(self.__namespace__) > 0)",fieldPath=".namespace",message="must name the namespace of a ServiceAccount, and be left out for a User or a Group"
 type Member struct {
 	// Kind is User, Group or ServiceAccount.
@@ -129,4 +130,11 @@ type Member struct {
 	//
 	// +required
 	Role Role `json:"role"`
+
+	// Email is the mail address of a User, for mail about the user's workloads. Members of
+	// the project can read it. Default: the user's name if it is an address, else the address
+	// that the platform's configuration derives from the name.
+	//
+	// +optional
+	Email EmailAddress `json:"email,omitempty"`
 }

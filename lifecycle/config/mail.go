@@ -50,6 +50,11 @@ type Mail struct {
 	DKIM *DKIM `json:"dkim,omitempty"`
 	// Rate limits the number of mails. Mails above it wait.
 	Rate MailRate `json:"rate,omitempty"`
+	// UserAddress is the mail address of users whose name is not an address and who are listed
+	// without one, with the name as {user}: {user}@example.org. It applies to names of
+	// letters, digits, dots, underscores and hyphens. Default none: then the project's owners
+	// receive the mail about these users' workloads.
+	UserAddress string `json:"userAddress,omitempty"`
 	// Templates is the name of a ConfigMap in Sluice's namespace with texts that replace the
 	// built-in ones. Default none.
 	Templates string `json:"templates,omitempty"`
@@ -188,6 +193,10 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 	}
 	if m.ReplyTo != "" && !addressPattern.MatchString(m.ReplyTo) {
 		invalid("replyTo", m.ReplyTo, "must be one plain mail address, such as gpu-help@example.org")
+	}
+	if text := m.UserAddress; text != "" &&
+		(strings.Count(text, "{user}") != 1 || !addressPattern.MatchString(strings.Replace(text, "{user}", "user", 1))) {
+		invalid("userAddress", text, "must be one plain mail address with {user} for the name, such as {user}@example.org")
 	}
 	for name, value := range map[string]string{"domain": m.Domain, "hello": m.Hello, "serverName": m.ServerName} {
 		if value != "" && net.ParseIP(value) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(value))) > 0 {

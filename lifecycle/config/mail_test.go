@@ -57,6 +57,8 @@ func TestMailValidation(t *testing.T) {
 		"no sender":                {"server: 'm:25'", "mail.from"},
 		"two senders":              {"server: 'm:25', from: 'a@b.c, d@e.f'", "mail.from"},
 		"umlaut in the sender":     {"server: 'm:25', from: 'ä@example.org'", "mail.from"},
+		"address without name":     {"server: 'm:25', userAddress: 'users@example.org'" + rest, "mail.userAddress"},
+		"address of two lines":     {"server: 'm:25', userAddress: \"{user}@example.org\\nBcc: x@y.z\"" + rest, "mail.userAddress"},
 		"replyTo with name":        {"server: 'm:25', replyTo: 'A <a@b.c>'" + rest, "mail.replyTo"},
 		"unknown field":            {"server: 'm:25', password: secret" + rest, "password"},
 		"unencrypted":              {"server: 'm:25', tls: None" + rest, "plaintextTo: m"},

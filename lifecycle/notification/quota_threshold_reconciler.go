@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
@@ -24,7 +26,8 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// QuotaThresholdReconciler reports projects that have nearly used their quota.
+// QuotaThresholdReconciler reports projects that have nearly used their quota: as a condition, and
+// with a Notice a day while work is pending for it.
 type QuotaThresholdReconciler struct {
 	// Client reads Projects and Departments from the cache, and writes the condition.
 	Client client.Client
@@ -51,15 +54,16 @@ func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconc
 	before := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed)
 	wasNearlyUsed := before != nil && before.Status == metav1.ConditionTrue
 	full := poolsNearLimit(&project.Status, wasNearlyUsed)
-	if isNearlyUsed := len(full) > 0; isNearlyUsed == wasNearlyUsed || !project.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // unchanged, or never near the limit
+	if !project.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil
 	}
-	if len(full) > 0 {
-		// The Notice comes first: after a crash before the status update, it is recorded
-		// again under the same name.
-		if err := r.recordNotice(ctx, &project, before, full[0]); err != nil {
+	if pool, found := poolWithPendingWork(&project.Status, full); found {
+		if err := r.recordNotice(ctx, &project, pool); err != nil {
 			return reconcile.Result{}, err
 		}
+	}
+	if isNearlyUsed := len(full) > 0; isNearlyUsed == wasNearlyUsed {
+		return reconcile.Result{}, nil // unchanged, or never near the limit
 	}
 	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
 		own := apply.Conditions(conditions, v1alpha1.ConditionQuotaNearlyUsed)
@@ -77,31 +81,48 @@ func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconc
 // quotaThresholdFieldManager owns the condition QuotaNearlyUsed.
 const quotaThresholdFieldManager = v1alpha1.FieldManagerLifecycle + "-quota-threshold"
 
-// recordNotice records the Notice for the project's recipients. The last transition of the condition
-// distinguishes it from earlier ones.
-func (r *QuotaThresholdReconciler) recordNotice(
-	ctx context.Context, project *v1alpha1.Project, before *metav1.Condition, fullest poolUse,
-) error {
+// recordNotice records the Notice for the project's recipients, once a day in the department's time
+// zone.
+func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1alpha1.Project, pool poolUse) error {
 	var department v1alpha1.Department
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: project.Spec.Department}, &department); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil // a project without one has nothing
 		}
-		return fmt.Errorf("reading department %s: %w", project.Spec.Department, err)
+		return fmt.Errorf("get department %s: %w", project.Spec.Department, err)
 	}
-	since := "first"
-	if before != nil {
-		since = strconv.FormatInt(before.LastTransitionTime.Unix(), 10)
+	now := r.Clock.Now()
+	zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
+	if err != nil {
+		zone = time.UTC // as in the mail
 	}
-	_, err := r.Notices.Record(ctx, Announcement{
-		Kind: v1alpha1.NoticeQuotaThreshold, Threshold: string(project.UID) + " " + since, DueAt: r.Clock.Now(),
+	a := Announcement{
+		Kind: v1alpha1.NoticeQuotaThreshold, Threshold: string(project.UID) + " " + period.DateOf(now, zone).String(), DueAt: now,
 		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
 		Inputs: map[string]string{
-			mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputNodePool: fullest.pool,
-			mail.InputPercent: strconv.FormatInt(fullest.percent, 10), mail.InputAllocated: fullest.allocated, mail.InputLimit: fullest.limit,
+			mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputNodePool: pool.pool,
+			mail.InputPercent: strconv.FormatInt(pool.percent, 10), mail.InputAllocated: pool.allocated, mail.InputLimit: pool.limit,
 		},
-	}, ProjectRecipients(project, &department))
+	}
+	to, err := r.Notices.missingRecipients(ctx, a, ProjectRecipients(project, &department))
+	if err != nil || len(to) == 0 {
+		return err
+	}
+	_, err = r.Notices.Record(ctx, a, to)
 	return err
+}
+
+// poolWithPendingWork returns the fullest of the nearly used pools for which work is pending for
+// lack of quota. Without such work nobody needs to act.
+func poolWithPendingWork(status *v1alpha1.ProjectStatus, full []poolUse) (poolUse, bool) {
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPending) {
+		return poolUse{}, false
+	}
+	at := slices.IndexFunc(full, func(use poolUse) bool { return use.pending })
+	if at < 0 {
+		return poolUse{}, false
+	}
+	return full[at], true
 }
 
 // Percentages of a limit at which the condition becomes true, and below which it becomes false.
@@ -115,6 +136,8 @@ type poolUse struct {
 	pool             string
 	percent          int64
 	allocated, limit string
+	// pending reports whether work is pending for the pool.
+	pending bool
 }
 
 // poolsNearLimit returns the nearly used pools, the fullest first, with hysteresis if the condition
@@ -130,7 +153,10 @@ func poolsNearLimit(status *v1alpha1.ProjectStatus, was bool) (full []poolUse) {
 			continue
 		}
 		if percent := allocated * 100 / limit; percent >= threshold {
-			full = append(full, poolUse{pool: pool.Name, percent: percent, allocated: pool.Allocated.String(), limit: pool.Limit.String()})
+			full = append(full, poolUse{
+				pool: pool.Name, percent: percent, allocated: pool.Allocated.String(), limit: pool.Limit.String(),
+				pending: pool.Pending.Sign() > 0,
+			})
 		}
 	}
 	slices.SortStableFunc(full, func(a, b poolUse) int { return cmp.Compare(b.percent, a.percent) })

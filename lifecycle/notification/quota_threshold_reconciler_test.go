@@ -25,24 +25,30 @@ import (
 	"sluice.dev/api/v1alpha1/applyconfiguration"
 )
 
-// The Notice is recorded once until the use has fallen well below; a crash between Notice and status
-// causes no second one.
-func TestQuotaThresholdRecordedOnce(t *testing.T) {
+// The condition follows the use with hysteresis. A Notice is recorded only while work is pending for
+// the nearly used pool, once a day; a crash between Notice and status causes no second one.
+func TestQuotaThresholdNeedsPendingWork(t *testing.T) {
+	const hour, day = time.Hour, 24 * time.Hour
 	steps := []struct {
+		after     time.Duration
 		allocated string
+		pending   string // of the nearly used pool
+		waits     bool   // the condition Pending
 		nearly    bool
 		notices   int
 	}{
-		{"8900m", false, 0},
-		{"9", true, 1},
-		{"10", true, 1},
-		{"8", true, 1},
-		{"9500m", true, 1},
-		{"7999m", false, 1},
-		{"8500m", false, 1},
-		{"9", true, 2},
-		{"0", false, 2},
-		{"10", true, 3},
+		{hour, "8900m", "2", true, false, 0},
+		{hour, "9", "0", false, true, 0},
+		{hour, "10", "0", true, true, 0},  // for another pool
+		{hour, "10", "1", false, true, 0}, // for a node, not for quota
+		{hour, "10", "1", true, true, 1},
+		{hour, "8", "1", true, true, 1},
+		{hour, "7999m", "0", false, false, 1},
+		{hour, "9", "2", true, true, 1},
+		{day, "9", "2", true, true, 2},
+		{hour, "9", "2", true, true, 2},
+		{7 * day, "10", "0", false, true, 2},
+		{hour, "10", "500m", true, true, 3},
 	}
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -72,14 +78,21 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 			})
 			r := &QuotaThresholdReconciler{Client: c, Notices: Recorder{Client: c, Live: c}, Clock: policytime.System()}
 			for i, step := range steps {
-				time.Sleep(time.Minute)
+				time.Sleep(step.after)
 				if err := raw.Get(t.Context(), client.ObjectKeyFromObject(project), project); err != nil {
 					t.Fatal(err)
 				}
 				project.Status.NodePools = []v1alpha1.PoolUsage{
 					{Name: "empty"},
-					{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("10"), Allocated: resource.MustParse(step.allocated)}},
+					{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{
+						Limit: resource.MustParse("10"), Allocated: resource.MustParse(step.allocated), Pending: resource.MustParse(step.pending),
+					}},
 				}
+				waits := metav1.Condition{Type: v1alpha1.ConditionPending, Status: metav1.ConditionFalse, Reason: "Test"}
+				if step.waits {
+					waits.Status = metav1.ConditionTrue
+				}
+				meta.SetStatusCondition(&project.Status.Conditions, waits)
 				if err := raw.Status().Update(t.Context(), project); err != nil {
 					t.Fatal(err)
 				}

@@ -21,10 +21,12 @@ import (
 
 // Recorder creates Notices.
 type Recorder struct {
-	// Client writes to the API server.
+	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Live reads a Notice that already exists.
 	Live client.Reader
+	// UserAddresses maps user names to addresses. It is optional.
+	UserAddresses UserAddressTemplate
 }
 
 // Record creates a Notice for each recipient and returns how many are new. It is idempotent:
@@ -53,6 +55,23 @@ func (r *Recorder) Record(ctx context.Context, a Announcement, recipients []v1al
 		}
 	}
 	return recorded, nil
+}
+
+// missingRecipients returns the recipients without a Notice in the cache.
+func (r *Recorder) missingRecipients(
+	ctx context.Context, a Announcement, to []v1alpha1.NoticeRecipient,
+) (missing []v1alpha1.NoticeRecipient, err error) {
+	for _, recipient := range to {
+		var n v1alpha1.Notice
+		err := r.Client.Get(ctx, client.ObjectKey{Name: a.NoticeName(recipient)}, &n)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return nil, fmt.Errorf("get notice about %s: %w", a.Subject.Name, err)
+		case err != nil:
+			missing = append(missing, recipient)
+		}
+	}
+	return missing, nil
 }
 
 // Announcement is one message to one or more recipients.
@@ -116,37 +135,4 @@ func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 		notice.Spec.Lead = &lead
 	}
 	return notice
-}
-
-// ProjectRecipients returns a project's owners, or its department's contacts if it has none,
-// without duplicates.
-func ProjectRecipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
-	var contacts []v1alpha1.Contact
-	for _, owner := range project.Spec.Owners {
-		contacts = append(contacts, owner.Contact)
-	}
-	if len(contacts) == 0 {
-		return DepartmentContacts(department)
-	}
-	return uniqueRecipients(contacts, department)
-}
-
-// DepartmentContacts returns the contacts of a department without duplicates.
-func DepartmentContacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
-	return uniqueRecipients(department.Spec.Contacts, department)
-}
-
-func uniqueRecipients(contacts []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
-	known := map[string]bool{}
-	for _, contact := range contacts {
-		address := strings.ToLower(string(contact.Email)) // addresses that differ in case only are the same
-		if address == "" || known[address] {
-			continue
-		}
-		known[address] = true
-		recipients = append(recipients, v1alpha1.NoticeRecipient{
-			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
-		})
-	}
-	return recipients
 }

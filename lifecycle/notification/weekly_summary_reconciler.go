@@ -74,7 +74,7 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Department", Name: department.Name, UID: department.UID,
 		},
 	}
-	if to, err = r.missingRecipients(ctx, a, to); err != nil || len(to) == 0 {
+	if to, err = r.Notices.missingRecipients(ctx, a, to); err != nil || len(to) == 0 {
 		return requeue, err
 	}
 	if a.Inputs, err = r.summaryInputs(ctx, &department, w, now); err != nil {
@@ -82,23 +82,6 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 	}
 	_, err = r.Notices.Record(ctx, a, to)
 	return requeue, err
-}
-
-// missingRecipients returns the recipients without a Notice in the cache.
-func (r *WeeklySummaryReconciler) missingRecipients(
-	ctx context.Context, a Announcement, to []v1alpha1.NoticeRecipient,
-) (missing []v1alpha1.NoticeRecipient, err error) {
-	for _, recipient := range to {
-		var n v1alpha1.Notice
-		err := r.Client.Get(ctx, client.ObjectKey{Name: a.NoticeName(recipient)}, &n)
-		switch {
-		case client.IgnoreNotFound(err) != nil:
-			return nil, fmt.Errorf("get summary of department %s: %w", a.Subject.Name, err)
-		case err != nil:
-			missing = append(missing, recipient)
-		}
-	}
-	return missing, nil
 }
 
 // summaryInputs returns the inputs of a summary: stopped workloads, undecided extensions and the

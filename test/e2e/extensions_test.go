@@ -222,9 +222,9 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	if creator, note := first.Annotations[v1alpha1.AnnotationCreatedBy], first.Annotations["note"]; creator != ada || note != "mine" {
 		t.Errorf("the first extension was requested by %q and has the note %q", creator, note)
 	}
-	a.waitForNotices(t, "ExtensionDecided first owner@example.org", "ExtensionDecided second owner@example.org", "ExtensionRequested third desk@example.org")
+	a.waitForNotices(t, "ExtensionDecided first ada@example.org", "ExtensionDecided second ada@example.org", "ExtensionRequested third desk@example.org")
 	eventually(t, func() error {
-		return a.checkEvent(t, "training", "ExtensionRequested", "ada@example.org requests 24h more")
+		return a.checkEvent(t, "training", "ExtensionRequested", "24h more requested")
 	})
 	eventually(t, func() error { return a.checkEvent(t, "training", "ExtensionApproved", "the department's self-service") })
 	out, err := exec.CommandContext(t.Context(), sharedCluster.binary, "extensions", "-n", a.ns, "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")).CombinedOutput()
@@ -314,7 +314,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.waitForDecision(t, own, v1alpha1.ExtensionApproved)
-	a.waitForNotices(t, "ExtensionDecided long owner@example.org", "ExtensionDecided longer owner@example.org")
+	a.waitForNotices(t, "ExtensionDecided long ada@example.org", "ExtensionDecided longer ada@example.org")
 }
 
 func (a *extensionTest) testRejectedExtensions(t *testing.T) {

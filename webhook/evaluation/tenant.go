@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
@@ -27,6 +28,8 @@ type Tenant struct {
 	Project, Department string
 	// TimeZone is the department's time zone.
 	TimeZone *time.Location
+	// LongestExtension is the longest extension that the department grants without approval.
+	LongestExtension period.Duration
 	// Documents are input.project, input.department and input.nodePools.
 	Documents Documents
 	// NodePools are the same node pools as Go values.
@@ -128,7 +131,7 @@ func tenantVersion(project *v1alpha1.Project, department *v1alpha1.Department, p
 
 func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) (*Tenant, error) {
 	tenant := &Tenant{
-		Project: project.Name, Department: department.Name,
+		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(),
 		NodePools: input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(tenant.NodePools))

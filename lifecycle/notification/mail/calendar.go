@@ -82,7 +82,23 @@ func (l ComposeRequest) renderEvent(line func(property, value string), n *v1alph
 		status = "CANCELLED"
 	}
 	line("STATUS", status)
+	if n.Spec.Deadline != nil && !l.Canceled {
+		line("BEGIN", "VALARM")
+		line("ACTION", "DISPLAY")
+		line("DESCRIPTION", escapeText(title))
+		line("TRIGGER;RELATED=END", alarmTrigger(n.Spec.Kind))
+		line("END", "VALARM")
+	}
 	line("END", "VEVENT")
+}
+
+// alarmTrigger returns how long before the deadline a calendar reminds: an hour, and for a project,
+// which ends at the end of a day, that morning at nine.
+func alarmTrigger(kind v1alpha1.NoticeKind) string {
+	if strings.HasPrefix(string(kind), "Project") {
+		return "-PT15H"
+	}
+	return "-PT1H"
 }
 
 // stepLines returns the next steps, one a line.

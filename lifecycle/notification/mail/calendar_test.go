@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"sluice.dev/api/v1alpha1"
@@ -52,10 +53,51 @@ func TestCalendar(t *testing.T) {
 	want := []string{
 		"BEGIN:VCALENDAR", "VERSION:2.0", "METHOD:PUBLISH", "BEGIN:VEVENT", "SEQUENCE:2", "DTSTAMP:20261122T111403Z",
 		"DTSTART:20261123T105900Z", "DTEND:20261123T111400Z", "STATUS:CONFIRMED", "END:VEVENT", "END:VCALENDAR",
+		"BEGIN:VALARM", "ACTION:DISPLAY", "TRIGGER;RELATED=END:-PT1H", "END:VALARM",
 	}
 	for _, line := range want {
 		if !slices.Contains(lines, line) {
 			t.Errorf("no line %q in\n%s", line, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// Durations count from when the mail is sent, and a calendar entry, which is read days later, has
+// none.
+func TestRelativeTimes(t *testing.T) {
+	for _, l := range Examples() {
+		if l.Notice.Spec.Deadline == nil {
+			continue
+		}
+		t.Run(l.Notice.Name, func(t *testing.T) {
+			l.Now = l.Notice.Spec.Deadline.Add(-7 * time.Hour)
+			words := "in 7 hours"
+			if l.Notice.Spec.Recipient.Language == v1alpha1.LanguageGerman {
+				words = "in 7 Stunden"
+			}
+			m := mustCompose(t, l)
+			if !strings.Contains(m.Text, words) {
+				t.Skip("its text has no duration")
+			}
+			if entry := strings.Join(parseCalendar(t, l), "\n"); strings.Contains(entry, words) {
+				t.Errorf("the calendar entry says %q:\n%s", words, entry)
+			}
+			l.Now = l.Notice.Spec.Deadline.Add(time.Hour)
+			if m := mustCompose(t, l); strings.Contains(m.Text, words) {
+				t.Errorf("after the deadline it says %q", words)
+			}
+		})
+	}
+}
+
+// The command in a mail requests what the department grants at once.
+func TestExtensionCommandUsesDepartmentsLimit(t *testing.T) {
+	for text, want := range map[string]string{"12h": "--by 12h ", "2d": "--by 2d ", "": "--by 24h ", "1h; reboot": "--by 24h "} {
+		l := Examples()[1] // WorkloadEnding in English
+		l.Notice = l.Notice.DeepCopy()
+		l.Notice.Spec.Inputs[InputMaxDuration] = text
+		if m := mustCompose(t, l); !strings.Contains(m.Text, want) {
+			t.Errorf("%q: no %q in\n%s", text, want, m.Text)
 		}
 	}
 }

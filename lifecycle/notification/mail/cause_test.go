@@ -78,7 +78,7 @@ func TestLocalizedCause(t *testing.T) {
 			for i, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
 				n := &v1alpha1.Notice{Spec: v1alpha1.NoticeSpec{Kind: v1alpha1.NoticeExtensionRequested, Inputs: test.inputs}}
 				n.Spec.Recipient.Language = language
-				p, _ := newTemplateData(n)
+				p := newTemplateData(n, newTimeFormatter(n))
 				got[i] = p.Cause
 			}
 			if diff := cmp.Diff([2]string{test.german, test.english}, got); diff != "" {

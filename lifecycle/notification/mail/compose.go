@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -19,6 +20,9 @@ type ComposeRequest struct {
 	Notice *v1alpha1.Notice
 	// Carried holds the Notices in a Digest; empty for other kinds.
 	Carried []*v1alpha1.Notice
+	// Now is when the mail is sent, in policy time: durations such as "in 4 hours" count from it.
+	// Zero means when the Notice was recorded.
+	Now time.Time
 	// From is the sender that the mail shows.
 	From mail.Address
 	// ReplyTo is the address for replies and questions; empty means From.
@@ -88,7 +92,7 @@ func Compose(l ComposeRequest) (*Message, error) {
 	if l.Notice.Spec.Kind == v1alpha1.NoticeTest {
 		l.Notice = stripTestNotice(l.Notice)
 	}
-	page, err := l.templateData()
+	page, err := l.templateData(true)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", l.Notice.Name, err)
 	}
@@ -103,7 +107,12 @@ func Compose(l ComposeRequest) (*Message, error) {
 	if m.HTML, err = l.Templates.renderHTML(page); err != nil {
 		return nil, err
 	}
-	if m.Bytes, err = encode(l, m, l.renderCalendar(page)); err != nil {
+	// A calendar keeps its entry for days, so it has no durations from now.
+	entry, err := l.templateData(false)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", l.Notice.Name, err)
+	}
+	if m.Bytes, err = encode(l, m, l.renderCalendar(entry)); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", l.Notice.Name, err)
 	}
 	return m, nil

@@ -89,10 +89,10 @@ func audienceNote(p *TemplateData) string {
 	kind := v1alpha1.NoticeKind(p.Kind)
 	note := p.Words.AudienceOwners
 	switch kind {
+	case v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeExtensionDecided:
+		note = p.Words.AudienceCreator
 	case v1alpha1.NoticeExtensionRequested:
 		note = p.Words.AudienceContacts
-	case v1alpha1.NoticeWorkloadUnstoppable:
-		note = p.Words.AudienceOperators
 	case v1alpha1.NoticeWeeklySummary:
 		note = p.Words.AudienceAdministrators
 	case v1alpha1.NoticeDigest:
@@ -114,8 +114,6 @@ type Phrases struct {
 	Hello, Next, Facts, Questions string
 	// Anchors labels the time of each kind.
 	Anchors map[v1alpha1.NoticeKind]string
-	// NextRun labels the time of the next run of a stopped run's CronJob.
-	NextRun string
 	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
 	// Sender names the sender.
@@ -127,10 +125,10 @@ type Phrases struct {
 	WeekColumns []string
 	HoursIn     string
 	More        string
-	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
+	// AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest and
 	// AudienceTest say who receives a mail, Optional how to unsubscribe. PROJECT, DEPARTMENT and
 	// KIND are placeholders.
-	AudienceOwners, AudienceContacts, AudienceOperators, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
+	AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
 }
 
 var phrasesByLanguage = map[v1alpha1.Language]Phrases{
@@ -145,7 +143,6 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
-		NextRun:     "Nächster Lauf frühestens",
 		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
 		Until:       "Stand %s",
 		Sender:      "Diese Mail wurde automatisch von Sluice erstellt, der Verwaltung des GPU-Clusters.",
@@ -155,8 +152,9 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 
 		AudienceOwners: "Sie geht an die Eigentümer des Projekts PROJECT oder, " +
 			"wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
+		AudienceCreator: "Sie geht an die Person, die den Workload gestartet oder die Verlängerung beantragt hat. " +
+			"Die Eigentümer des Projekts PROJECT erhalten sie in Kopie, oder wenn die Adresse dieser Person nicht bekannt ist.",
 		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, die über den Antrag entscheidet.",
-		AudienceOperators:      "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT.",
 		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
 		AudienceDigest: "Sie fasst die Hinweise eines Tages zusammen und geht an die Eigentümer der genannten Projekte " +
 			"oder, wenn ein Projekt keine hat, an die Ansprechpartner der Abteilung.",
@@ -175,7 +173,6 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
 			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next date",
 		},
-		NextRun:     "Next run at the earliest",
 		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
 		Until:       "as of %s",
 		Sender:      "Sluice, which manages the GPU cluster, sent this mail automatically.",
@@ -183,9 +180,10 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU hours in %s",
 		More:        "And %d more projects.",
 
-		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceOwners: "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceCreator: "It goes to the user who started the workload or requested the extension. " +
+			"The owners of project PROJECT receive it as a copy, or if no address of this user is known.",
 		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, who decide on the request.",
-		AudienceOperators:      "It goes to the contacts of department DEPARTMENT.",
 		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
 		AudienceDigest: "It collects the notices of one day and goes to the owners of these projects " +
 			"or, where a project has none, to the contacts of its department.",

@@ -48,7 +48,7 @@ func TestRenderFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := &v1alpha1.Notice{Spec: v1alpha1.NoticeSpec{Kind: test.kind, Inputs: test.inputs}}
 			n.Spec.Recipient.Language = test.language
-			p, _ := newTemplateData(n)
+			p := newTemplateData(n, newTimeFormatter(n))
 			if diff := cmp.Diff(test.want, renderFacts(p)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

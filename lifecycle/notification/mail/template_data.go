@@ -61,6 +61,9 @@ type TemplateData struct {
 	// Target and Place are the workload and the namespace as command arguments:
 	// "job/training". Object is the subject's name, Tenant the project's name.
 	Target, Place, Object, Tenant string
+	// Step is the time of an extension in a command: the longest that the department grants at
+	// once, or 24h.
+	Step string
 	// Start is the command that starts the workload again; empty if it must be created again.
 	Start string
 	// Extension is the name of a deletion's Extension as a command argument. Memory and Share
@@ -101,12 +104,18 @@ type Item struct {
 	Words   []string
 }
 
-// templateData returns the content of the mail.
-func (l ComposeRequest) templateData() (*TemplateData, error) {
-	p, formatter := newTemplateData(l.Notice)
+// templateData returns the content of the mail; relative adds durations from now, such as "in 4
+// hours".
+func (l ComposeRequest) templateData(relative bool) (*TemplateData, error) {
+	formatter := newTimeFormatter(l.Notice)
+	if !l.Now.IsZero() {
+		formatter.now = l.Now
+	}
+	formatter.absolute = !relative
+	p := newTemplateData(l.Notice, formatter)
 	p.Contact, p.Sender, p.Canceled = l.contactAddress(), l.From.Address, l.Canceled
 	if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
-		if err := p.addDigestItems(l.Notice, l.Carried); err != nil {
+		if err := p.addDigestItems(l.Notice, l.Carried, formatter); err != nil {
 			return nil, err
 		}
 	}
@@ -124,8 +133,7 @@ func (l ComposeRequest) templateData() (*TemplateData, error) {
 }
 
 // newTemplateData returns the data of a Notice, without rendered sentences.
-func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
-	formatter := newTimeFormatter(n)
+func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData {
 	spec := &n.Spec
 	p := &TemplateData{
 		Language: string(formatter.language), Kind: string(spec.Kind), Words: phrasesByLanguage[formatter.language],
@@ -173,7 +181,20 @@ func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
 	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")
 	p.Memory, p.Share, p.Hours = p.formatGibibytes(InputMemoryMiB), p.formatGibibytes(InputShareMiB), p.formatHours(p.In[InputGPUHours])
 	p.setMonth(formatter, spec.Inputs[InputMonth])
-	return p, formatter
+	p.Step = formatStep(spec.Inputs[InputMaxDuration])
+	return p
+}
+
+// defaultStep is the time of an extension in a command if the department sets no bound.
+const defaultStep = "24h"
+
+// formatStep returns the time of an extension for a command.
+func formatStep(maxDuration string) string {
+	d, err := period.ParseDuration(maxDuration)
+	if err != nil || d.IsZero() {
+		return defaultStep
+	}
+	return d.String()
 }
 
 // renderContent renders the sentences and facts.
@@ -207,13 +228,13 @@ func (p *TemplateData) setAnchor() {
 const maxFullDigestItems = 40
 
 // addDigestItems adds the Notices of a Digest in order.
-func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alpha1.Notice) error {
+func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alpha1.Notice, formatter timeFormatter) error {
 	var first *v1alpha1.Notice
 	for i, n := range carried {
 		n = n.DeepCopy()
 		n.Spec.Recipient = digest.Spec.Recipient
 		n.CreationTimestamp, n.Spec.DueAt = digest.CreationTimestamp, digest.Spec.DueAt
-		q, _ := newTemplateData(n)
+		q := newTemplateData(n, formatter)
 		if err := q.renderContent(); err != nil {
 			return err
 		}

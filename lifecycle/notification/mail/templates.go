@@ -220,7 +220,7 @@ func (t *Templates) validateExamples() error {
 	for _, l := range Examples() {
 		l.Templates = t
 		kind, language := l.Notice.Spec.Kind, languageOf(l.Notice)
-		page, err := l.templateData()
+		page, err := l.templateData(true)
 		if err != nil {
 			return err
 		}

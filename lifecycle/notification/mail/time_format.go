@@ -37,6 +37,8 @@ type timeFormatter struct {
 	language v1alpha1.Language
 	zone     *time.Location
 	now      time.Time
+	// absolute leaves out durations from now.
+	absolute bool
 }
 
 // newTimeFormatter returns a formatter for the recipient's zone, or UTC if it is invalid. Each
@@ -49,7 +51,7 @@ func newTimeFormatter(n *v1alpha1.Notice) timeFormatter {
 	return timeFormatter{language: languageOf(n), zone: zone, now: referenceTime(n)}
 }
 
-// referenceTime returns the time from which a mail counts durations: when the Notice was recorded,
+// referenceTime returns the time from which a mail counts durations if the request has none: when the Notice was recorded,
 // or when it was due if policy time was stepped away from machine time.
 func referenceTime(n *v1alpha1.Notice) time.Time {
 	due, at := n.Spec.DueAt.Time, n.CreationTimestamp.Time
@@ -118,7 +120,7 @@ func (t timeFormatter) zoneAbbreviation(at time.Time) string {
 // timeUntil formats the duration until a time.
 func (t timeFormatter) timeUntil(at time.Time) string {
 	left := at.Sub(t.now)
-	if left <= 0 {
+	if left <= 0 || t.absolute {
 		return ""
 	}
 	if left < time.Minute {

@@ -150,7 +150,7 @@ func TestReferenceTime(t *testing.T) {
 			), mustParseTime(
 				test.deadline,
 			)
-			if p, _ := newTemplateData(n); p.Deadline.In != test.want {
+			if p := newTemplateData(n, newTimeFormatter(n)); p.Deadline.In != test.want {
 				t.Errorf("%q, want %q", p.Deadline.In, test.want)
 			}
 		})

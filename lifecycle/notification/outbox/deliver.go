@@ -37,6 +37,7 @@ func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *pla
 	if err != nil {
 		return true, err
 	}
+	request.Now = now.Policy
 	mail, sendErr := s.composeMessage(ctx, request)
 	if err := s.claimNotice(ctx, now, n, mail); err != nil {
 		return true, err
@@ -44,9 +45,7 @@ func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *pla
 	if sendErr == nil {
 		sendErr = s.deliver(ctx, n, mail)
 	}
-	kind := failureKindOf(sendErr)
-	mayContinue = sendErr == nil || kind != ServerFailure && kind != ConfigurationFailure
-	return mayContinue, s.recordOutcome(ctx, n, sendErr)
+	return s.recordOutcome(ctx, n, sendErr)
 }
 
 // newComposeRequest returns the input of n's mail.
@@ -109,19 +108,26 @@ func (s *Sender) deliver(ctx context.Context, n *v1alpha1.Notice, mail *Message)
 	return err
 }
 
-// recordOutcome records the outcome of an attempt, also during shutdown.
-func (s *Sender) recordOutcome(ctx context.Context, n *v1alpha1.Notice, sendErr error) error {
+// recordOutcome records the outcome of an attempt, also during shutdown. It returns whether other
+// mails may follow at once.
+func (s *Sender) recordOutcome(ctx context.Context, n *v1alpha1.Notice, sendErr error) (mayContinue bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWriteTimeout)
 	defer cancel()
 	now := s.currentInstant()
-	status := statusAfterAttempt(now, n, sendErr, s.lateRejectionRetryAt(now, n, sendErr, s.recordServerState(now, sendErr)), s.Limits)
-	s.reportAttempt(ctx, n, status, sendErr)
-	// Pause mail before the status is written; otherwise the Notice would be retried at once.
-	var pauseErr error
-	if sendErr != nil && failureKindOf(sendErr) == ConfigurationFailure {
-		pauseErr = s.pauseMail(ctx, now, n.Status.ClaimedAt.Time, sendErr)
+	delay, sendErr := s.attributeFailure(now, n, sendErr)
+	down := s.recordServerState(now, sendErr)
+	if at := now.Machine.Add(delay); at.After(down) {
+		down = at
 	}
-	return errors.Join(pauseErr, s.writeStatus(ctx, n, status))
+	status := statusAfterAttempt(now, n, sendErr, down, s.Limits)
+	s.reportAttempt(ctx, n, status, sendErr)
+	failure, err := s.configurationFailureOf(ctx, now, n, sendErr)
+	if failure != nil {
+		// Pause mail before the status is written; otherwise the Notice would be retried at once.
+		err = s.pauseMail(ctx, now, n.Status.ClaimedAt.Time, failure)
+	}
+	mayContinue = sendErr == nil || failure == nil && failureKindOf(sendErr) != ServerFailure
+	return mayContinue, errors.Join(err, s.writeStatus(ctx, n, status))
 }
 
 // recordServerState tracks failures of the mail server and returns when it is tried again.
@@ -149,7 +155,8 @@ func serverRetryDelay(failures int) time.Duration {
 	return l.RetryDelay("the mail server", failures)
 }
 
-// reportAttempt counts and logs the outcome of an attempt. The log does not name the recipient.
+// reportAttempt counts and logs the outcome of an attempt. The log holds no address: the
+// status has the server's words.
 func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v1alpha1.NoticeStatus, sendErr error) {
 	log := s.logger(ctx).WithValues("notice", n.Name, "kind", n.Spec.Kind, "attempts", status.Attempts)
 	result := "retried"
@@ -158,10 +165,10 @@ func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v
 		result = "sent"
 		log.Info("Sent notice", "messageID", status.MessageID)
 	case status.Phase == v1alpha1.NoticePending:
-		log.Info("Postponed notice", "failure", failureKindOf(sendErr), "reason", status.LastError, "retryAt", status.RetryAt)
+		log.Info("Postponed notice", "failure", failureKindOf(sendErr), "reason", publicReason(sendErr), "retryAt", status.RetryAt)
 	default:
 		result = "failed"
-		log.Error(nil, "Failed to send notice", "failure", failureKindOf(sendErr), "reason", status.LastError)
+		log.Error(nil, "Failed to send notice", "failure", failureKindOf(sendErr), "reason", publicReason(sendErr))
 	}
 	attemptsTotal.WithLabelValues(string(n.Spec.Kind), result).Inc()
 }

@@ -236,12 +236,17 @@ func TestDigestScheduleDaylightSaving(t *testing.T) {
 	}
 }
 
-// Notices that finished 13 months ago, in policy time, are deleted in batches; unfinished ones of any
-// age stay.
+// Finished Notices about workloads are deleted after 30 days, the others after 13 months, in policy
+// time and in batches; unfinished ones of any age stay.
 func TestRetentionDeletesExpiredNotices(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		for i := range 450 {
 			w.recordNotice(fmt.Sprintf("n%03d", i))
+		}
+		for i := range 3 {
+			w.recordNotice(fmt.Sprint("project-", i), func(n *v1alpha1.Notice) {
+				n.Spec.Kind, n.Spec.Subject = v1alpha1.NoticeProjectExpired, &v1alpha1.ObjectReference{Kind: "Project", Name: "lab"}
+			})
 		}
 		w.advance(2 * time.Hour)
 		w.recordNotice("waits")
@@ -259,13 +264,16 @@ func TestRetentionDeletesExpiredNotices(t *testing.T) {
 			}
 			return len(w.listNotices())
 		}
-		w.clock.line, _ = w.clock.line.WithStep(394*24*time.Hour, time.Now()) // 13 months have 395 to 398 days
-		if left := sweep(); left != 451 {
-			t.Errorf("%d left", left)
-		}
-		w.clock.line, _ = w.clock.line.WithStep(5*24*time.Hour, time.Now())
-		if left := sweep(); left != 1 {
-			t.Errorf("%d left", left)
+		for _, step := range []struct{ days, left int }{
+			{29, 454},
+			{1, 4},
+			{364, 4}, // 13 months have 395 to 398 days
+			{5, 1},
+		} {
+			w.clock.line, _ = w.clock.line.WithStep(time.Duration(step.days)*24*time.Hour, time.Now())
+			if left := sweep(); left != step.left {
+				t.Errorf("%d left after %d more days, want %d", left, step.days, step.left)
+			}
 		}
 	})
 }

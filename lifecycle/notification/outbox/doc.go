@@ -13,7 +13,8 @@
 // [Decide] returns the next action for one Notice; it uses no client and no clock. The
 // [Sender] acts: it claims a Notice by its resourceVersion before it contacts the mail
 // server, so two Senders that both consider themselves leader send it once. An expired
-// claim is taken over. [Retention] deletes finished Notices after 13 months.
+// claim is taken over. [Retention] deletes finished Notices: those about
+// workloads after 30 days, the others after 13 months.
 //
 // The package never decides who is notified, never delays the end of a workload, and
 // writes nothing when nothing is due.

@@ -51,6 +51,7 @@ type sentMail struct {
 type testEnv struct {
 	t     testing.TB
 	raw   client.WithWatch
+	cache *noticeCache
 	clock *policyClock
 	// fingerprint is the fingerprint of the current configuration.
 	fingerprint string
@@ -101,8 +102,10 @@ func newTestEnv(t testing.TB) *testEnv {
 	w := &testEnv{
 		t: t, clock: &policyClock{}, fingerprint: "first", limits: DefaultLimits(),
 		respond: func(string, int) (error, bool) { return nil, true },
-		raw:     fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Notice{}).Build(),
+		cache:   newNoticeCache(),
 	}
+	server := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Notice{}).Build()
+	w.raw = w.cache.follow(server)
 	w.start()
 	return w
 }
@@ -177,15 +180,10 @@ func (w *testEnv) newClient(p *senderProcess) client.Client {
 			if p.dead.Load() {
 				return errCrash
 			}
-			err := c.List(ctx, list, opts...)
-			if all, ok := list.(*v1alpha1.NoticeList); ok && err == nil {
-				for i := range all.Items { // as in the cache
-					if _, err := CacheTransform()(&all.Items[i]); err != nil {
-						return err
-					}
-				}
+			if all, ok := list.(*v1alpha1.NoticeList); ok {
+				return w.cache.list(all, opts...)
 			}
-			return err
+			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write(func() error { return createObject(ctx, c, o, opts...) })

@@ -5,6 +5,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/mail"
 	"os"
@@ -84,7 +85,7 @@ func (c *composer) Compose(ctx context.Context, request ComposeRequest) (*Messag
 		return nil, err
 	}
 	mailRequest := noticemail.ComposeRequest{
-		Notice: request.Notice, Carried: request.Carried,
+		Notice: request.Notice, Carried: request.Carried, Now: request.Now,
 		Sequence: request.Sequence, Sequences: request.Sequences, Canceled: request.Canceled,
 		From: c.from, ReplyTo: c.config.ReplyTo, Domain: c.config.Domain, Templates: templates,
 	}
@@ -94,7 +95,7 @@ func (c *composer) Compose(ctx context.Context, request ComposeRequest) (*Messag
 		templateErr := err
 		mailRequest.Templates = noticemail.BuiltinTemplates()
 		if m, err = noticemail.Compose(mailRequest); err == nil {
-			ctrl.LoggerFrom(ctx).WithName("outbox").Error(templateErr, "Failed to render custom template; used the built-in one",
+			ctrl.LoggerFrom(ctx).WithName("outbox").Error(errors.New(publicReason(templateErr)), "Failed to render custom template; used the built-in one",
 				"notice", request.Notice.Name)
 		}
 	}

@@ -240,6 +240,7 @@ func TestSMTPFailureKind(t *testing.T) {
 		},
 		"closed in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, TemporaryFailure},
 		"no such user":       {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, RecipientFailure},
+		"relaying denied":    {smtp.Failure{Kind: smtp.DeniedFailure, Stage: smtp.StageRcpt, Code: 554}, DeniedFailure},
 		"wrong password":     {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, ConfigurationFailure},
 		"no final reply":     {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, UnknownOutcome},
 	}

@@ -105,15 +105,22 @@ func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState
 	return state, nil
 }
 
-// firstSentAt returns when the first Notice was sent, in policy time; zero for none. Mail was
-// configured by then, even if the ConfigMap has a later time.
-func firstSentAt(notices []v1alpha1.Notice) (first time.Time) {
-	for i := range notices {
-		if at := notices[i].Status.SentAt; at != nil {
-			first = earliestTime(first, at.Time)
+// readFirstSentAt reads when the first Notice was sent, by the one scan of all Notices in the life
+// of a process. Mail was configured by then, even if the ConfigMap has a later time.
+func (s *Sender) readFirstSentAt(ctx context.Context) error {
+	if !s.firstSentAt.IsZero() {
+		return nil
+	}
+	var all v1alpha1.NoticeList
+	if err := s.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list notices: %w", err)
+	}
+	for i := range all.Items {
+		if at := all.Items[i].Status.SentAt; at != nil {
+			s.firstSentAt = earliestTime(s.firstSentAt, at.Time)
 		}
 	}
-	return first
+	return nil
 }
 
 // pauseMail pauses mail until the configuration changes or an administrator resumes it. If the
@@ -142,7 +149,7 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, ca
 		return nil
 	}
 	values := map[string]string{
-		MailStatePausedKey: "true", MailStateReasonKey: singleLine(cause.Error()), MailStateConfigurationKey: fingerprint,
+		MailStatePausedKey: "true", MailStateReasonKey: publicReason(cause), MailStateConfigurationKey: fingerprint,
 		MailStatePausedAtKey: now.Machine.UTC().Format(time.RFC3339), MailStateEnabledAtKey: object.Data[MailStateEnabledAtKey],
 	}
 	if err := s.writeMailState(ctx, &object, values); err != nil {
@@ -150,7 +157,7 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, ca
 	}
 	pausedGauge.Set(1)
 	s.recordMailEvent(ctx, corev1.EventTypeWarning, "MailPaused", "Pause",
-		"mail is paused until its configuration or its Secret is corrected; to resume: sluice notices resume; reason: "+singleLine(cause.Error()))
+		"mail is paused until its configuration or its Secret is corrected; to resume: sluice notices resume; reason: "+publicReason(cause))
 	return nil
 }
 

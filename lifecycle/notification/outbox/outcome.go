@@ -20,10 +20,16 @@ import (
 // once more, under the same Message-ID, and not a third time.
 const mayHaveArrivedPrefix = "may have arrived: "
 
+// failureOf returns the Failure in an error; nil for none.
+func failureOf(err error) *Failure {
+	var failure *Failure
+	errors.As(err, &failure)
+	return failure
+}
+
 // failureKindOf returns the kind of an error; TemporaryFailure if unknown.
 func failureKindOf(err error) FailureKind {
-	var failure *Failure
-	if errors.As(err, &failure) {
+	if failure := failureOf(err); failure != nil {
 		return failure.Kind
 	}
 	if errors.Is(err, context.Canceled) {
@@ -130,22 +136,38 @@ const (
 	maxLateRejectionRetry   = 30 * time.Minute
 )
 
-// lateRejectionRetryAt returns when n is tried again; down is when the server is tried again.
-func (s *Sender) lateRejectionRetryAt(now Instant, n *v1alpha1.Notice, sendErr error, down time.Time) time.Time {
+// lateRejections counts the server failures of a Notice after its recipient was sent.
+type lateRejections struct {
+	count int
+	// lastAt is the time of the last one, in machine time.
+	lastAt time.Time
+	// isCause reports whether the server accepted another mail after one of them: the Notice is
+	// the cause.
+	isCause bool
+}
+
+// attributeFailure returns the minimum delay of n after a failure of the server, and the error of the
+// attempt. A server failure that n causes is a temporary failure of n alone: its attempts count, and
+// other mails do not wait.
+func (s *Sender) attributeFailure(now Instant, n *v1alpha1.Notice, sendErr error) (retryAfter time.Duration, attributed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var failure *Failure
-	if !errors.As(sendErr, &failure) || failure.Kind != ServerFailure || !failure.AfterRecipient {
+	failure := failureOf(sendErr)
+	if failure == nil || failure.Kind != ServerFailure || !failure.AfterRecipient {
 		delete(s.lateRejections, n.UID)
-		return down
+		return 0, sendErr
 	}
 	if s.lateRejections == nil {
-		s.lateRejections = map[types.UID]int{}
+		s.lateRejections = map[types.UID]lateRejections{}
 	}
-	s.lateRejections[n.UID]++
-	l := Limits{FirstRetry: firstLateRejectionRetry, MaxRetry: maxLateRejectionRetry}
-	if at := now.Machine.Add(l.RetryDelay(n.Name, s.lateRejections[n.UID])); at.After(down) {
-		return at
+	r := s.lateRejections[n.UID]
+	r.isCause = r.isCause || r.count > 0 && s.acceptedAt.After(r.lastAt)
+	r.count, r.lastAt = r.count+1, now.Machine
+	s.lateRejections[n.UID] = r
+	if r.isCause {
+		own := *failure
+		own.Kind = TemporaryFailure
+		return 0, &own
 	}
-	return down
+	return Limits{FirstRetry: firstLateRejectionRetry, MaxRetry: maxLateRejectionRetry}.RetryDelay(n.Name, r.count), sendErr
 }

@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// retentionMonths is how many months a Notice is kept, in policy time.
-	retentionMonths = 13
+	// retentionMonths is how many months a Notice is kept, workloadRetentionDays how many days one
+	// about an object in a namespace, such as a workload: most Notices. Both are policy time.
+	retentionMonths       = 13
+	workloadRetentionDays = 30
 	// retentionInterval is the time between two runs, retentionBatchDelay between two batches, in
 	// machine time.
 	retentionInterval   = time.Hour
@@ -77,13 +79,13 @@ func (r *Retention) deleteExpired(ctx context.Context) (more bool, err error) {
 		err := r.Client.Delete(ctx, &v1alpha1.Notice{ObjectMeta: *n.ObjectMeta.DeepCopy()},
 			client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("delete notice %s after %d months: %w", n.Name, retentionMonths, err)
+			return false, fmt.Errorf("delete expired notice %s: %w", n.Name, err)
 		}
 	}
 	return false, nil
 }
 
-// isExpired reports whether a Notice is finished and its last time is retentionMonths ago.
+// isExpired reports whether a Notice is finished and its retention after its last time is over.
 func isExpired(n *v1alpha1.Notice, now time.Time) bool {
 	if !isFinished(n) {
 		return false
@@ -93,6 +95,9 @@ func isExpired(n *v1alpha1.Notice, now time.Time) bool {
 		if at != nil && at.After(last) {
 			last = at.Time
 		}
+	}
+	if n.Spec.Subject != nil && n.Spec.Subject.Namespace != "" {
+		return !now.Before(last.AddDate(0, 0, workloadRetentionDays))
 	}
 	return !now.Before(last.AddDate(0, retentionMonths, 0))
 }

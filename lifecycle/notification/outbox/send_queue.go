@@ -4,6 +4,7 @@
 package outbox
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -32,10 +33,13 @@ type sendQueue struct {
 }
 
 // newSendQueue returns the queue of a batch, without Notices whose outcome is not written yet.
-func (s *Sender) newSendQueue(now Instant, p *plan, all []v1alpha1.Notice) *sendQueue {
+func (s *Sender) newSendQueue(ctx context.Context, now Instant, p *plan) (*sendQueue, error) {
 	q := &sendQueue{rates: s.Rates, limiter: s.limiter, deadline: now.Machine.Add(sendBatchDuration), sentToday: map[string]int{}}
 	if s.Rates.PerRecipientPerDay > 0 {
-		q.sentToday = countSentSince(all, s.Clock.FromReal(now.Machine.Add(-recipientRateWindow)))
+		var err error
+		if q.sentToday, err = s.sentSince(ctx, s.Clock.FromReal(now.Machine.Add(-recipientRateWindow)), now.Policy); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +48,7 @@ func (s *Sender) newSendQueue(now Instant, p *plan, all []v1alpha1.Notice) *send
 			q.pending = append(q.pending, n)
 		}
 	}
-	return q
+	return q, nil
 }
 
 // next returns the next Notice that the rates allow; nil at the end of the batch.
@@ -114,19 +118,4 @@ func (r Rates) newLimiter() *rate.Limiter {
 		return rate.NewLimiter(rate.Inf, 1)
 	}
 	return rate.NewLimiter(rate.Limit(float64(r.PerMinute)/60), max(1, r.PerMinute/4))
-}
-
-// countSentSince counts the mails to each address since a policy time. It counts Notices, so a
-// restart loses nothing; the Notices of a digest count as one mail.
-func countSentSince(notices []v1alpha1.Notice, since time.Time) map[string]int {
-	counts, known := map[string]int{}, map[string]bool{}
-	for i := range notices {
-		n := &notices[i]
-		if n.Status.SentAt == nil || !n.Status.SentAt.After(since) || known[n.Status.MessageID] {
-			continue
-		}
-		known[n.Status.MessageID] = true
-		counts[recipientAddress(n)]++
-	}
-	return counts
 }

@@ -6,7 +6,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -54,6 +53,8 @@ type Sender struct {
 	// mailEnabledAt is when mail was first configured, mailStateReadAt when that was read.
 	mailEnabledAt   time.Time
 	mailStateReadAt time.Time
+	// firstSentAt is when the first recorded Notice was sent, in policy time; zero for none.
+	firstSentAt time.Time
 	// knownFingerprint is the last fingerprint, fingerprintChangedAt when a failure revealed
 	// that it had changed.
 	knownFingerprint     string
@@ -61,8 +62,12 @@ type Sender struct {
 	// serverFailures counts consecutive failures of the server, serverRetryAt is the next try.
 	serverFailures int
 	serverRetryAt  time.Time
+	// acceptedAt is when the server last accepted a mail of this process, in machine time.
+	acceptedAt time.Time
+	// denials holds the denied domains.
+	denials denials
 	// lateRejections counts, by Notice, server failures after the recipient was sent.
-	lateRejections map[types.UID]int
+	lateRejections map[types.UID]lateRejections
 	// unwrittenStatuses holds outcomes whose status could not be written.
 	unwrittenStatuses map[types.UID]unwrittenStatus
 }
@@ -101,19 +106,22 @@ func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			return reconcile.Result{}, err
 		}
 		s.mailEnabledAt = state.EnabledAt
+		if err := s.readFirstSentAt(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+		if !s.firstSentAt.IsZero() && s.firstSentAt.Before(s.mailEnabledAt) {
+			s.mailEnabledAt = s.firstSentAt // the ConfigMap was deleted or edited
+		}
 		// The fingerprint before a failure shows later whether the configuration changed.
 		if known, err := s.Fingerprint(ctx); err == nil {
 			s.knownFingerprint = known
 		}
 	}
-	var all v1alpha1.NoticeList
-	if err := s.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list notices: %w", err)
+	all, err := s.relevantNotices(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	if first := firstSentAt(all.Items); !first.IsZero() && first.Before(s.mailEnabledAt) {
-		s.mailEnabledAt = first // the ConfigMap was deleted or edited
-	}
-	p := newPlan(now, all.Items, s.mailEnabledAt, s.Limits)
+	p := newPlan(now, all, s.mailEnabledAt, s.Limits)
 	pendingGauge.Set(float64(p.pending))
 	oldestPendingGauge.Set(0)
 	if !p.oldestPending.IsZero() {
@@ -121,7 +129,7 @@ func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 	// A failed write of one Notice does not block the others.
 	errs = errors.Join(errs, s.finishUnsent(ctx, now, p), s.createDigests(ctx, p))
-	requeue, err := s.sendDue(ctx, now, p, all.Items)
+	requeue, err := s.sendDue(ctx, now, p, all)
 	errs = errors.Join(errs, err)
 	if apierrors.IsConflict(errs) || ctx.Err() != nil {
 		return reconcile.Result{}, errs
@@ -154,6 +162,9 @@ const minRequeueAfter = 50 * time.Millisecond
 
 // SetupWithManager adds s to the manager, with one pass over all Notices at a time.
 func (s *Sender) SetupWithManager(mgr ctrl.Manager) error {
+	if err := IndexNotices(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: "all"}}}
 	})
@@ -184,7 +195,10 @@ func (s *Sender) sendDue(ctx context.Context, now Instant, p *plan, all []v1alph
 	if s.serverFailures > 0 {
 		workers = 1 // probe the server with one mail
 	}
-	q := s.newSendQueue(now, p, all)
+	q, err := s.newSendQueue(ctx, now, p)
+	if err != nil {
+		return 0, err
+	}
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex

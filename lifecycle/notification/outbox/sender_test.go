@@ -390,6 +390,22 @@ func TestResend(t *testing.T) {
 	})
 }
 
+// A pass does not read the record of earlier Notices.
+func TestPassReadsOnlyRelevantNotices(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		for i := range 300 {
+			w.recordNotice(fmt.Sprintf("n%03d", i))
+		}
+		w.advance(24 * time.Hour)
+		w.cache.read.Store(0)
+		w.recordNotice("new")
+		w.advance(24 * time.Hour)
+		if read := w.cache.read.Load(); w.sentCounts()["new"] != 1 || read > 100 {
+			t.Errorf("%d mails, %d notices read", w.sentCounts()["new"], read)
+		}
+	})
+}
+
 // Planning thousands of Notices is fast, and the most urgent comes first.
 func TestTenThousandPendingNotices(t *testing.T) {
 	now := Instant{Machine: noon, Policy: noon}

@@ -42,9 +42,21 @@ func (t *smtpTransport) Send(ctx context.Context, to string, mail []byte) error 
 	err = sender.Send(ctx, smtp.Envelope{From: t.from, To: to}, mail)
 	var failure *smtp.Failure
 	if errors.As(err, &failure) {
-		return &Failure{Kind: smtpFailureKind(failure), AfterRecipient: stagesAfterRecipient[failure.Stage], Err: err}
+		return transportFailure(failure, to)
 	}
 	return err
+}
+
+// transportFailure converts a failure to send to an address.
+func transportFailure(f *smtp.Failure, to string) *Failure {
+	result := &Failure{Kind: smtpFailureKind(f), AfterRecipient: stagesAfterRecipient[f.Stage], Err: f}
+	if result.AfterRecipient || f.Stage == smtp.StageAddress {
+		result.Summary = f.Summary() // the server's words may contain the address
+	}
+	if result.Kind == DeniedFailure {
+		result.Words = denialWords(f, to)
+	}
+	return result
 }
 
 // smtpSender returns the sender for the current certificates and key, which may change at run time.
@@ -112,6 +124,8 @@ func smtpFailureKind(f *smtp.Failure) FailureKind {
 	switch f.Kind {
 	case smtp.RecipientFailure:
 		return RecipientFailure
+	case smtp.DeniedFailure:
+		return DeniedFailure
 	case smtp.ConfigurationFailure:
 		return ConfigurationFailure
 	case smtp.UnknownOutcome:

@@ -17,6 +17,8 @@ type ComposeRequest struct {
 	// Notice is the message, and Carried holds the Notices in it if it is a digest.
 	Notice  *v1alpha1.Notice
 	Carried []*v1alpha1.Notice
+	// Now is when the mail is sent, in policy time.
+	Now time.Time
 	// Sequence and Canceled describe its appointment: see [Sequence] and [IsCancellation].
 	// Sequences holds those of the carried Notices by name.
 	Sequence  int
@@ -32,8 +34,8 @@ type Message struct {
 	Bytes []byte
 }
 
-// Composer renders mails, before the mail server is contacted. The same request must get the same
-// Message-ID at each attempt.
+// Composer renders mails, before the mail server is contacted. A Notice must get the same Message-ID at
+// each attempt.
 type Composer interface {
 	Compose(ctx context.Context, request ComposeRequest) (*Message, error)
 }
@@ -56,6 +58,9 @@ const (
 	ServerFailure FailureKind = "Server"
 	// RecipientFailure: the server will never accept this mail for this address.
 	RecipientFailure FailureKind = "Recipient"
+	// DeniedFailure: the server denies this recipient, because of the address or of the
+	// configuration.
+	DeniedFailure FailureKind = "Denied"
 	// ConfigurationFailure: the mail configuration is wrong; no mail can be sent until it changes.
 	ConfigurationFailure FailureKind = "Configuration"
 	// UnknownOutcome: the complete mail was sent without a reply. It may have arrived.
@@ -69,7 +74,12 @@ type Failure struct {
 	// AfterRecipient reports whether the recipient had been sent. This mail may then cause the
 	// failure of the server, so others are tried first.
 	AfterRecipient bool
-	// Err is the cause, without secrets.
+	// Words identifies the reply of a DeniedFailure: it is the same for all recipients that the
+	// server denies for the same reason.
+	Words string
+	// Summary is the failure without addresses, for logs; empty to log Err.
+	Summary string
+	// Err is the cause, without secrets. It may contain the recipient's address.
 	Err error
 }
 
@@ -82,7 +92,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Limits bounds the attempts of a Notice, in machine time.
 type Limits struct {
 	// MaxAttempts bounds the attempts. Failures of the server or of the configuration do not
-	// count.
+	// count, unless the server accepts other mail meanwhile.
 	MaxAttempts int
 	// FirstRetry is the approximate delay after the first failure. It doubles with each failure,
 	// up to MaxRetry. Greylisting requires at least five minutes.

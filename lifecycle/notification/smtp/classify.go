@@ -24,23 +24,24 @@ type enhancedCode struct{ class, subject, detail int }
 //	           x.6.*                              Recipient      it cannot be converted, SMTPUTF8: RFC 3463 3.7, RFC 6531 3.5
 //	           others (530, 550, 553, x.7.*)      Configuration  the sender is ours: RFC 5321 4.1.1.2, RFC 4954 6
 //	RCPT       552, x.2.2                         Temporary      the mailbox is full: RFC 5321 4.5.3.1.10, RFC 3463 3.3
-//	           523, 530, 534, 535, 538            Configuration  authentication or TLS is required: RFC 4954 6, RFC 5248
-//	           500, 502, 503, 504, 555            Configuration  the command is not understood: RFC 5321 4.2.2, 4.1.1.11
+//	           523, 530, 534, 535, 538            Denied         authentication or TLS is required: RFC 4954 6, RFC 5248
+//	           500, 502, 503, 504, 555            Denied         the command is not understood: RFC 5321 4.2.2, 4.1.1.11
 //	           x.7.2, x.7.17, x.7.18, x.7.124,    Recipient      a list or mailbox that admits certain senders only, or
 //	           x.7.129 to x.7.139                                that changed hands: RFC 3463 3.8, RFC 7293
-//	           other x.7.*                        Configuration  relaying denied, and the like: RFC 3463 3.8
+//	           other x.7.*                        Denied         relaying denied, and the like: RFC 3463 3.8
 //	           others (501, 550, 551, 553, 554)   Recipient      RFC 5321 3.3, 3.4, 4.1.1.3, RFC 3463 3.2
 //	DATA       as RCPT                                           RFC 5321 3.3, 4.1.1.4
 //	end        x.2.2                              Temporary      the mailbox is full: RFC 3463 3.3
-//	           523, 530, 534, 535, 538            Configuration  RFC 4954 6
-//	           x.7.8 to x.7.14, x.7.20 to x.7.30  Configuration  credentials, encryption, DKIM, SPF, reverse DNS, REQUIRETLS:
+//	           523, 530, 534, 535, 538            Denied         RFC 4954 6
+//	           x.7.8 to x.7.14, x.7.20 to x.7.30  Denied         credentials, encryption, DKIM, SPF, reverse DNS, REQUIRETLS:
 //	                                                             RFC 4954 6, RFC 5248, RFC 7372, RFC 7505, RFC 8689
 //	           others (552, 554, x.6.*, x.7.1)    Recipient      this content is refused: RFC 5321 4.2.5, RFC 3463 3.7
 //
 // Exchange uses 5.7.12x and 5.7.13x for restricted groups and mailboxes. 5.7.1 has two
-// meanings: at RCPT mostly a relay that does not accept the sender and would refuse every
-// message, so pausing loses none; at the end of the message a content filter, which
-// refuses this message only.
+// meanings: at RCPT mostly a relay that does not accept the sender, or this domain; at the
+// end of the message a content filter, which refuses this message only.
+//
+// After MAIL no reply is Configuration: another recipient may be accepted.
 //
 // Any other unexpected reply, such as 250 to DATA, is out of step: Temporary, and Unknown
 // after the final dot.
@@ -87,13 +88,13 @@ func classifyRcptReply(code int, status enhancedCode) FailureKind {
 	case 552:
 		return TemporaryFailure
 	case 523, 530, 534, 535, 538, 500, 502, 503, 504, 555:
-		return ConfigurationFailure
+		return DeniedFailure
 	}
 	if status.matches(2, 2) {
 		return TemporaryFailure
 	}
 	if status.subject == 7 && !status.isRestrictedRecipient() {
-		return ConfigurationFailure
+		return DeniedFailure
 	}
 	return RecipientFailure
 }
@@ -101,13 +102,13 @@ func classifyRcptReply(code int, status enhancedCode) FailureKind {
 func classifyFinalReply(code int, status enhancedCode) FailureKind {
 	switch code {
 	case 523, 530, 534, 535, 538:
-		return ConfigurationFailure
+		return DeniedFailure
 	}
 	if status.matches(2, 2) {
 		return TemporaryFailure
 	}
 	if status.subject == 7 && (8 <= status.detail && status.detail <= 14 || 20 <= status.detail && status.detail <= 30) {
-		return ConfigurationFailure
+		return DeniedFailure
 	}
 	return RecipientFailure
 }

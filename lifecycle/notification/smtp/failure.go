@@ -29,6 +29,10 @@ const (
 	// RecipientFailure: the server will never accept this message for this address. Another
 	// address or another message may succeed.
 	RecipientFailure FailureKind = "Recipient"
+	// DeniedFailure: the server denies Sluice this recipient, such as by "relay access denied".
+	// The recipient or the configuration is the cause; only replies for other recipients
+	// show which.
+	DeniedFailure FailureKind = "Denied"
 	// ConfigurationFailure: the server did not accept the message and will accept none until
 	// an administrator corrects the configuration of Sluice or of the server. Stop sending,
 	// keep the messages, and notify the administrator.
@@ -101,11 +105,25 @@ func (f *Failure) advice() string {
 		return "temporary"
 	case RecipientFailure:
 		return "permanent for this message and address"
+	case DeniedFailure:
+		return "the server denies this recipient"
 	case UnknownOutcome:
 		return "the server may have accepted the message"
 	default:
 		return "the mail configuration must be corrected"
 	}
+}
+
+// Summary returns the failure without the server's words and without the envelope, which may
+// contain an address. It is meant for logs.
+func (f *Failure) Summary() string {
+	text := f.Text
+	if f.Code != 0 {
+		text = strings.TrimSpace(strconv.Itoa(f.Code) + " " + f.Enhanced)
+	} else if f.Stage == StageAddress {
+		text = "invalid address"
+	}
+	return fmt.Sprintf("mail server %s: at %s: %s (%s)", f.Server, f.Stage, text, f.advice())
 }
 
 // Unwrap returns the local cause, such as a network, certificate or context error. It is nil if

@@ -214,7 +214,7 @@ func TestSendFailures(t *testing.T) {
 		},
 		"relaying denied": {
 			sink: &fakeBackend{rcpt: replyWith(554, smtp.EnhancedCode{5, 7, 1}, "relay access denied")},
-			want: &Failure{Kind: ConfigurationFailure, Stage: StageRcpt, Code: 554, Enhanced: "5.7.1"},
+			want: &Failure{Kind: DeniedFailure, Stage: StageRcpt, Code: 554, Enhanced: "5.7.1"},
 		},
 		"sender refused": {
 			sink: &fakeBackend{mail: replyWith(550, smtp.EnhancedCode{5, 1, 8}, "no such domain")},
@@ -234,7 +234,7 @@ func TestSendFailures(t *testing.T) {
 		},
 		"unsigned content refused": {
 			sink: &fakeBackend{final: replyWith(550, smtp.EnhancedCode{5, 7, 26}, "neither SPF nor DKIM")},
-			want: &Failure{Kind: ConfigurationFailure, Stage: StageFinal, Code: 550, Enhanced: "5.7.26"},
+			want: &Failure{Kind: DeniedFailure, Stage: StageFinal, Code: 550, Enhanced: "5.7.26"},
 		},
 		"busy at the end": {
 			sink: &fakeBackend{final: replyWith(451, smtp.EnhancedCode{4, 3, 0}, "try again")},

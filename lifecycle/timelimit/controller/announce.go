@@ -59,6 +59,7 @@ func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decisio
 		mail.InputProject: w.project.Name, mail.InputDepartment: w.department.Name,
 		mail.InputType: string(w.workloadType), mail.InputCreatedBy: d.Status.CreatedBy,
 		mail.InputAccumulatedSeconds: strconv.FormatInt(d.Status.AccumulatedSeconds, 10),
+		mail.InputMaxDuration:        w.department.Spec.Extensions.LongestExtension().String(),
 	}
 	if d.Status.Limit != nil {
 		inputs[mail.InputLimit] = d.Status.Limit.InForce.String()
@@ -168,8 +169,8 @@ func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warnin
 	}
 	root := w.clock.Spec.Root
 	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+
-		"To request more time: sluice extend %s/%s -n %s --by 24h --reason ...",
-		at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace)
+		"To request more time: sluice extend %s/%s -n %s --by %s --reason ...",
+		at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace, w.department.Spec.Extensions.LongestExtension())
 }
 
 // stopMessage explains a stop and says when the workload can be started again.

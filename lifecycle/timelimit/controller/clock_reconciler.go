@@ -128,8 +128,9 @@ func (r *Reconciler) reconcileNotices(ctx context.Context, w *workload, d timeli
 	if d.Stopped {
 		announcements = append(announcements, w.stopAnnouncement(d))
 	}
+	recipients := r.Notices.WorkloadRecipients(w.project, w.department, d.Status.CreatedBy)
 	for _, a := range announcements {
-		if _, err := r.Notices.Record(ctx, a, notification.ProjectRecipients(w.project, w.department)); err != nil {
+		if _, err := r.Notices.Record(ctx, a, recipients); err != nil {
 			return err
 		}
 	}

@@ -35,12 +35,13 @@ func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why expla
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
-	r.recordEvent(q, "ExtensionRequested", "Request", fmt.Sprintf("%s requests %s more; %s (sluice approve %s -n %s)",
-		q.Annotations[v1alpha1.AnnotationCreatedBy], q.Spec.By, text, q.Name, q.Namespace))
+	// The event does not name the user: the name may be a mail address.
+	r.recordEvent(q, "ExtensionRequested", "Request", fmt.Sprintf("%s more requested; %s (sluice approve %s -n %s)",
+		q.Spec.By, text, q.Name, q.Namespace))
 	return nil
 }
 
-// reconcileAnnouncement announces the decision to the project's recipients. If the condition
+// reconcileAnnouncement announces the decision to the user who requested it. If the condition
 // Applied is false it sets that with its reason.
 func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, applied metav1.ConditionStatus, reason, message string) error {
 	inputs := q.noticeInputs()
@@ -57,7 +58,7 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	if reason == v1alpha1.ReasonTargetNotFound {
 		inputs[mail.InputCause] = mail.CauseWorkloadNotFound
 	}
-	recipients := notification.ProjectRecipients(q.project, q.department)
+	recipients := r.Notices.WorkloadRecipients(q.project, q.department, q.Annotations[v1alpha1.AnnotationCreatedBy])
 	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
 		return err
 	}
@@ -65,13 +66,13 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	if applied == metav1.ConditionFalse {
 		setCondition(next, v1alpha1.ConditionApplied, applied, reason, message)
 	}
-	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonDecided, "The decision was announced to the project")
+	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonDecided, "The decision was announced")
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
 	by := "the department's self-service"
 	if q.Status.DecidedBy != "" {
-		by = q.Status.DecidedBy
+		by = "an approver" // whose name may be a mail address
 	} else if q.Status.Decision == v1alpha1.ExtensionDenied {
 		by = "Sluice"
 	}
@@ -101,6 +102,7 @@ func (q *request) noticeInputs() map[string]string {
 		mail.InputProject: q.project.Name, mail.InputDepartment: q.department.Name,
 		mail.InputTargetKind: q.Spec.Target.Kind, mail.InputTargetName: q.Spec.Target.Name,
 		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason,
+		mail.InputMaxDuration: q.department.Spec.Extensions.LongestExtension().String(),
 		mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
 }

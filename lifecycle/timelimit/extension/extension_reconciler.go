@@ -143,7 +143,7 @@ func (r *Reconciler) recordDecision(ctx context.Context, q *request, decision v1
 		return err
 	}
 	ctrl.LoggerFrom(ctx).WithName("decisions").Info("Decided extension", "project", q.project.Name, "workload", q.workloadName(),
-		"by", q.Spec.By.String(), "requestedBy", q.Annotations[v1alpha1.AnnotationCreatedBy], "decision", decision, "reason", why.String())
+		"by", q.Spec.By.String(), "extension", q.Name, "decision", decision, "reason", why.String())
 	return nil
 }
 

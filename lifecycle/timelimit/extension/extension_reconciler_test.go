@@ -47,15 +47,15 @@ func TestSelfServiceGrantsWithinLimits(t *testing.T) {
 	w.updateExtension("a", markApplied)
 	w.reconcileAll()
 	notices := w.listNotices(v1alpha1.NoticeExtensionDecided)
-	if diff := cmp.Diff([]string{"anna@example.org a"}, sortedKeys(notices)); diff != "" {
+	if diff := cmp.Diff([]string{"kim@example.org a"}, sortedKeys(notices)); diff != "" {
 		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
 	inputs := map[string]string{
 		"project": testNamespace, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
 		"requestedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
-		"used": "1", "allowed": "2", "window": "30d",
+		"used": "1", "allowed": "2", "window": "30d", "maxDuration": "24h",
 	}
-	if diff := cmp.Diff(inputs, notices["anna@example.org a"].Spec.Inputs); diff != "" {
+	if diff := cmp.Diff(inputs, notices["kim@example.org a"].Spec.Inputs); diff != "" {
 		t.Errorf("inputs (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Normal ExtensionApproved 24h more: approved by the department's self-service: granted by the department's self-service: 1 of 2 within 30d"}, w.recordedEvents()); diff != "" {
@@ -86,7 +86,7 @@ func TestDecisionIsRequestedBeyondLimits(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	events := strings.Join(w.recordedEvents(), "\n")
-	if !strings.Contains(events, "kim@example.org requests 48h more; the department grants at most 24h at once by itself: department-administrator or editor decides (sluice approve d -n lab)") {
+	if !strings.Contains(events, "48h more requested; the department grants at most 24h at once by itself: department-administrator or editor decides (sluice approve d -n lab)") {
 		t.Errorf("events: %s", events)
 	}
 	// Two months later two more could be granted. Those that await a decision still do.
@@ -106,10 +106,10 @@ func TestDecisionIsRequestedBeyondLimits(t *testing.T) {
 	if c := appliedCondition(w.listExtensions()["c"]); c.Reason != v1alpha1.ReasonDenied || c.Status != metav1.ConditionFalse {
 		t.Errorf("condition of c: %+v", c)
 	}
-	if diff := cmp.Diff([]string{"anna@example.org c", "anna@example.org d"}, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionDecided))); diff != "" {
+	if diff := cmp.Diff([]string{"kim@example.org c", "kim@example.org d"}, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionDecided))); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	wantEvents := []string{"Normal ExtensionDenied 24h more: denied by dean: others wait", "Normal ExtensionApproved 48h more: approved by dean"}
+	wantEvents := []string{"Normal ExtensionDenied 24h more: denied by an approver: others wait", "Normal ExtensionApproved 48h more: approved by an approver"}
 	if diff := cmp.Diff(wantEvents, w.recordedEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}

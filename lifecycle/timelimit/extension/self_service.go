@@ -20,11 +20,8 @@ import (
 	"sluice.dev/lifecycle/timelimit/controller"
 )
 
-// The defaults of the department's schema.
-var (
-	defaultMaxLength = period.MustParseDuration("24h")
-	defaultWindow    = period.MustParseDuration("30d")
-)
+// defaultWindow is the default of the department's schema.
+var defaultWindow = period.MustParseDuration("30d")
 
 // selfServiceLimits are the extensions that a department grants by itself: count extensions
 // of at most maxLength within the window.
@@ -35,10 +32,7 @@ type selfServiceLimits struct {
 
 func selfServiceLimitsOf(department *v1alpha1.Department) selfServiceLimits {
 	terms := department.Spec.Extensions
-	l := selfServiceLimits{count: int(terms.SelfService), maxLength: defaultMaxLength, window: defaultWindow}
-	if terms.MaxDuration != nil {
-		l.maxLength = *terms.MaxDuration
-	}
+	l := selfServiceLimits{count: int(terms.SelfService), maxLength: terms.LongestExtension(), window: defaultWindow}
 	if terms.Window != nil {
 		l.window = *terms.Window
 	}

@@ -174,7 +174,7 @@ func TestExplanationNoticeInputs(t *testing.T) {
 		"gone": {
 			[]client.Object{newExtension("a")},
 			v1alpha1.NoticeExtensionDecided, nil,
-			map[string]string{"decision": "Denied", "decidedBy": "", "cause": "WorkloadNotFound"},
+			map[string]string{"decision": "Denied", "decidedBy": "", "cause": "WorkloadNotFound", "maxDuration": "24h"},
 		},
 		"denied by a person with a message of Sluice": {
 			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
@@ -182,7 +182,9 @@ func TestExplanationNoticeInputs(t *testing.T) {
 			func(s *v1alpha1.ExtensionStatus) {
 				s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "the workload does not exist any more"
 			},
-			map[string]string{"decision": "Denied", "decidedBy": "dean", "message": "the workload does not exist any more"},
+			map[string]string{
+				"decision": "Denied", "decidedBy": "dean", "message": "the workload does not exist any more", "maxDuration": "24h",
+			},
 		},
 	}
 	for name, tc := range tests {

@@ -117,6 +117,8 @@ var rejectedMembers = []edit{
 	{"a member with an unknown role", newMember(`kind: User, name: a, role: admin`), "spec.members[0].role", `"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer"`},
 	{"a member who would rule the system", newMember(`kind: User, name: a, role: system-administrator`), "spec.members[0].role", "Unsupported value"},
 	{"a service account without a namespace", newMember(`kind: ServiceAccount, name: a, role: viewer`), "spec.members[0].namespace", "must name the namespace of a ServiceAccount"},
+	{"a group with an address", newMember(`kind: Group, name: a, role: viewer, email: a@example.org`), "spec.members[0].email", "must be left out for a Group"},
+	{"an address of two lines", newMember(`kind: User, name: a, role: viewer, email: "a@example.org\nBcc: x@y.z"`), "spec.members[0].email", "should match"},
 	{"a user with a namespace", newMember(`kind: User, namespace: b, name: a, role: viewer`), "spec.members[0].namespace", "be left out for a User or a Group"},
 	{"a service account of a namespace that is none", newMember(`kind: ServiceAccount, namespace: "B c", name: a, role: viewer`), "spec.members[0].namespace", "should match"},
 	{"a service account of a namespace that is too long", newMember(`kind: ServiceAccount, namespace: ` + longText(64) + `, name: a, role: viewer`), "spec.members[0].namespace", "may not be more than 63"},

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
@@ -70,9 +71,9 @@ const timeFormat = "2006-01-02 15:04 MST"
 
 // denialMessage returns the reason and the end of the stop, and what to do, as far as they are known.
 func (v *Validator) denialMessage(ctx context.Context, start *startRequest, stop *activeStop) string {
-	project, zone := "", time.UTC
+	project, zone, extension := "", time.UTC, v1alpha1.ExtensionTerms{}.LongestExtension()
 	if tenant, err := v.Tenants.Resolve(ctx, start.namespace); err == nil && tenant != nil {
-		project, zone = tenant.Project, tenant.TimeZone
+		project, zone, extension = tenant.Project, tenant.TimeZone, tenant.LongestExtension
 	}
 	clock := stop.clock
 	if clock == nil {
@@ -87,7 +88,8 @@ func (v *Validator) denialMessage(ctx context.Context, start *startRequest, stop
 		name = fmt.Sprintf("%s %s runs the same as %s, which", start.kind.Kind, start.name, name)
 	}
 	return fmt.Sprintf("%s was stopped by Sluice%s, and can be started again %s; %s",
-		name, describeReason(clock), describeEnd(stop.until, zone), describeRemedy(reason, stop.until, project, root, start.namespace))
+		name, describeReason(clock), describeEnd(stop.until, zone),
+		describeRemedy(reason, stop.until, project, root, start.namespace, extension))
 }
 
 // describeReason returns the reason of a stop as part of a sentence; "" if it is not known.
@@ -123,7 +125,7 @@ func describeEnd(until time.Time, zone *time.Location) string {
 
 // describeRemedy returns what the user can do.
 func describeRemedy(
-	reason v1alpha1.EndReason, until time.Time, project string, root v1alpha1.WorkloadReference, namespace string,
+	reason v1alpha1.EndReason, until time.Time, project string, root v1alpha1.WorkloadReference, namespace string, extension period.Duration,
 ) string {
 	var steps []string
 	if !until.IsZero() {
@@ -136,8 +138,8 @@ func describeRemedy(
 		}
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
 	default:
-		steps = append(steps, fmt.Sprintf(`request more time: sluice extend %s/%s -n %s --by 24h --reason "..."`,
-			strings.ToLower(root.Kind), root.Name, namespace))
+		steps = append(steps, fmt.Sprintf(`request more time: sluice extend %s/%s -n %s --by %s --reason "..."`,
+			strings.ToLower(root.Kind), root.Name, namespace, extension))
 	}
 	if len(steps) == 0 {
 		return "ask the administrators of the department"

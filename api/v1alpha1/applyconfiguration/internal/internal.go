@@ -381,6 +381,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.Member
   map:
     fields:
+    - name: email
+      type:
+        namedType: dev.sluice.api.v1alpha1.EmailAddress
     - name: kind
       type:
         namedType: dev.sluice.api.v1alpha1.MemberKind
@@ -480,6 +483,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.NoticeTerms
   map:
     fields:
+    - name: copyOwners
+      type:
+        scalar: boolean
     - name: digest
       type:
         scalar: string

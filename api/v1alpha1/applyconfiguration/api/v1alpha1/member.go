@@ -22,6 +22,10 @@ type MemberApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// Role is the role that the member has.
 	Role *apiv1alpha1.Role `json:"role,omitempty"`
+	// Email is the mail address of a User, for mail about the user's workloads. Members of
+	// the project can read it. Default: the user's name if it is an address, else the address
+	// that the platform's configuration derives from the name.
+	Email *apiv1alpha1.EmailAddress `json:"email,omitempty"`
 }
 
 // MemberApplyConfiguration constructs a declarative configuration of the Member type for use with
@@ -59,5 +63,13 @@ func (b *MemberApplyConfiguration) WithName(value string) *MemberApplyConfigurat
 // If called multiple times, the Role field is set to the value of the last call.
 func (b *MemberApplyConfiguration) WithRole(value apiv1alpha1.Role) *MemberApplyConfiguration {
 	b.Role = &value
+	return b
+}
+
+// WithEmail sets the Email field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Email field is set to the value of the last call.
+func (b *MemberApplyConfiguration) WithEmail(value apiv1alpha1.EmailAddress) *MemberApplyConfiguration {
+	b.Email = &value
 	return b
 }

@@ -20,9 +20,12 @@ type NoticeTermsApplyConfiguration struct {
 	// ProjectExpiry lists how long before each step of a project's expiry its owners are
 	// warned. Default: 30d, 7d and 1d.
 	ProjectExpiry []period.Duration `json:"projectExpiry,omitempty"`
-	// WorkloadEnd lists how long before the end of a workload its owners and its creator are
-	// warned. Default: 24h, 4h and 30m.
+	// WorkloadEnd lists how long before the end of a workload its creator is warned, or the
+	// project's owners: see copyOwners. Default: 24h, 4h and 30m.
 	WorkloadEnd []period.Duration `json:"workloadEnd,omitempty"`
+	// CopyOwners sends the mail about each workload also to the owners of its project. Default:
+	// the owners receive it only if no address of the workload's creator is known.
+	CopyOwners *bool `json:"copyOwners,omitempty"`
 	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
 	// week. At these times each recipient gets all project warnings in one mail. Without it
 	// each warning is sent as its own mail.
@@ -63,6 +66,14 @@ func (b *NoticeTermsApplyConfiguration) WithWorkloadEnd(values ...period.Duratio
 	for i := range values {
 		b.WorkloadEnd = append(b.WorkloadEnd, values[i])
 	}
+	return b
+}
+
+// WithCopyOwners sets the CopyOwners field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CopyOwners field is set to the value of the last call.
+func (b *NoticeTermsApplyConfiguration) WithCopyOwners(value bool) *NoticeTermsApplyConfiguration {
+	b.CopyOwners = &value
 	return b
 }
 

@@ -1,0 +1,124 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package notification
+
+import (
+	"regexp"
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// UserAddressTemplate is the mail address of a user with the user's name as {user}, such as
+// {user}@example.org. An empty template maps no name.
+type UserAddressTemplate string
+
+// userPlaceholder is replaced by the user's name.
+const userPlaceholder = "{user}"
+
+// plainUserPattern matches the user names that a template maps. Names with a colon, such as those
+// of ServiceAccounts, belong to no person.
+var plainUserPattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
+
+// emailPattern matches valid mail addresses: one line, no display name, no brackets.
+var emailPattern = regexp.MustCompile(v1alpha1.EmailPattern)
+
+const (
+	maxEmailLength       = 254
+	maxDisplayNameLength = 200
+)
+
+// WorkloadRecipients returns the recipients of a message about a workload: the user who created it
+// or who made a request for it, and then the project's recipients if no address of that user is
+// known or the department wants copies.
+func (r *Recorder) WorkloadRecipients(project *v1alpha1.Project, department *v1alpha1.Department, user string) []v1alpha1.NoticeRecipient {
+	contact, found := userContact(project, department, user, r.UserAddresses)
+	if !found {
+		return ProjectRecipients(project, department)
+	}
+	recipients := uniqueRecipients([]v1alpha1.Contact{contact}, department)
+	if !department.Spec.Notices.CopyOwners {
+		return recipients
+	}
+	for _, owner := range ProjectRecipients(project, department) {
+		if !strings.EqualFold(string(owner.Email), string(contact.Email)) {
+			recipients = append(recipients, owner)
+		}
+	}
+	return recipients
+}
+
+// userContact returns the contact of a user: as listed in the project or its department, else the
+// user name if it is an address, else the address of the template.
+func userContact(
+	project *v1alpha1.Project, department *v1alpha1.Department, user string, template UserAddressTemplate,
+) (contact v1alpha1.Contact, found bool) {
+	if user == "" {
+		return v1alpha1.Contact{}, false
+	}
+	for _, owner := range project.Spec.Owners {
+		if owner.User == user && isEmail(string(owner.Email)) {
+			return owner.Contact, true
+		}
+	}
+	address := ""
+	for _, members := range [][]v1alpha1.Member{project.Spec.Members, department.Spec.Members} {
+		for _, member := range members {
+			if address == "" && member.Kind == v1alpha1.MemberUser && member.Name == user {
+				address = string(member.Email)
+			}
+		}
+	}
+	switch {
+	case address != "":
+	case isEmail(user):
+		address = user
+	case plainUserPattern.MatchString(user):
+		address = strings.ReplaceAll(string(template), userPlaceholder, user)
+	}
+	if !isEmail(address) {
+		return v1alpha1.Contact{}, false
+	}
+	name := strings.ToValidUTF8(user[:min(len(user), maxDisplayNameLength)], "")
+	return v1alpha1.Contact{Name: v1alpha1.DisplayName(name), Email: v1alpha1.EmailAddress(address)}, true
+}
+
+// isEmail reports whether a text is one plain mail address. Other text, such as an address with a
+// line break, could change the header of a mail.
+func isEmail(text string) bool {
+	return len(text) <= maxEmailLength && emailPattern.MatchString(text)
+}
+
+// ProjectRecipients returns a project's owners, or its department's contacts if it has none,
+// without duplicates.
+func ProjectRecipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
+	var contacts []v1alpha1.Contact
+	for _, owner := range project.Spec.Owners {
+		contacts = append(contacts, owner.Contact)
+	}
+	if len(contacts) == 0 {
+		return DepartmentContacts(department)
+	}
+	return uniqueRecipients(contacts, department)
+}
+
+// DepartmentContacts returns the contacts of a department without duplicates.
+func DepartmentContacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
+	return uniqueRecipients(department.Spec.Contacts, department)
+}
+
+func uniqueRecipients(contacts []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
+	known := map[string]bool{}
+	for _, contact := range contacts {
+		address := strings.ToLower(string(contact.Email)) // addresses that differ in case only are the same
+		if address == "" || known[address] {
+			continue
+		}
+		known[address] = true
+		recipients = append(recipients, v1alpha1.NoticeRecipient{
+			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
+		})
+	}
+	return recipients
+}

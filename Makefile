@@ -74,6 +74,11 @@ generate-api: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=.ci/reference/config.yaml --templates-dir=.ci/reference --renderer=markdown --output-path=docs/reference/api.md
 
+.PHONY: mails
+mails: ## Write all mails, in both languages, into one page: bin/mails.html
+	@mkdir -p bin
+	CGO_ENABLED=0 go run -trimpath ./cmd/sluice notices preview --all --out bin/mails.html
+
 .PHONY: format
 format: $(LINT) ## Format the code
 	$(LINT) fmt

@@ -33,7 +33,8 @@ func newNoticesPreviewCommand() *cobra.Command {
 		Use:   "preview [KIND]",
 		Short: "Show an example mail of each kind of notice",
 		Long: `Show an example mail of a kind of notice, with Sluice's own texts. Without a kind, list
-all examples. The command needs no cluster.`,
+all examples. With --all, write one HTML page with all of them, in both languages. The
+command needs no cluster.`,
 		Example: `  # List all examples
   sluice notices preview
 
@@ -41,7 +42,10 @@ all examples. The command needs no cluster.`,
   sluice notices preview WorkloadEnding --language de
 
   # Open one in the browser
-  sluice notices preview projectexpiring-month --browser`,
+  sluice notices preview projectexpiring-month --browser
+
+  # Write all mails into one page
+  sluice notices preview --all --out mails.html`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := addListOutputFlag(cmd)
@@ -49,18 +53,31 @@ all examples. The command needs no cluster.`,
 	addChoiceFlag(cmd, &format, "format", "", "Format of the mail", []string{previewText, previewHTML, previewEML})
 	file := cmd.Flags().String("out", "", "Write the mail to this `file`")
 	browser := cmd.Flags().Bool("browser", false, "Open the HTML of the mail in the browser")
+	all := cmd.Flags().Bool("all", false, "Write one HTML page with all mails, in both languages")
+	cmd.MarkFlagsMutuallyExclusive("all", "language")
+	cmd.MarkFlagsMutuallyExclusive("all", "format")
+	cmd.MarkFlagsMutuallyExclusive("all", "output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if *all && len(args) > 0 {
+			return fmt.Errorf("--all writes the mails of all kinds; remove %q", args[0])
+		}
+		if !*all && len(args) == 0 {
 			examples, err := listNoticeExamples(v1alpha1.Language(language))
 			if err != nil {
 				return err
 			}
 			return output.printList(cmd, map[string][]noticeExample{"examples": examples}, noticeExampleTable(examples), "examples")
 		}
-		if *browser {
-			format = previewHTML
+		var content string
+		var err error
+		switch {
+		case *all:
+			content, err = renderNoticeGallery()
+		case *browser:
+			content, err = renderNoticePreview(args[0], v1alpha1.Language(language), previewHTML)
+		default:
+			content, err = renderNoticePreview(args[0], v1alpha1.Language(language), format)
 		}
-		content, err := renderNoticePreview(args[0], v1alpha1.Language(language), format)
 		switch {
 		case err != nil:
 			return err

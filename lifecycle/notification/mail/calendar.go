@@ -44,7 +44,7 @@ func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 			continue
 		}
 		known[eventUID(n, l.Domain)] = true
-		title, text := p.Title, append([]string{p.First}, stepLines(p.How)...)
+		title, text := p.Title, append([]string{p.Summary}, stepLines(p.How)...)
 		if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
 			title, text = p.Items[i].Title, []string{p.Items[i].Text, p.Items[i].Command}
 		}

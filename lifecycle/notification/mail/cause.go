@@ -46,34 +46,35 @@ func (p *TemplateData) localizedCause() string {
 	used, usedKnown := p.countInput(InputUsed)
 	switch code := p.In[InputCause]; code {
 	case CauseNoSelfService:
-		return localize("die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request")
+		return localize("Die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request")
 	case CauseExtensionTooLong:
 		if longest := p.Long[InputMaxDuration]; longest != nil {
 			return localize(
-				"ohne Einzelentscheidung gewährt die Abteilung höchstens %s auf einmal",
+				"Ohne Einzelentscheidung gewährt die Abteilung höchstens %s auf einmal",
 				"without a decision your department grants at most %s at once", longest.Text,
 			)
 		}
 		return localize(
-			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
+			"So viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
 			"your department does not grant that much time at once without a decision",
 		)
 	case CauseSelfServiceLimitReached:
 		allowed, window := p.selfServiceLimit()
 		if !usedKnown || allowed == "" {
-			return localize("die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up")
+			return localize("Die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up")
 		}
-		return localize("ohne Einzelentscheidung gewährt die Abteilung %s innerhalb von %s; davon genutzt: %d",
+		return localize("Ohne Einzelentscheidung gewährt die Abteilung %s innerhalb von %s; davon genutzt: %d",
 			"without a decision your department grants %s within %s; used so far: %d", allowed, window, used)
 	case CauseWorkloadNotFound:
-		return localize("der Workload existiert nicht mehr", "the workload no longer exists")
+		return localize("Der Workload existiert nicht mehr", "the workload no longer exists")
 	case CauseExtensionLimitReached:
-		if !usedKnown {
-			return localize("der Workload kann nicht noch einmal verlängert werden", "the workload cannot be extended again")
+		if !usedKnown || used == 0 {
+			return localize("Der Workload kann nicht noch einmal verlängert werden", "the workload cannot be extended again")
 		}
+		times := strconv.Itoa(used)
 		return localize(
-			"der Workload wurde bereits %d-mal verlängert; mehr ist nicht möglich", "the workload was extended %d times, which is the maximum",
-			used,
+			"Der Workload wurde bereits "+countPhrase(times, "", "einmal", "%s-mal")+" verlängert; mehr ist nicht möglich",
+			"the workload was extended "+countPhrase(times, "", "once", "%s times")+", which is the maximum",
 		)
 	case CauseQuotaReclaimed, CauseHigherPriority:
 		return "" // the text of the kind covers it
@@ -90,14 +91,10 @@ func (p *TemplateData) selfServiceLimit() (allowed, window string) {
 	if !known || within == nil {
 		return "", ""
 	}
-	words := [...]string{"extension", "extensions"}
 	if p.Language == string(v1alpha1.LanguageGerman) {
-		words = [...]string{"Verlängerung", "Verlängerungen"}
+		return countPhrase(strconv.Itoa(n), "keine Verlängerungen", "eine Verlängerung", "%s Verlängerungen"), within.Dative
 	}
-	if n == 1 {
-		return "1 " + words[0], within.Dative
-	}
-	return strconv.Itoa(n) + " " + words[1], within.Dative
+	return countPhrase(strconv.Itoa(n), "no extensions", "1 extension", "%s extensions"), within.Text
 }
 
 // selfServiceUsage returns the place of a self-service extension: "1 of 2 within 30 days".
@@ -106,7 +103,7 @@ func (p *TemplateData) selfServiceUsage() string {
 	allowed, allowedKnown := p.countInput(InputAllowed)
 	within := p.Long[InputWindow]
 	switch {
-	case !usedKnown || !allowedKnown || within == nil:
+	case !usedKnown || !allowedKnown || used == 0 || within == nil:
 		return ""
 	case p.Language == string(v1alpha1.LanguageGerman):
 		return fmt.Sprintf("Verlängerung %d von %d innerhalb von %s", used, allowed, within.Dative)

@@ -35,37 +35,37 @@ func TestLocalizedCause(t *testing.T) {
 		"no reason": {nil, "", ""},
 		"nothing granted": {
 			map[string]string{InputCause: CauseNoSelfService},
-			"die Abteilung entscheidet über jeden Antrag einzeln",
+			"Die Abteilung entscheidet über jeden Antrag einzeln",
 			"your department decides on each request",
 		},
 		"too long": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxDuration: "24h"},
-			"ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal",
+			"Ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal",
 			"without a decision your department grants at most 24 hours at once",
 		},
 		"too long, unknown maximum": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxDuration: "P1D"},
-			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
+			"So viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
 			"your department does not grant that much time at once without a decision",
 		},
 		"used up": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "2", InputAllowed: "2", InputWindow: "30d"},
-			"ohne Einzelentscheidung gewährt die Abteilung 2 Verlängerungen innerhalb von 30 Tagen; davon genutzt: 2",
+			"Ohne Einzelentscheidung gewährt die Abteilung 2 Verlängerungen innerhalb von 30 Tagen; davon genutzt: 2",
 			"without a decision your department grants 2 extensions within 30 days; used so far: 2",
 		},
 		"one, used up": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "1", InputAllowed: "1", InputWindow: "24h"},
-			"ohne Einzelentscheidung gewährt die Abteilung 1 Verlängerung innerhalb von 24 Stunden; davon genutzt: 1",
+			"Ohne Einzelentscheidung gewährt die Abteilung eine Verlängerung innerhalb von 24 Stunden; davon genutzt: 1",
 			"without a decision your department grants 1 extension within 24 hours; used so far: 1",
 		},
 		"used up, invalid numbers": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "1e3", InputAllowed: "-2", InputWindow: "30d"},
-			"die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up",
+			"Die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up",
 		},
-		"gone": {map[string]string{InputCause: CauseWorkloadNotFound}, "der Workload existiert nicht mehr", "the workload no longer exists"},
+		"gone": {map[string]string{InputCause: CauseWorkloadNotFound}, "Der Workload existiert nicht mehr", "the workload no longer exists"},
 		"too often": {
 			map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"},
-			"der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum",
+			"Der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum",
 		},
 		"a sentence of an older version": {
 			map[string]string{InputCause: "the department grants 2 within 30d by itself, and 2 were"},
@@ -122,7 +122,7 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 		},
 		"extensiondecided-selfservice.de": {
 			map[string]string{InputMessage: "granted by the department's self-service: 1 of 2 within 30d", InputUsed: ""},
-			[]string{"„granted by the department's self-service: 1 of 2 within 30d“", "ohne Einzelentscheidung gewährt."},
+			[]string{"„granted by the department's self-service: 1 of 2 within 30d“", "ohne Einzelentscheidung."},
 		},
 		"projectdeleted-deleted.en": {
 			map[string]string{InputRemoved: "3 Jobs, 2 RoleBindings", InputKept: "namespace x with 2 volumes"},

@@ -310,7 +310,7 @@ func TestComposeLongDigest(t *testing.T) {
 	if first, last := strings.Index(m.Text, "project-599"), strings.Index(m.Text, "project-000"); first > last {
 		t.Error("what is due first does not come first")
 	}
-	if want := "600 notices, next date Sun 22 Nov, 13:14 CET: Project project-599 expires soon"; m.Subject != want {
+	if want := "600 notices, next deadline Sun 22 Nov, 13:14 CET: Project project-599 expires soon"; m.Subject != want {
 		t.Errorf("subject %q, want %q", m.Subject, want)
 	}
 }
@@ -332,7 +332,7 @@ func TestComposeDigestWithoutDeadlines(t *testing.T) {
 	l.Carried = []*v1alpha1.Notice{renewed}
 	m := mustCompose(t, l)
 	r := checkMail(t, l, m)
-	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid without end" {
+	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid indefinitely" {
 		t.Errorf("%q with %q", m.Subject, r.parts["text/calendar"])
 	}
 }

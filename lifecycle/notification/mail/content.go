@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"text/template"
+	"unicode"
+	"unicode/utf8"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -38,12 +40,27 @@ var noticeContents = sync.OnceValue(func() map[contentKey]*content {
 		for _, file := range files {
 			raw, _ := texts.ReadFile(path.Join(folder, file.Name()))
 			kind := strings.TrimSuffix(file.Name(), ".tmpl")
-			blocks := template.Must(template.New(file.Name()).Option("missingkey=zero").Parse(string(raw)))
+			blocks := template.Must(template.New(file.Name()).Option("missingkey=zero").Funcs(contentFuncs).Parse(string(raw)))
 			all[contentKey{v1alpha1.NoticeKind(kind), language}] = &content{blocks: blocks}
 		}
 	}
 	return all
 })
+
+// contentFuncs holds the functions of the built-in texts.
+var contentFuncs = template.FuncMap{"count": countPhrase}
+
+// countPhrase returns the phrase for a number: zero for 0, one for 1, else many, with the number for
+// its %s.
+func countPhrase(number, zero, one, many string) string {
+	switch {
+	case strings.Trim(number, "0.,") == "":
+		return zero
+	case number == "1":
+		return one
+	}
+	return strings.ReplaceAll(many, "%s", number)
+}
 
 // renderBlock renders one block.
 func (c *content) renderBlock(name string, p *TemplateData) (string, error) {
@@ -64,6 +81,10 @@ func (c *content) renderSentences(p *TemplateData) error {
 		}
 	}
 	p.Title, p.First = subjectLine(blocks["title"]), sanitize(blocks["first"])
+	p.Summary = p.First
+	if p.Language == string(v1alpha1.LanguageGerman) {
+		p.Summary = capitalize(p.First) // after a greeting German continues in lower case
+	}
 	p.Why, p.How = nil, nil
 	for line := range strings.Lines(blocks["why"]) {
 		if line = sanitize(line); line != "" {
@@ -84,15 +105,29 @@ func (c *content) renderSentences(p *TemplateData) error {
 	return nil
 }
 
-// audienceNote returns who receives the mail, and how to unsubscribe.
+// capitalize returns the text with a capital first letter.
+func capitalize(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
+}
+
+// audienceNote returns why the recipient receives the mail, and how to unsubscribe.
 func audienceNote(p *TemplateData) string {
 	kind := v1alpha1.NoticeKind(p.Kind)
 	note := p.Words.AudienceOwners
 	switch kind {
-	case v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeExtensionDecided:
-		note = p.Words.AudienceCreator
+	case v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeShareExceeded,
+		v1alpha1.NoticePreemption:
+		note = p.Words.AudienceWorkload
+	case v1alpha1.NoticeExtensionDecided:
+		note = p.Words.AudienceRequester
 	case v1alpha1.NoticeExtensionRequested:
 		note = p.Words.AudienceContacts
+	case v1alpha1.NoticeWorkloadUnstoppable:
+		note = p.Words.AudienceOperators
 	case v1alpha1.NoticeWeeklySummary:
 		note = p.Words.AudienceAdministrators
 	case v1alpha1.NoticeDigest:
@@ -102,7 +137,7 @@ func audienceNote(p *TemplateData) string {
 	}
 	note = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(note)
 	if optionalKinds[kind] {
-		note += " " + strings.ReplaceAll(p.Words.Optional, "KIND", p.Kind)
+		note += " " + p.Words.Optional
 	}
 	return note
 }
@@ -114,6 +149,8 @@ type Phrases struct {
 	Hello, Next, Facts, Questions string
 	// Anchors labels the time of each kind.
 	Anchors map[v1alpha1.NoticeKind]string
+	// NextRun labels the time of the next run of a stopped run's CronJob.
+	NextRun string
 	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
 	// Sender names the sender.
@@ -121,74 +158,79 @@ type Phrases struct {
 	// Until says up to when hours are counted.
 	Until string
 	// WeekColumns are the headings of a WeeklySummary's table, HoursIn that of a month's hours;
-	// More counts the omitted rows.
-	WeekColumns []string
-	HoursIn     string
-	More        string
-	// AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest and
-	// AudienceTest say who receives a mail, Optional how to unsubscribe. PROJECT, DEPARTMENT and
-	// KIND are placeholders.
-	AudienceOwners, AudienceCreator, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
+	// OneMore and More count the omitted rows.
+	WeekColumns   []string
+	HoursIn       string
+	OneMore, More string
+	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
+	// DEPARTMENT are placeholders.
+	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceContacts, AudienceAdministrators, AudienceDigest,
+	AudienceOperators, AudienceTest string
+
+	Optional string
 }
 
 var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 	v1alpha1.LanguageGerman: {
 		Hello: "Guten Tag", Next: "So geht es weiter", Facts: "Auf einen Blick", Questions: "Bei Fragen wenden Sie sich bitte an",
 		Anchors: map[v1alpha1.NoticeKind]string{
-			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, falls weiter ungenutzt",
+			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, falls unverändert",
 			v1alpha1.NoticeWorkloadStopped: "Neustart möglich ab", v1alpha1.NoticeShareExceeded: "Wird gestoppt, falls unverändert",
 			v1alpha1.NoticePreemption: "Wird beendet", v1alpha1.NoticeExtensionDecided: "Neues Ende",
-			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Workloads werden gestoppt",
-			v1alpha1.NoticeProjectSuspending: "Workloads werden gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
+			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Laufende Workloads werden gestoppt",
+			v1alpha1.NoticeProjectSuspending: "Laufende Workloads werden gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
+		NextRun:     "Nächster Lauf frühestens",
 		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
 		Until:       "Stand %s",
-		Sender:      "Diese Mail wurde automatisch von Sluice erstellt, der Verwaltung des GPU-Clusters.",
+		Sender:      "Diese E-Mail wurde automatisch von Sluice versandt.",
 		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
 		HoursIn:     "GPU-Stunden im %s",
-		More:        "Dazu %d weitere Projekte.",
+		OneMore:     "Dazu kommt 1 weiteres Projekt.",
+		More:        "Dazu kommen %d weitere Projekte.",
 
-		AudienceOwners: "Sie geht an die Eigentümer des Projekts PROJECT oder, " +
-			"wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
-		AudienceCreator: "Sie geht an die Person, die den Workload gestartet oder die Verlängerung beantragt hat. " +
-			"Die Eigentümer des Projekts PROJECT erhalten sie in Kopie, oder wenn die Adresse dieser Person nicht bekannt ist.",
-		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, die über den Antrag entscheidet.",
-		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
-		AudienceDigest: "Sie fasst die Hinweise eines Tages zusammen und geht an die Eigentümer der genannten Projekte " +
-			"oder, wenn ein Projekt keine hat, an die Ansprechpartner der Abteilung.",
-		AudienceTest: "Sie geht nur an diese Adresse.",
-		Optional: "Sie können Mails dieser Art abbestellen: Antworten Sie mit dem Wort „abbestellen“, " +
-			"oder lassen Sie KIND bei Ihrer Adresse unter „mute“ eintragen.",
+		AudienceOwners:         "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
+		AudienceWorkload:       "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceRequester:      "Sie erhalten sie, weil Sie den Antrag gestellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceContacts:       "Sie erhalten sie, weil Sie in der Abteilung DEPARTMENT über Anträge entscheiden.",
+		AudienceOperators:      "Sie erhalten sie als Ansprechperson der Abteilung DEPARTMENT.",
+		AudienceAdministrators: "Sie erhalten sie jede Woche, weil Sie die Abteilung DEPARTMENT verwalten.",
+		AudienceDigest:         "Sie fasst die Hinweise eines Tages zu Projekten zusammen, für die Sie zuständig sind.",
+		AudienceTest:           "Sie geht nur an diese Adresse.",
+
+		Optional: "Wenn Sie E-Mails dieser Art nicht mehr erhalten möchten, antworten Sie bitte mit dem Wort „abbestellen“.",
 	},
 	v1alpha1.LanguageEnglish: {
 		Hello: "Hello", Next: "What you can do", Facts: "At a glance", Questions: "Questions? Please write to",
 		Anchors: map[v1alpha1.NoticeKind]string{
-			v1alpha1.NoticeWorkloadEnding: "Will be stopped", v1alpha1.NoticeWorkloadIdle: "Will be stopped unless it is used",
+			v1alpha1.NoticeWorkloadEnding: "Will be stopped", v1alpha1.NoticeWorkloadIdle: "Will be stopped if unchanged",
 			v1alpha1.NoticeWorkloadStopped: "Can be restarted from", v1alpha1.NoticeShareExceeded: "Will be stopped if unchanged",
 			v1alpha1.NoticePreemption: "Will be preempted", v1alpha1.NoticeExtensionDecided: "New end",
-			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Workloads will be stopped",
-			v1alpha1.NoticeProjectSuspending: "Workloads will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion possible from",
+			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Running workloads will be stopped",
+			v1alpha1.NoticeProjectSuspending: "Running workloads will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion possible from",
 			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
-			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next date",
+			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next deadline",
 		},
+		NextRun:     "Next run at the earliest",
 		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
 		Until:       "as of %s",
-		Sender:      "Sluice, which manages the GPU cluster, sent this mail automatically.",
+		Sender:      "This mail was sent automatically by Sluice.",
 		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
 		HoursIn:     "GPU hours in %s",
+		OneMore:     "And 1 more project.",
 		More:        "And %d more projects.",
 
-		AudienceOwners: "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
-		AudienceCreator: "It goes to the user who started the workload or requested the extension. " +
-			"The owners of project PROJECT receive it as a copy, or if no address of this user is known.",
-		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, who decide on the request.",
-		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
-		AudienceDigest: "It collects the notices of one day and goes to the owners of these projects " +
-			"or, where a project has none, to the contacts of its department.",
-		AudienceTest: "It goes to this address only.",
-		Optional: "You can unsubscribe from mails of this kind: reply with the word \"unsubscribe\", " +
-			"or have KIND added to \"mute\" at your address.",
+		AudienceOwners:         "You receive it because you are responsible for project PROJECT.",
+		AudienceWorkload:       "You receive it because you created the workload or are responsible for project PROJECT.",
+		AudienceRequester:      "You receive it because you requested the extension or are responsible for project PROJECT.",
+		AudienceContacts:       "You receive it because you decide on requests in department DEPARTMENT.",
+		AudienceOperators:      "You receive it as a contact of department DEPARTMENT.",
+		AudienceAdministrators: "You receive it every week because you administer department DEPARTMENT.",
+		AudienceDigest:         "It collects the notices of one day about projects that you are responsible for.",
+		AudienceTest:           "It goes to this address only.",
+
+		Optional: "If you no longer want mails of this kind, please reply with the word “unsubscribe”.",
 	},
 }

@@ -144,9 +144,7 @@ func exampleList() []example {
 			inputs: withInputs(train, InputAccumulatedSeconds, "0", InputCause, string(v1alpha1.EndStartTimeout), InputStartTimeout, "30m"),
 		},
 		{
-			kind:    v1alpha1.NoticeWorkloadStopped,
-			variant: "limit",
-			subject: job,
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "limit", subject: job,
 			inputs: withInputs(
 				train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds,
 				"172800",
@@ -199,18 +197,14 @@ func exampleList() []example {
 		},
 		{kind: v1alpha1.NoticeExtensionRequested, variant: "renewal", subject: extension, inputs: renewal},
 		{
-			kind:    v1alpha1.NoticeExtensionDecided,
-			variant: "approved",
-			subject: extension,
+			kind: v1alpha1.NoticeExtensionDecided, variant: "approved", subject: extension,
 			inputs: withInputs(
 				request, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputMessage, "see you on Monday", InputNewEnd,
 				formatTimestamp(exampleTime.Add(48*time.Hour)),
 			),
 		},
 		{
-			kind:    v1alpha1.NoticeExtensionDecided,
-			variant: "selfservice",
-			subject: extension,
+			kind: v1alpha1.NoticeExtensionDecided, variant: "selfservice", subject: extension,
 			inputs: withInputs(
 				request, InputDecision, "Approved", InputNewEnd, formatTimestamp(exampleTime.Add(48*time.Hour)), InputUsed, "1", InputAllowed, "2",
 				InputWindow, "30d",
@@ -229,9 +223,7 @@ func exampleList() []example {
 			inputs: withInputs(request, InputDecision, "Denied", InputDecidedBy, "dept-admin@example.org", InputMessage, "others wait"),
 		},
 		{
-			kind:    v1alpha1.NoticeExtensionDecided,
-			variant: "renewal",
-			subject: extension,
+			kind: v1alpha1.NoticeExtensionDecided, variant: "renewal", subject: extension,
 			inputs: withInputs(
 				renewal, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputNewEnd, formatTimestamp(exampleRenewalEnd),
 			),
@@ -264,9 +256,7 @@ func exampleList() []example {
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
 		{
-			kind:    v1alpha1.NoticeProjectDeleted,
-			variant: "deleted",
-			subject: project,
+			kind: v1alpha1.NoticeProjectDeleted, variant: "deleted", subject: project,
 			inputs: withInputs(
 				base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved,
 				FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}), InputKept,

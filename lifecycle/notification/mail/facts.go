@@ -39,18 +39,18 @@ var factRows = []factRow{
 	textRow("Typ", "Type", InputType),
 	textRow("Gestartet von", "Started by", InputCreatedBy),
 	textRow("Beantragt von", "Requested by", InputRequestedBy),
-	durationRow("Beantragte Zeit", "Requested time", InputExtendBy),
+	durationRow("Beantragte Verlängerung", "Requested extension", InputExtendBy),
 	textRow("Begründung", "Reason", InputReason),
 	textRow("Entschieden von", "Decided by", InputDecidedBy),
-	textRow("Nachricht dazu", "Message", InputMessage),
+	textRow("Nachricht", "Message", InputMessage),
 	{"Zeitlimit", "Time limit", func(p *TemplateData) string {
 		if l := p.Long[InputLimit]; l != nil {
 			return l.Text
 		}
 		return ""
 	}},
-	durationRow("Bisher gelaufen", "Run time so far", InputAccumulatedSeconds),
-	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
+	durationRow("Bisherige Laufzeit", "Run time so far", InputAccumulatedSeconds),
+	durationRow("Erlaubte Zeit ohne Nutzung", "Allowed idle time", InputIdleTimeout),
 	textRow("GPUs", "GPUs", InputGPUs),
 	textRow("Knotengruppe", "Node pool", InputNodePool),
 	textRow("Pods", "Pods", InputPods),
@@ -78,11 +78,11 @@ var factRows = []factRow{
 	}},
 	timeRow("Neues Ende", "New end", InputNewEnd),
 	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
-	timeRow("Workloads werden gestoppt", "Workloads will be stopped", InputSuspendAt),
+	timeRow("Stopp der Workloads", "Workloads will be stopped", InputSuspendAt),
 	timeRow("Löschung möglich ab", "Deletion possible from", InputDeleteAt),
 	textRow("Laufende Workloads", "Workloads running", InputRunning),
 	textRow("Gestoppte Workloads", "Workloads stopped", InputStopped),
-	textRow("Davon wegen Leerlaufs", "Of these, idle", InputStoppedIdle),
+	textRow("Davon ungenutzt", "Of these, idle", InputStoppedIdle),
 	textRow("Verlängert von", "Renewed by", InputRenewedBy),
 	timeRow("Gelöscht", "Deleted", InputDeletedAt),
 	textRow("Genehmigt von", "Approved by", InputApprovedBy),
@@ -139,14 +139,17 @@ func (p *TemplateData) localTimeInput(key string) string {
 }
 
 func memoryRow(german, english, key string) factRow {
-	return factRow{german, english, func(p *TemplateData) string { return p.formatGibibytes(key) }}
+	return factRow{german, english, func(p *TemplateData) string { return p.formatMemory(key) }}
 }
 
-// formatGibibytes formats an amount of memory in GiB.
-func (p *TemplateData) formatGibibytes(key string) string {
+// formatMemory formats an amount of memory in GiB, or in MiB below one GiB.
+func (p *TemplateData) formatMemory(key string) string {
 	mib, err := strconv.ParseFloat(p.In[key], 64)
 	if err != nil || !decimalPattern.MatchString(p.In[key]) { // NaN and 1e300 are numbers, too
 		return p.In[key]
+	}
+	if mib < 1024 {
+		return p.localizeDecimal(p.In[key]) + " MiB"
 	}
 	return p.localizeDecimal(strconv.FormatFloat(mib/1024, 'f', 1, 64)) + " GiB"
 }

@@ -29,21 +29,7 @@ func TestComposeGoldenFiles(t *testing.T) {
 		for end, got := range map[string]string{"eml": string(m.Bytes), "txt": m.Text, "html": m.HTML} {
 			path := filepath.Join("testdata", "golden", l.Notice.Name+"."+end)
 			used[path] = true
-			if *updateGolden {
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s differs (-want +got; -update rewrites it)\n%s", path, diff)
-			}
+			compareGolden(t, path, got)
 		}
 	}
 	files, err := filepath.Glob("testdata/golden/*")
@@ -54,6 +40,26 @@ func TestComposeGoldenFiles(t *testing.T) {
 		if !used[file] {
 			t.Errorf("%s: no example uses it", file)
 		}
+	}
+}
+
+// compareGolden compares a text with a golden file, or rewrites the file.
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *updateGolden {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got; -update rewrites it)\n%s", path, diff)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // them.
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
-//	                              maxDuration
-//	WorkloadStopped               the same, and cause until
+//	                              startTimeout maxDuration; cause is StartTimeout for a workload whose pods do not start
+//	WorkloadStopped               the same, and cause until cronJob
+//	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
@@ -50,6 +51,8 @@ const (
 	InputLimit = "limit"
 	// InputIdleTimeout is the idle timeout.
 	InputIdleTimeout = "idleTimeout"
+	// InputStartTimeout is the start timeout, if the pods do not start.
+	InputStartTimeout = "startTimeout"
 	// InputGPUs is the GPUs of the workload, as a quantity: 500m.
 	InputGPUs = "gpus"
 	// InputNodePool is their node pool.
@@ -66,6 +69,11 @@ const (
 	// InputUntil is when the workload may be started again (a time); absent if a decision is
 	// needed.
 	InputUntil = "until"
+
+	// InputPods are the names of pods that run on.
+	InputPods = "pods"
+	// InputCronJob is the CronJob of which the stopped workload is a run; absent for others.
+	InputCronJob = "cronJob"
 
 	// InputTargetKind and InputTargetName name the target of an Extension.
 	InputTargetKind = "targetKind"
@@ -161,6 +169,6 @@ var (
 	timeInputs = []string{
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
-	durationInputs = []string{InputLimit, InputIdleTimeout, InputExtendBy, InputWindow, InputMaxDuration}
+	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
 	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true}
 )

@@ -138,7 +138,10 @@ func (p *TemplateData) setProjectRows(formatter timeFormatter, raw string) error
 	}
 	for i, row := range rows {
 		if i == maxSummaryRows {
-			p.More = fmt.Sprintf(p.Words.More, len(rows)-maxSummaryRows)
+			p.More = p.Words.OneMore
+			if more := len(rows) - maxSummaryRows; more > 1 {
+				p.More = fmt.Sprintf(p.Words.More, more)
+			}
 			break
 		}
 		end := unknownPlaceholder

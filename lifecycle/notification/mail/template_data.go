@@ -24,10 +24,12 @@ type TemplateData struct {
 	Title string
 	// Greeting addresses the recipient by name.
 	Greeting string
-	// First says what happens and when, Why holds the reasons as paragraphs, How the next steps.
-	First string
-	Why   []string
-	How   []Step
+	// First says what happens and when, as it follows the greeting: in German it begins in lower case.
+	// Summary is First as a sentence of its own. Why holds the reasons as paragraphs, How the next
+	// steps.
+	First, Summary string
+	Why            []string
+	How            []Step
 	// Deadline is the time that the mail warns of; nil for none.
 	Deadline *LocalizedTime
 	// Due is when the Notice is due; for an event that happened, when it happened.
@@ -46,7 +48,7 @@ type TemplateData struct {
 	Columns []string
 	Rows    [][]string
 	More    string
-	// Audience says who receives the mail, and how to unsubscribe if that is possible.
+	// Audience says why the recipient receives the mail, and how to unsubscribe if that is possible.
 	Audience string
 	// Contact is the address for questions, Sender the sender's address.
 	Contact, Sender string
@@ -163,7 +165,7 @@ func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData 
 		if p.isGPUQuantity(key) {
 			continue // 500m are half a GPU, not minutes
 		}
-		if d, err := period.ParseDuration(spec.Inputs[key]); err == nil {
+		if d, err := period.ParseDuration(spec.Inputs[key]); err == nil && d.Length() > 0 {
 			p.Long[key] = formatter.formatExact(d.Length())
 		}
 	}
@@ -179,7 +181,7 @@ func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData 
 	p.Due, p.Written = formatter.formatTime(spec.DueAt.Time, false), formatter.formatTime(recordedAt(n), false)
 	p.setSubject(n)
 	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")
-	p.Memory, p.Share, p.Hours = p.formatGibibytes(InputMemoryMiB), p.formatGibibytes(InputShareMiB), p.formatHours(p.In[InputGPUHours])
+	p.Memory, p.Share, p.Hours = p.formatMemory(InputMemoryMiB), p.formatMemory(InputShareMiB), p.formatHours(p.In[InputGPUHours])
 	p.setMonth(formatter, spec.Inputs[InputMonth])
 	p.Step = formatStep(spec.Inputs[InputMaxDuration])
 	return p
@@ -238,7 +240,7 @@ func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alph
 		if err := q.renderContent(); err != nil {
 			return err
 		}
-		item := Item{Title: q.Title, Text: q.First, When: q.Deadline}
+		item := Item{Title: q.Title, Text: q.Summary, When: q.Deadline}
 		if at := slices.IndexFunc(q.How, func(s Step) bool { return s.Command != "" }); at >= 0 {
 			item.Command, item.Words = q.How[at].Command, q.How[at].Words
 		}

@@ -30,6 +30,8 @@ type LocalizedTime struct {
 	Brief string
 	// In is the duration from the reference time: "in 24 Stunden"; empty for a past time.
 	In string
+	// Ahead reports whether the time is after the reference time.
+	Ahead bool
 }
 
 // timeFormatter formats times for one recipient.
@@ -77,7 +79,7 @@ func (t timeFormatter) formatTime(at time.Time, endsDay bool) *LocalizedTime {
 		day, clock = local.AddDate(0, 0, -1), "24:00"
 	}
 	zone := t.zoneAbbreviation(local) // not that of 24 hours before, on a day of 23 or 25
-	m := &LocalizedTime{In: t.timeUntil(at)}
+	m := &LocalizedTime{In: t.timeUntil(at), Ahead: at.After(t.now)}
 	if t.language == v1alpha1.LanguageGerman {
 		month := germanMonths[day.Month()-1]
 		weekday := germanWeekdays[day.Weekday()]
@@ -143,7 +145,7 @@ var (
 type LocalizedDuration struct {
 	// Text is the plain form: "10 Tage".
 	Text string
-	// Dative is the form after "in", "nach" or "um": "10 Tagen".
+	// Dative is the form after "in", "nach" or "von": "10 Tagen".
 	Dative string
 }
 

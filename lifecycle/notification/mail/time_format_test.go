@@ -78,6 +78,7 @@ func TestFormatTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := newTestFormatter(t, test.zone, test.language, now).formatTime(mustParseTime(test.at), test.endsDay)
+			test.want.Ahead = test.want.In != ""
 			if diff := cmp.Diff(test.want, *got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

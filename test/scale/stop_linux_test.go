@@ -83,15 +83,16 @@ func (w *benchmarkCluster) assertStopped(tb testing.TB, first int) {
 // written repeatedly. They are stopped when an administrator releases the stop limiter.
 func TestStopLimiterBlocksMassStop(t *testing.T) {
 	fleet, _, _, _ := newStaggeredFleet(100, 2*time.Second)
-	fleet.After, fleet.MaxRuntime = nil, "72h"
+	fleet.After = nil
 	w := newBenchmarkCluster(t, fleet)
 	mustSucceed(t, fleet.FillWork(w.server))
 	p := startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
 	w.waitUntilSettled(t, p, fleet.Roots)
 	var department v1alpha1.Department
 	mustSucceed(t, w.client.Get(t.Context(), client.ObjectKey{Name: stubapi.Department}, &department))
-	limit := period.MustParseDuration("24h")
+	limit := period.MustParseDuration("14h") // the workloads have run for 13 h, and request 24 h
 	department.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit}}
+	department.Spec.Notices.WorkloadEnd = []period.Duration{period.MustParseDuration("4h"), period.MustParseDuration("30m")}
 	mustSucceed(t, w.client.Update(t.Context(), &department))
 	var end time.Time
 	waitFor(t, "all end earlier", func() bool {

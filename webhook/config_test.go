@@ -34,7 +34,7 @@ func TestConfigReportsInvalidFields(t *testing.T) {
 		"too short":               {"policyTimeout: 1us\n", []string{"policyTimeout", "1ms to 10s"}},
 		"too long":                {"policyTimeout: 11s\nrequestTimeout: 1h\n", []string{"policyTimeout", "requestTimeout", "1h0m0s", "to 10s"}},
 		"shorter than one policy": {"policyTimeout: 1s\n", []string{"requestTimeout", "800ms", "policyTimeout (1s) to 10s"}},
-		"no duration":             {"policyTimeout: fast\n", []string{"policyTimeout"}},
+		"no duration":             {"policyTimeout: fast\n", []string{`invalid duration "fast"`}},
 		"a registration":          {"registration: {mutating: A_b}\n", []string{"registration.mutating", "A_b"}},
 		"an address":              {"listen: localhost\n", []string{"listen", "host:port"}},
 	}

@@ -194,7 +194,7 @@ func (s *restartTest) setRestartWebhook(t *testing.T, enabled bool) {
 		return s.adminClient.Update(t.Context(), &configuration)
 	})
 	eventually(t, func() error {
-		err := s.adminClient.Create(t.Context(), s.newWorkloadPod("probe", "train"), client.DryRunAll)
+		_, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.newWorkloadPod("probe", "train"), metav1.CreateOptions{DryRun: dryRun})
 		if (err != nil) != enabled {
 			return unexpectedState("the API server has applied the change of the webhook", err)
 		}

@@ -132,8 +132,10 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 		}, []string{"Job copy runs the same as Job train"}},
 		"a copy with a forged controller": {func(ctx context.Context) error {
 			jobCopy := s.newJob("copy", "train")
-			jobCopy.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-			_, err := s.clientset.BatchV1().Jobs(s.ns).Create(ctx, jobCopy, create)
+			owner := *metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+			owner.BlockOwnerDeletion = nil
+			jobCopy.OwnerReferences = []metav1.OwnerReference{owner}
+			_, err := jobs.Create(ctx, jobCopy, create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
 		"a bare pod as a copy": {func(ctx context.Context) error {

@@ -215,7 +215,7 @@ func TestOneSuccessorAfterCrashAtAnyWrite(t *testing.T) {
 					c.crashAt, c.crashAfterWrite = c.calls+at, written
 					c.create(jobKind, "agent-1", alice)
 					c.create(jobKind, "agent-2", alice)
-					c.advance(time.Hour)
+					c.advance(50 * time.Minute) // less than resetAfter
 					inherited := 0
 					for _, name := range []string{"agent-1", "agent-2"} {
 						if c.clockStatus(jobKind, name).AccumulatedSeconds >= 40*60*60 {

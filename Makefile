@@ -43,8 +43,8 @@ build: ## Build the binaries into bin/
 	@# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuagent
 
-# Three packages at a time, since test/e2e mostly waits, and fewer garbage collections; `make verify` vets; debug information would only slow down linking.
-TEST_FLAGS = -timeout 60m -p 3 -vet=off -ldflags=-w
+# Fewer garbage collections; `make verify` vets; debug information would only slow down linking.
+TEST_FLAGS = -timeout 80m -vet=off -ldflags=-w
 # -v in ARGS shows each test's output; else one line a package, and failures.
 TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 

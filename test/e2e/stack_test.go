@@ -48,7 +48,7 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 // parallelTests is how many parallel tests run at a time unless -parallel is given. Most of
 // their time they wait for timers of Kubernetes and for the simulated nodes, so there may be
 // more of them than processors.
-const parallelTests = "6"
+const parallelTests = "4"
 
 // setParallelTests replaces the default of -parallel, the number of processors.
 func setParallelTests() error {

@@ -73,22 +73,21 @@ func TestFairness(t *testing.T) {
 	s.waitForGPUShares(t, gpusByTeam{"team-a": 0, "team-b": 0, "team-c": 0, "team-d": 0})
 
 	t.Run("seven training and six interactive workloads fill the cluster", func(t *testing.T) {
-		for _, w := range []struct {
-			team, name string
-			gpus       int
-		}{
-			{"team-a", "llm", 4},
-			{"team-b", "vision", 2},
-			{"team-c", "speech-1", 1},
-			{"team-c", "speech-2", 1},
-			{"team-d", "climate", 4},
-			{"team-d", "folding-1", 2},
-			{"team-d", "folding-2", 2},
-		} {
-			s.createForTest(t, newGPUJob(w.team, w.name, func(p *corev1.Pod) {
-				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)}
+		create := func(team, name string, gpus int64) {
+			s.createForTest(t, newGPUJob(team, name, func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: *resource.NewQuantity(gpus, resource.DecimalSI)}
 			}))
 		}
+		create("team-a", "llm", 4)
+		create("team-b", "vision", 2)
+		create("team-d", "climate", 4)
+		create("team-d", "folding-1", 2)
+		create("team-d", "folding-2", 2)
+		// The single GPUs come last. Earlier they could leave one GPU on each node, where no pod
+		// with two fits.
+		s.waitForGPUShares(t, gpusByTeam{"team-a": 4, "team-b": 2, "team-c": 0, "team-d": 8})
+		create("team-c", "speech-1", 1)
+		create("team-c", "speech-2", 1)
 		for _, w := range []struct {
 			team, name, share string
 			replicas          int32

@@ -136,6 +136,7 @@ var rejectedLimits = []edit{
 	{"a limit with an unknown field", limits("train", `maxRunTime: 1h`), "spec.workloads.train.maxRunTime", "unknown field"},
 	{"a limit in an unknown unit", limits("train", `maxRuntime: 2w`), "spec.workloads[train].maxRuntime", duration},
 	{"a limit that is a fraction", limits("train", `maxRuntime: 1.5h`), "spec.workloads[train].maxRuntime", duration},
+	{"a time to start in an unknown unit", limits("train", `startTimeout: 2w`), "spec.workloads[train].startTimeout", duration},
 	{"a limit below 0", limits("train", `maxRuntime: -48h`), "spec.workloads[train].maxRuntime", duration},
 	{"a limit of nothing", limits("train", `maxRuntime: 0h`), "spec.workloads[train].maxRuntime", "longer than zero"},
 	{"a limit that is empty", limits("train", `maxRuntime: ""`), "spec.workloads[train].maxRuntime", duration},

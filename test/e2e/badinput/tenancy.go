@@ -120,6 +120,7 @@ func departmentTable() table {
 
 			{"notices that are not an object", `{spec: {notices: de}}`, "spec.notices", "must be of type object"},
 			{"an unknown language", newNoticeTerms(`language: fr`), "spec.notices.language", `"de", "en"`},
+			{"copies that are no boolean", newNoticeTerms(`copyOwners: sometimes`), "spec.notices.copyOwners", "must be of type boolean"},
 			{"no leads for a project", newNoticeTerms(`projectExpiry: []`), "spec.notices.projectExpiry", "at least 1 items"},
 			{"too many leads for a project", newNoticeTerms(`projectExpiry: [` + repeatItems(11, `1%dd`) + `]`), "spec.notices.projectExpiry", "at most 10 items"},
 			{"a lead for a project twice", newNoticeTerms(`projectExpiry: [7d, 7d]`), "spec.notices.projectExpiry[1]", "Duplicate value"},

@@ -138,7 +138,7 @@ func (m *benchmarkRun) measureOutage() {
 	}
 	m.reportMemory("warned")
 	m.process.stop(m)
-	m.advanceTimeTo(m, m.end.Add(time.Minute))
+	m.advanceTimeTo(m, m.end.Add(afterLateWarning))
 	m.process = m.startController()
 	waitFor(m, "all stopped that was due", func() bool { return len(m.suspendedJobs()) >= m.away })
 	stops := slices.SortedFunc(maps.Values(m.suspendedJobs()), time.Time.Compare)
@@ -161,7 +161,7 @@ func (m *benchmarkRun) measureMassStop() {
 	if len(deadlines) != m.many {
 		m.Fatalf("%d workloads are to end, want %d", len(deadlines), m.many)
 	}
-	m.advanceTimeTo(m, began.Add(-30*time.Second))
+	m.advanceTimeTo(m, slices.MinFunc(slices.Collect(maps.Values(deadlines)), time.Time.Compare).Add(-30*time.Second))
 	waitFor(m, "all stopped", func() bool { return len(m.suspendedJobs()) >= m.away+m.many })
 	var lags []time.Duration
 	stopped := m.suspendedJobs()

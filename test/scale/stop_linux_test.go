@@ -17,6 +17,11 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
+// afterLateWarning is when workloads are stopped whose last warning came with a step to ten
+// minutes before their deadline: a late warning moves the deadline by the shortest lead, half
+// an hour.
+const afterLateWarning = 21 * time.Minute
+
 // The behavior that the benchmark measures, on a small fleet: a start in a consistent cluster
 // changes nothing, workloads with passed deadlines are stopped, each once, and no others.
 func TestWorkloadsStopped(t *testing.T) {
@@ -48,12 +53,12 @@ func TestWorkloadsStopped(t *testing.T) {
 		w.waitUntilSettled(t, p, fleet.Roots)
 	}
 	p.stop(t)
-	w.advanceTimeTo(t, end.Add(time.Minute))
+	w.advanceTimeTo(t, end.Add(afterLateWarning))
 	p = startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
 	w.waitUntilSettled(t, p, fleet.Roots)
 	w.assertStopped(t, away)
 
-	for _, at := range []time.Duration{-10 * time.Minute, time.Minute} {
+	for _, at := range []time.Duration{-10 * time.Minute, afterLateWarning} {
 		w.advanceTimeTo(t, end.Add(2*time.Hour+at))
 		w.waitUntilSettled(t, p, fleet.Roots)
 	}
@@ -107,7 +112,7 @@ func TestStopLimiterBlocksMassStop(t *testing.T) {
 		}
 		return shortened == fleet.Roots
 	})
-	for _, at := range []time.Duration{-35 * time.Minute, -10 * time.Minute, time.Minute} {
+	for _, at := range []time.Duration{-35 * time.Minute, -10 * time.Minute, afterLateWarning} {
 		w.advanceTimeTo(t, end.Add(at))
 		w.waitUntilSettled(t, p, fleet.Roots)
 	}
@@ -123,6 +128,6 @@ func TestStopLimiterBlocksMassStop(t *testing.T) {
 	got.ReleasedUntil = end.Add(2 * time.Hour).UTC()
 	got.Store(&state, stubapi.Department)
 	mustSucceed(t, w.client.Update(t.Context(), &state))
-	w.advanceTimeTo(t, end.Add(2*time.Minute))
+	w.advanceTimeTo(t, end.Add(afterLateWarning+time.Minute))
 	waitFor(t, "all stopped", func() bool { return len(w.suspendedJobs()) == fleet.Roots })
 }

@@ -3,6 +3,8 @@
 
 package v1alpha1
 
+import "regexp"
+
 // EmailPattern is the regular expression of an EmailAddress: an addr-spec of RFC 5322 without
 // quotes, comments and backticks.
 const EmailPattern = `^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*` +
@@ -16,6 +18,17 @@ const EmailPattern = `^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&'*+/=?^_
 // +kubebuilder:validation:Pattern=`^[^@,<>\s]+@[^@,<>\s]+$`
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\x27*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&\\x27*+/=?^_{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$')",message="must be one plain address such as anna.mueller@example.org: ASCII, no display name, no brackets, no spaces or line breaks, at most 254 characters"
 type EmailAddress string
+
+// maxEmailLength is the longest mail address, in bytes (RFC 5321, 4.5.3.1.3).
+const maxEmailLength = 254
+
+var emailPattern = regexp.MustCompile(EmailPattern)
+
+// IsValid reports whether the address is one plain mail address. Other text, such as an address
+// with a line break, could change the header of a mail.
+func (e EmailAddress) IsValid() bool {
+	return len(e) <= maxEmailLength && emailPattern.MatchString(string(e))
+}
 
 // DisplayName is a name in one line of 1 to 200 characters, without control characters.
 //

@@ -15,6 +15,12 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// IsKubernetesController reports whether a user is one of Kubernetes' own controllers: the controller
+// manager, or with a credential for each controller a ServiceAccount of kube-system.
+func IsKubernetesController(user string) bool {
+	return user == "system:kube-controller-manager" || strings.HasPrefix(user, "system:serviceaccount:kube-system:")
+}
+
 // RequestsPods reports whether an object requests pods: it is neither suspended nor scaled to
 // zero. For a kind that is not in the table it reads spec.suspend, else spec.replicas. It also
 // accepts a Scale, the object of scale subresources.

@@ -21,13 +21,7 @@ const userPlaceholder = "{user}"
 // of ServiceAccounts, belong to no person.
 var plainUserPattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
 
-// emailPattern matches valid mail addresses: one line, no display name, no brackets.
-var emailPattern = regexp.MustCompile(v1alpha1.EmailPattern)
-
-const (
-	maxEmailLength       = 254
-	maxDisplayNameLength = 200
-)
+const maxDisplayNameLength = 200
 
 // WorkloadRecipients returns the recipients of a message about a workload: the user who created it
 // or who made a request for it, and then the project's recipients if no address of that user is
@@ -58,36 +52,30 @@ func userContact(
 		return v1alpha1.Contact{}, false
 	}
 	for _, owner := range project.Spec.Owners {
-		if owner.User == user && isEmail(string(owner.Email)) {
+		if owner.User == user && owner.Email.IsValid() {
 			return owner.Contact, true
 		}
 	}
-	address := ""
+	var address v1alpha1.EmailAddress
 	for _, members := range [][]v1alpha1.Member{project.Spec.Members, department.Spec.Members} {
 		for _, member := range members {
 			if address == "" && member.Kind == v1alpha1.MemberUser && member.Name == user {
-				address = string(member.Email)
+				address = member.Email
 			}
 		}
 	}
 	switch {
 	case address != "":
-	case isEmail(user):
-		address = user
+	case v1alpha1.EmailAddress(user).IsValid():
+		address = v1alpha1.EmailAddress(user)
 	case plainUserPattern.MatchString(user):
-		address = strings.ReplaceAll(string(template), userPlaceholder, user)
+		address = v1alpha1.EmailAddress(strings.ReplaceAll(string(template), userPlaceholder, user))
 	}
-	if !isEmail(address) {
+	if !address.IsValid() {
 		return v1alpha1.Contact{}, false
 	}
 	name := strings.ToValidUTF8(user[:min(len(user), maxDisplayNameLength)], "")
-	return v1alpha1.Contact{Name: v1alpha1.DisplayName(name), Email: v1alpha1.EmailAddress(address)}, true
-}
-
-// isEmail reports whether a text is one plain mail address. Other text, such as an address with a
-// line break, could change the header of a mail.
-func isEmail(text string) bool {
-	return len(text) <= maxEmailLength && emailPattern.MatchString(text)
+	return v1alpha1.Contact{Name: v1alpha1.DisplayName(name), Email: address}, true
 }
 
 // ProjectRecipients returns a project's owners, or its department's contacts if it has none,

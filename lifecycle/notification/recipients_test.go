@@ -94,7 +94,7 @@ func TestWorkloadRecipientsAreValid(t *testing.T) {
 			t.Fatalf("%d recipients", len(recipients))
 		}
 		to := recipients[0]
-		if !isEmail(string(to.Email)) || strings.ContainsAny(string(to.Email)+string(to.Name), "\r\n") || to.Name == "" || len(to.Name) > 200 {
+		if !to.Email.IsValid() || strings.ContainsAny(string(to.Email)+string(to.Name), "\r\n") || to.Name == "" || len(to.Name) > 200 {
 			t.Fatalf("%q <%q>", to.Name, to.Email)
 		}
 	})

@@ -131,8 +131,8 @@ func newGangDeployment(ns, name string, replicas int32, workloadType v1alpha1.Wo
 // same.
 func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 	t.Helper()
-	var steadySince time.Time
-	eventuallyLong(t, func() error {
+	// Fair shares may match for a moment while they still change.
+	eventuallyLong(t, steadily(2*time.Second, func() error {
 		got := gpusByTeam{}
 		for team := range want {
 			for _, p := range s.listPods(t, team) {
@@ -144,18 +144,10 @@ func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 			got[team] += 0
 		}
 		if !maps.Equal(got, want) {
-			steadySince = time.Time{}
 			return unexpectedState(fmt.Sprint(want), got)
 		}
-		// Fair shares may match for a moment while they still change.
-		if steadySince.IsZero() {
-			steadySince = time.Now()
-		}
-		if steady := time.Since(steadySince); steady < 2*time.Second {
-			return unexpectedState("the shares are stable for two seconds", steady)
-		}
 		return nil
-	})
+	}))
 }
 
 // waitForMIGPods waits until each team runs as many pods in the node pool with partitioned

@@ -195,20 +195,41 @@ func (s *sluiceCluster) deletePodsAndWait(t *testing.T, ns string, pods []corev1
 	// After a deletion, Kubernetes' quota controller counts from a cache that may lag. Until
 	// its next count, it may count a new pod twice or not at all. The test does not cover
 	// that, so it waits for a stable count.
-	var steadySince time.Time
-	eventually(t, func() error {
+	eventually(t, steadily(2*time.Second, func() error {
 		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*remaining)); err != nil {
-			steadySince = time.Time{}
-			return err
-		}
-		if steadySince.IsZero() {
-			steadySince = time.Now()
-		}
-		if steady := time.Since(steadySince); steady < 2*time.Second {
-			return unexpectedState("the count is stable for two seconds", steady)
+			return fmt.Errorf("%w; pods: %s", err, describePods(s.listPods(t, ns)))
 		}
 		return nil
-	})
+	}))
+}
+
+// describePods returns the names, nodes and phases of pods.
+func describePods(pods []corev1.Pod) string {
+	var described []string
+	for i := range pods {
+		p := &pods[i]
+		described = append(described, strings.TrimSpace(fmt.Sprintf("%s on %q %s %s %s", p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message)))
+	}
+	return strings.Join(described, ", ")
+}
+
+// steadily returns a condition that holds once the given one has held for a time, whenever it
+// was checked.
+func steadily(duration time.Duration, condition func() error) func() error {
+	var since time.Time
+	return func() error {
+		if err := condition(); err != nil {
+			since = time.Time{}
+			return err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if held := time.Since(since); held < duration {
+			return unexpectedState(fmt.Sprintf("the condition holds for %s", duration), held)
+		}
+		return nil
+	}
 }
 
 // loadBalancer forwards each connection to the next webhook replica that listens, as a

@@ -71,15 +71,11 @@ var kindsWithDeadline = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeProjectExpiring: true, v1alpha1.NoticeProjectSuspending: true, v1alpha1.NoticeProjectConfirm: true,
 }
 
-var (
-	addressPattern = regexp.MustCompile(v1alpha1.EmailPattern)
-	domainPattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
-)
+var domainPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
 const (
-	maxAddressLength = 254
-	maxDomainLength  = 200 // with the hash before it, a Message-ID fits into a Notice's status
-	maxSubjectRunes  = 200
+	maxDomainLength = 200 // with the hash before it, a Message-ID fits into a Notice's status
+	maxSubjectRunes = 200
 )
 
 // Compose renders the mail. Its error names the invalid part of the request or the failed
@@ -145,16 +141,16 @@ func (l ComposeRequest) validate() error {
 			)
 		}
 	}
-	for field, value := range map[string]string{
-		"spec.recipient.email": string(spec.Recipient.Email), "from": l.From.Address, "replyTo": l.ReplyTo,
+	for field, value := range map[string]v1alpha1.EmailAddress{
+		"spec.recipient.email": spec.Recipient.Email, "from": v1alpha1.EmailAddress(l.From.Address), "replyTo": v1alpha1.EmailAddress(l.ReplyTo),
 	} {
 		if field == "replyTo" && value == "" {
 			continue
 		}
-		if len(value) > maxAddressLength || !addressPattern.MatchString(value) {
+		if !value.IsValid() {
 			return fmt.Errorf(
 				"notice %s: %s: %q is not one plain mail address such as anna.mueller@example.org", name, field,
-				truncate(sanitize(value), maxNameRunes),
+				truncate(sanitize(string(value)), maxNameRunes),
 			)
 		}
 	}

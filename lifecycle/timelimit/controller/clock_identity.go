@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,7 +85,7 @@ func (r *Reconciler) creatorOf(ctx context.Context, object *unstructured.Unstruc
 	creator := object.GetAnnotations()[v1alpha1.AnnotationCreatedBy]
 	ref := metav1.GetControllerOf(object)
 	if ref == nil || groupVersionKind(v1alpha1.WorkloadReference{APIVersion: ref.APIVersion, Kind: ref.Kind}) != cronJobKind ||
-		!strings.HasPrefix(creator, "system:serviceaccount:kube-system:") && creator != "system:kube-controller-manager" {
+		!workloadkind.IsKubernetesController(creator) {
 		return creator, nil
 	}
 	cronJob, err := r.getRoot(ctx, owner.Root{GroupVersionKind: cronJobKind, Namespace: object.GetNamespace(), Name: ref.Name, UID: ref.UID})

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -139,7 +138,7 @@ func (r *Reconciler) isTerminating(ctx context.Context, w *workload) (bool, erro
 // gone.
 func (r *Reconciler) remainingGrace(ctx context.Context, pod *podcache.Pod) (left time.Duration, gone bool, err error) {
 	var object metav1.PartialObjectMetadata
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	object.SetGroupVersionKind(podKind)
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, &object)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.UID != pod.UID:
@@ -157,7 +156,7 @@ func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string)
 	var problems []error
 	for _, pod := range w.runningPods {
 		target := suspend.Target{
-			GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		}
 		var gracePeriod *int64
 		if pod.Deleting {

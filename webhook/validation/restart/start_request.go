@@ -145,8 +145,7 @@ func isStartedByController(object *unstructured.Unstructured, kind schema.GroupK
 // cronJobOfRun returns the name of the CronJob whose controller creates an object, or "".
 func cronJobOfRun(object *unstructured.Unstructured, user string) string {
 	owner := metav1.GetControllerOfNoCopy(object)
-	isController := user == "system:kube-controller-manager" || strings.HasPrefix(user, "system:serviceaccount:kube-system:")
-	if owner == nil || ownerKind(owner) != cronJobKind || !isController {
+	if owner == nil || ownerKind(owner) != cronJobKind || !workloadkind.IsKubernetesController(user) {
 		return ""
 	}
 	return owner.Name

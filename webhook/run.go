@@ -21,7 +21,6 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -131,9 +130,16 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		return err
 	}
 	cached, live, scheme := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetScheme()
+	slots := evaluation.NewSlots(runtime.GOMAXPROCS(0))
+	dryRuns := evaluation.NewDryRunQueue(slots, logger)
+	if err := mgr.Add(dryRuns); err != nil {
+		return err
+	}
 	base := evaluation.Base{
-		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: clock, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))},
-		Tenants:   &evaluation.TenantResolver{Cache: cached},
+		Evaluator: &evaluation.Evaluator{
+			Engine: policyEngine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
+		},
+		Tenants: &evaluation.TenantResolver{Cache: cached},
 	}
 	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}

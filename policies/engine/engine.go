@@ -42,6 +42,8 @@ type Engine struct {
 	mu      sync.Mutex
 	active  map[string]*policy
 	modules map[digest]*compilation
+
+	former formerSets
 }
 
 // New returns an Engine without policies: until the first Update every request returns
@@ -60,7 +62,7 @@ func New(options Options) (*Engine, error) {
 		}
 		return nil, fmt.Errorf("compile the policies' libraries: %w", errors.Join(faults...))
 	}
-	return &Engine{options: options, compiler: c}, nil
+	return &Engine{options: options, compiler: c, former: formerSets{changed: make(chan struct{})}}, nil
 }
 
 // Current returns the active policies, or ErrNotLoaded before the first Update.

@@ -48,8 +48,9 @@ type Result struct {
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// PolicyFailed reports that a policy could not be evaluated: the result must not be cached.
-	PolicyFailed bool
+	// Transient reports that the result must not be cached: a policy could not be evaluated, or the policies
+	// changed a moment ago.
+	Transient bool
 }
 
 // Mutate evaluates an object that can still change. After an error the object must not be admitted.
@@ -82,7 +83,7 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 		return result, nil
 	}
 	second, err := e.reevaluate(ctx, set, &request, result.Merged.Object)
-	result.Denials, result.PolicyFailed = second.Denials, result.PolicyFailed || second.PolicyFailed
+	result.Denials, result.Transient = second.Denials, result.Transient || second.Transient
 	return result, err
 }
 
@@ -184,7 +185,7 @@ func (e *Evaluator) evaluate(
 	if err != nil {
 		return nil, Result{}, nil, err
 	}
-	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, PolicyFailed: len(outcome.Failures) > 0}, outcome.Changes, nil
+	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: len(outcome.Failures) > 0}, outcome.Changes, nil
 }
 
 // setWorkload sets input.workload. If the author named no workload type, the policies determine it.

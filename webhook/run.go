@@ -100,7 +100,15 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	options.WebhookServer = server.NewServer(server.Options{Host: host, Port: port, CertDir: cfg.Certificates})
+	serverOptions := server.Options{Host: host, Port: port, CertDir: cfg.Certificates}
+	if cfg.ClientCA != "" {
+		required, err := requireClientCA(cfg.ClientCA)
+		if err != nil {
+			return nil, err
+		}
+		serverOptions.TLSOpts = append(serverOptions.TLSOpts, required)
+	}
+	options.WebhookServer = server.NewServer(serverOptions)
 	return ctrl.NewManager(restConfig, options)
 }
 
@@ -146,6 +154,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
+	var limits requestLimits
 	for _, webhook := range []struct {
 		path, name string
 		handler    admission.Handler
@@ -163,7 +172,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
 	} {
 		handler := evaluation.NewRecorder(webhook.name, logger, webhook.handler)
-		mgr.GetWebhookServer().Register(webhook.path, &admission.Webhook{Handler: handler})
+		mgr.GetWebhookServer().Register(webhook.path, limits.wrap(&admission.Webhook{Handler: handler}))
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ type Result struct {
 	PolicyFailed bool
 }
 
-// Mutate evaluates an object that can still change. After an error the object must not be admitted.
+// Mutate evaluates an object that can still change. It denies an object that is too large before it evaluates any
+// policy. After an error the object must not be admitted.
 func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error) {
 	set, release, err := e.acquire(ctx, &request)
 	if err != nil {
@@ -62,6 +63,9 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 	object, err := request.decodeObject()
 	if err != nil {
 		return Result{}, err
+	}
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
 	}
 	result, changes, err := e.evaluate(ctx, set, &request, object)
 	if err != nil || len(result.Denials) > 0 {
@@ -109,6 +113,9 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 	object, err := request.decodeObject()
 	if err != nil {
 		return Result{}, err
+	}
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
 	}
 	result, changes, err := e.evaluate(ctx, set, &request, object)
 	if err != nil || len(result.Denials) > 0 {

@@ -49,6 +49,7 @@ import (
 
 // The paths of the webhooks. manifests/base/webhook has the same paths.
 const (
+	PathForgedDecisions = "/mutate/forged-decisions"
 	PathMutatePods      = "/mutate/pods"
 	PathValidatePods    = "/validate/pods"
 	PathWorkloads       = "/mutate/workloads"
@@ -159,6 +160,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		path, name string
 		handler    admission.Handler
 	}{
+		{PathForgedDecisions, "forged-decisions", pod.DecisionsRemover{}},
 		{PathMutatePods, "pods", &pod.Mutator{Base: base}},
 		{PathValidatePods, "final-pods", &pod.Validator{Base: base}},
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
@@ -197,7 +199,9 @@ func setupReadiness(
 		return err
 	}
 	// The informers start now, so that the first admission request does not wait for them.
-	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}} {
+	for _, object := range []client.Object{
+		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
+	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

@@ -83,6 +83,29 @@ const AnnotationResend = "sluice.dev/resend"
 // the namespace sets it.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"
 
+// ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
+// queue holds they do not change after creation, except by Sluice.
+func ManagedKeys() []string {
+	return []string{
+		AnnotationAdoptBy, LabelBuiltIn, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
+		AnnotationEndsAt, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool, AnnotationNodePools,
+		AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
+		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
+	}
+}
+
+// The limits of what policies go through in the objects of projects. Keys of Sluice do not count.
+const (
+	// DefaultMaxLabels is the largest number of labels unless the administrators set another.
+	DefaultMaxLabels int32 = 256
+	// DefaultMaxAnnotations is the same for annotations.
+	DefaultMaxAnnotations int32 = 256
+	// MaxListEntries is the largest number of entries of any other list or map.
+	MaxListEntries = 5000
+	// MaxContainerResources is the largest number of resources that a container requests.
+	MaxContainerResources = 64
+)
+
 // TaintRepartitioning keeps new pods off a node while its GPUs are repartitioned. Its effect is
 // NoSchedule.
 const TaintRepartitioning = "sluice.dev/repartitioning"

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,11 @@ type Config struct {
 	// DeviceClasses are DeviceClasses of GPUs, in addition to those of NVIDIA's driver.
 	// Default none.
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
+	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
+	// project, 64 to 4096. The labels of Sluice do not count. Default 256.
+	MaxLabels int32 `json:"maxLabels,omitempty"`
+	// MaxAnnotations is the same for annotations. Default 256.
+	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
 	// Identities are trusted in addition to those of Kubernetes.
 	Identities Identities `json:"identities,omitempty"`
 	// Stopping configures how workloads are stopped at their time limit.
@@ -87,6 +93,8 @@ func (c *Config) AdmissionParameters() v1alpha1.AdmissionParametersSpec {
 		Queues:        userPatterns(c.Identities.Queues),
 		Managers:      userPatterns(c.Identities.Managers),
 		DeviceClasses: c.DeviceClasses,
+
+		MaxLabels: c.MaxLabels, MaxAnnotations: c.MaxAnnotations,
 	}
 }
 
@@ -123,6 +131,8 @@ func (c *Config) Default() {
 	if c.GPUPodsOutside == "" {
 		c.GPUPodsOutside = Warn
 	}
+	c.MaxLabels = cmp.Or(c.MaxLabels, v1alpha1.DefaultMaxLabels)
+	c.MaxAnnotations = cmp.Or(c.MaxAnnotations, v1alpha1.DefaultMaxAnnotations)
 	c.Stopping.StopLimiter.setDefaults()
 	c.Mail.setDefaults()
 }
@@ -135,6 +145,11 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	if c.GPUPodsOutside != Warn && c.GPUPodsOutside != Deny {
 		errs = append(errs, field.NotSupported(field.NewPath("gpuPodsOutside"), c.GPUPodsOutside, []GPUPodsOutside{Warn, Deny}))
+	}
+	for name, number := range map[string]int32{"maxLabels": c.MaxLabels, "maxAnnotations": c.MaxAnnotations} {
+		if number < 64 || number > 4096 {
+			errs = append(errs, field.Invalid(field.NewPath(name), number, "must be 64 to 4096"))
+		}
 	}
 	for at, class := range c.DeviceClasses {
 		for _, problem := range validation.IsDNS1123Subdomain(class) {

@@ -53,7 +53,8 @@ type Result struct {
 	Transient bool
 }
 
-// Mutate evaluates an object that can still change. After an error the object must not be admitted.
+// Mutate evaluates an object that can still change. It denies an object that is too large before it evaluates any
+// policy. After an error the object must not be admitted.
 func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error) {
 	ctx, set, release, err := e.begin(ctx, &request)
 	if err != nil {
@@ -63,6 +64,9 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 	object, err := request.decodeObject()
 	if err != nil {
 		return Result{}, err
+	}
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
 	}
 	in, result, changes, err := e.evaluate(ctx, set, &request, object)
 	if e.DryRun != nil && in != nil {
@@ -113,6 +117,9 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 	object, err := request.decodeObject()
 	if err != nil {
 		return Result{}, err
+	}
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
 	}
 	_, result, changes, err := e.evaluate(ctx, set, &request, object)
 	if err != nil || len(result.Denials) > 0 {

@@ -102,6 +102,11 @@ const (
 	DefaultMaxAnnotations int32 = 256
 	// MaxListEntries is the largest number of entries of any other list or map.
 	MaxListEntries = 5000
+	// MaxTextBytes is the length of a text, in bytes, except annotations, which the API server limits: Linux accepts
+	// no longer argument or variable (MAX_ARG_STRLEN in linux/binfmts.h).
+	MaxTextBytes = 128 << 10
+	// MaxPathBytes is the length of a path, in bytes (PATH_MAX in linux/limits.h).
+	MaxPathBytes = 4096
 	// MaxContainerResources is the largest number of resources that a container requests.
 	MaxContainerResources = 64
 )

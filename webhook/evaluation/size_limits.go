@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/merge"
@@ -27,8 +28,8 @@ var managedKeys = func() map[string]bool {
 	return keys
 }()
 
-// denialsForSize returns a denial for each list and map of an object that has more entries than policies go through.
-// Its own cost grows with the object's size.
+// denialsForSize returns a denial for each list and map of an object that has more entries than policies go through,
+// and for each text that is longer. Its own cost grows with the object's size.
 func denialsForSize(object map[string]any, limits SizeLimits) []merge.Finding {
 	check := sizeCheck{limits: limits}
 	check.walk("", "", object)
@@ -49,9 +50,13 @@ func (c *sizeCheck) walk(path, parent string, value any) {
 			return
 		}
 		for i, element := range value {
-			switch element.(type) {
+			switch element := element.(type) {
 			case []any, map[string]any:
 				c.walk(fmt.Sprintf("%s[%d]", path, i), parent, element)
+			case string:
+				if len(element) > v1alpha1.MaxTextBytes {
+					c.denyText(fmt.Sprintf("%s[%d]", path, i), len(element), v1alpha1.MaxTextBytes)
+				}
 			}
 		}
 	case map[string]any:
@@ -64,6 +69,14 @@ func (c *sizeCheck) walk(path, parent string, value any) {
 				c.walk(joinPath(path, name), name, field)
 			case map[string]any:
 				c.walkMap(joinPath(path, name), parent, name, field)
+			case string:
+				limit := v1alpha1.MaxTextBytes
+				if name == "path" || name == "workingDir" || strings.HasSuffix(name, "Path") {
+					limit = v1alpha1.MaxPathBytes
+				}
+				if len(field) > limit {
+					c.denyText(joinPath(path, name), len(field), limit)
+				}
 			}
 		}
 	}
@@ -94,6 +107,11 @@ func (c *sizeCheck) check(path string, number, limit int) bool {
 		Fix:     "remove those that are not needed",
 	})
 	return true
+}
+
+// denyText adds the denial of a text that is too long.
+func (c *sizeCheck) denyText(path string, length, limit int) {
+	c.denials = append(c.denials, merge.Finding{Field: path, Message: fmt.Sprintf("%d bytes, of which at most %d are allowed", length, limit)})
 }
 
 // countKeys returns the number of keys that are not Sluice's.

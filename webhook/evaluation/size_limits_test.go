@@ -24,6 +24,8 @@ func manyKeys(number int, more ...string) map[string]any {
 	return keys
 }
 
+func long(bytes int) string { return strings.Repeat("/", bytes) }
+
 func manyEntries(number int) []any {
 	entries := make([]any, number)
 	for i := range entries {
@@ -66,6 +68,13 @@ func TestSizeLimitsPrecedePolicies(t *testing.T) {
 		"too many containers":       {spec("initContainers", manyEntries(5001)), "spec.initContainers: 5001 entries"},
 		"too many volumes":          {spec("volumes", manyEntries(5001)), "spec.volumes: 5001 entries"},
 		"too many tolerations":      {spec("tolerations", manyEntries(5001)), "spec.tolerations: 5001 entries"},
+		"as long a variable":        {container("env", []any{map[string]any{"name": "A", "value": long(128 << 10)}}), "evaluated"},
+		"too long a variable":       {container("env", []any{map[string]any{"name": "A", "value": long(128<<10 + 1)}}), "spec.containers[0].env[0].value: 131073 bytes, of which at most 131072"},
+		"too long an argument":      {container("args", []any{long(2 << 20)}), "spec.containers[0].args[0]: 2097152 bytes"},
+		"as long a path":            {container("workingDir", long(4096)), "evaluated"},
+		"a path of slashes":         {spec("volumes", []any{map[string]any{"name": "v", "hostPath": map[string]any{"path": long(2 << 20)}}}), "spec.volumes[0].hostPath.path: 2097152 bytes, of which at most 4096"},
+		"too long a mount path":     {container("volumeMounts", []any{map[string]any{"name": "v", "mountPath": long(4097)}}), "spec.containers[0].volumeMounts[0].mountPath: 4097 bytes"},
+		"a long annotation":         {metadata("annotations", map[string]any{"a": long(200 << 10)}), "evaluated"},
 		"too many node labels":      {spec("nodeSelector", manyKeys(5001)), "spec.nodeSelector: 5001 entries"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,6 +83,10 @@ const AnnotationResend = "sluice.dev/resend"
 // the namespace sets it.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"
 
+// AnnotationConfirmDelete confirms the deletion of a Project with running GPU work. Its value is
+// the name of the Project. An administrator of the department sets it.
+const AnnotationConfirmDelete = "sluice.dev/confirm-delete"
+
 // TaintRepartitioning keeps new pods off a node while its GPUs are repartitioned. Its effect is
 // NoSchedule.
 const TaintRepartitioning = "sluice.dev/repartitioning"

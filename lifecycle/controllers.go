@@ -44,7 +44,7 @@ func (s *services) tenancy() []component {
 		&department.Reconciler{Client: s.client},
 		&project.Reconciler{
 			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
-			Events: s.events, Clock: s.policyTime, Access: &s.rbac,
+			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices,
 		},
 		&policystatus.Reconciler{Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore},
 		&rbac.ProjectReconciler{Manager: s.rbac},

@@ -87,7 +87,7 @@ const AnnotationAdoptBy = "sluice.dev/adopt-by"
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {
 	return []string{
-		AnnotationAdoptBy, LabelBuiltIn, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
+		AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
 		AnnotationEndsAt, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool, AnnotationNodePools,
 		AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
 		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
@@ -110,6 +110,10 @@ const (
 	// MaxContainerResources is the largest number of resources that a container requests.
 	MaxContainerResources = 64
 )
+
+// AnnotationConfirmDelete confirms the deletion of a Project with running GPU work. Its value is
+// the name of the Project. An administrator of the department sets it.
+const AnnotationConfirmDelete = "sluice.dev/confirm-delete"
 
 // TaintRepartitioning keeps new pods off a node while its GPUs are repartitioned. Its effect is
 // NoSchedule.

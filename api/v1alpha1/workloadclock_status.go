@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -129,6 +130,13 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	StartingSince *metav1.Time `json:"startingSince,omitempty"`
+
+	// GPUs is the number of GPUs that the workload's bound pods hold, as a quantity: 500m is
+	// half a GPU. It is absent if no GPU pod is bound, and 0 if no request of the bound pods can
+	// be parsed.
+	//
+	// +optional
+	GPUs *resource.Quantity `json:"gpus,omitempty"`
 
 	// Local shows the times above in the department's time zone, for display.
 	//

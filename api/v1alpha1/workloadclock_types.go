@@ -65,6 +65,7 @@ type WorkloadClockSpec struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.deadline.reason`
 // +kubebuilder:printcolumn:name="Idle since",type=string,JSONPath=`.status.idleSince`,priority=1
 // +kubebuilder:printcolumn:name="By",type=string,JSONPath=`.status.createdBy`,priority=1
+// +kubebuilder:printcolumn:name="GPUs",type=string,JSONPath=`.status.gpus`,priority=1
 type WorkloadClock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -91,7 +92,7 @@ type WorkloadClockList struct {
 
 // EndReason is the reason why a workload is or will be stopped.
 //
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout;ProjectDeleted
 type EndReason string
 
 // The reasons for an end.
@@ -102,6 +103,7 @@ const (
 	EndShareExceeded    EndReason = "ShareExceeded"
 	EndPreempted        EndReason = "Preempted"
 	EndStartTimeout     EndReason = "StartTimeout"
+	EndProjectDeleted   EndReason = "ProjectDeleted"
 )
 
 // CountsFor reports whether the clock's running time counts for a new workload of a creator:

@@ -2058,6 +2058,11 @@ func (in *WorkloadClockStatus) DeepCopyInto(out *WorkloadClockStatus) {
 		in, out := &in.StartingSince, &out.StartingSince
 		*out = (*in).DeepCopy()
 	}
+	if in.GPUs != nil {
+		in, out := &in.GPUs, &out.GPUs
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Local != nil {
 		in, out := &in.Local, &out.Local
 		*out = new(ClockLocal)

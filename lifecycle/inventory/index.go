@@ -126,6 +126,18 @@ func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alph
 	return &observed, nil
 }
 
+// IsNodeLost reports whether a node does not exist or is not ready. Nothing reports that a pod on it
+// ended.
+func IsNodeLost(ctx context.Context, reader client.Reader, name string) (bool, error) {
+	var node corev1.Node
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}), nil
+}
+
 // NodeChanged selects updates that can change a node's pool, its GPUs or its resources. It drops
 // heartbeats, of which a large cluster has hundreds a second.
 var NodeChanged = predicate.Funcs{

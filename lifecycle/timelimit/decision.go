@@ -28,6 +28,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.determineLimit()
 	d.updateIdleTime()
 	d.announceDeadlines()
+	d.enforceProjectDeletion()
 	d.enforceDeadline()
 	d.evaluateDryRun()
 	d.setState()
@@ -150,6 +151,9 @@ type Observation struct {
 	StartingSince time.Time
 	// Completed is true if the workload finished by itself.
 	Completed bool
+	// ProjectDeleted is true if the workload has pods, bound or not, and its project is being
+	// deleted.
+	ProjectDeleted bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }

@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
-		Completed: w.completed, Utilization: w.utilization,
+		Completed: w.completed, Utilization: w.utilization, ProjectDeleted: w.isDeleted() && len(w.allPods()) > 0,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
@@ -129,6 +129,9 @@ func (r *Reconciler) reconcileNotices(ctx context.Context, w *workload, d timeli
 		announcements = append(announcements, w.stopAnnouncement(d))
 	}
 	recipients := r.Notices.WorkloadRecipients(w.project, w.department, d.Status.CreatedBy)
+	if w.isDeleted() { // the owners get one mail about the project
+		recipients = r.Notices.CreatorRecipients(w.project, w.department, d.Status.CreatedBy)
+	}
 	for _, a := range announcements {
 		if _, err := r.Notices.Record(ctx, a, recipients); err != nil {
 			return err

@@ -41,7 +41,8 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 // type and local times.
 func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
-	if len(w.heldPods()) > 0 {
+	s.GPUs = w.heldGPUs()
+	if len(w.allPods()) > 0 {
 		s.MissingSince = nil
 	}
 	s.Local = renderLocalStatus(s, w.zone)

@@ -119,7 +119,7 @@ const maxTerminationGrace = time.Hour
 // isTerminating reports whether one of the pods ends within its grace period, so that the stop
 // has an effect. Some controllers terminate one pod after the other.
 func (r *Reconciler) isTerminating(ctx context.Context, w *workload) (bool, error) {
-	for _, pod := range w.runningPods {
+	for _, pod := range w.allPods() {
 		if !pod.Deleting {
 			continue
 		}
@@ -151,10 +151,10 @@ func (r *Reconciler) remainingGrace(ctx context.Context, pod *podcache.Pod) (lef
 	return object.DeletionTimestamp.Sub(policytime.MachineNow()), false, nil
 }
 
-// evictPods evicts the running pods.
+// evictPods evicts the pods.
 func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string) error {
 	var problems []error
-	for _, pod := range w.runningPods {
+	for _, pod := range w.allPods() {
 		target := suspend.Target{
 			GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		}

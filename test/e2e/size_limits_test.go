@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/api/policytime"
@@ -161,9 +162,7 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 	sharedCluster.createGovernedProject(t, "h2-students", name, v1alpha1.PoolQuota{Name: "dgx-mig", GPU: newProject(name).Spec.NodePools[0].GPU})
 	member := memberWithToken(t, name, "storm").CoreV1().Pods(name)
 	kubelet := sharedCluster.clientset.CoreV1().Pods(name)
-	patch := func(pods interface {
-		Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error)
-	}, body string, subresources ...string) error {
+	patch := func(pods corev1client.PodInterface, body string, subresources ...string) error {
 		start := policytime.MachineNow()
 		_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresources...)
 		if took := policytime.MachineNow().Sub(start); took > 5*time.Second {

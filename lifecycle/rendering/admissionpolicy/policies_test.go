@@ -204,7 +204,7 @@ func TestPoliciesNameAllManagedKeys(t *testing.T) {
 func TestSizeLimitsAreThoseOfTheCode(t *testing.T) {
 	set := loadSet(t, false)
 	numbers := regexp.MustCompile(`[0-9]{2,}`)
-	want := []string{fmt.Sprint(v1alpha1.DefaultMaxLabels), fmt.Sprint(v1alpha1.MaxListEntries), fmt.Sprint(v1alpha1.MaxContainerResources)}
+	want := strings.Fields(fmt.Sprintln(v1alpha1.DefaultMaxLabels, v1alpha1.MaxListEntries, v1alpha1.MaxContainerResources))
 	p := set.policies["sluice-size-limits"]
 	for _, expression := range []string{p.Spec.MatchConditions[0].Expression, variable(t, p, "sizes"), variable(t, set.policies["sluice-managed-metadata"], "exceeded")} {
 		for _, number := range numbers.FindAllString(expression, -1) {

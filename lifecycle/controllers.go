@@ -98,7 +98,7 @@ func (s *services) timeLimit() []component {
 // notification returns the controllers that send mail, if there is a mail server, and the
 // task that deletes old Notices.
 func (s *services) notification() []component {
-	retention := background{&outbox.Retention{Client: s.client, Clock: s.policyTime}}
+	retention := &outbox.Retention{Client: s.client, Clock: s.policyTime}
 	if s.mail == nil {
 		return []component{retention}
 	}

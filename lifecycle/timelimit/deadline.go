@@ -273,6 +273,15 @@ func (d *decision) isStopInForce() bool {
 	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound || stillDeleted
 }
 
+// IsOverdue reports whether a workload must be stopped at a time, as far as its recorded status
+// shows: its deadline passed, or it still holds GPUs after a stop.
+func IsOverdue(recorded *v1alpha1.WorkloadClockStatus, at time.Time) bool {
+	if recorded.Stopped != nil && (recorded.RunningSince != nil || recorded.StartingSince != nil) {
+		return true
+	}
+	return recorded.Deadline != nil && !at.Before(recorded.Deadline.At.Time)
+}
+
 // evaluateDryRun sets the reason for which the workload would be stopped without dry run.
 func (d *decision) evaluateDryRun() {
 	if !d.limits.DryRun || d.limits.Exempt {

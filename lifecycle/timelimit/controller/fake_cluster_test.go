@@ -177,7 +177,7 @@ func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
 
 // restart replaces the controller by one without state.
 func (c *fakeCluster) restart() {
-	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper))
+	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper), policytime.System())
 	c.reconciler = &Reconciler{
 		Client: c.client, Live: c.client, Workloads: c.workloads,
 		Stopper:     &suspend.Stopper{Client: c.client},

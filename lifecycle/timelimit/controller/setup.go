@@ -38,7 +38,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	projectChanged := builder.WithPredicates(afterInitialList, specOrNamespaceChanged)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("clock").
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles, NewQueue: r.newQueue}).
 		For(&v1alpha1.WorkloadClock{}, builder.WithPredicates(predicate.Funcs{})).
 		WatchesRawSource(r.Workloads.ClockSource()).
 		WatchesRawSource(r.timelineSource()).

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // WorkloadReference names a root workload in the namespace of its clock.
@@ -48,7 +49,9 @@ type WorkloadClockSpec struct {
 	Root WorkloadReference `json:"root"`
 }
 
-// WorkloadClock records how long a root workload has run and when it will be stopped.
+// WorkloadClock records how long a root workload has run and when it will be stopped. If
+// another user creates a workload of the same kind and name, a second clock with the same root
+// keeps the running time for the first user.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:ac:generate=false
@@ -129,7 +132,22 @@ const maxClockNamePrefix = 150
 // group, kind and name. The hash distinguishes kinds of different groups, and long names with the
 // same prefix.
 func WorkloadClockName(group, kind, name string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, name}, "\x00")))
 	prefix := strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-.")
-	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), prefix, hex.EncodeToString(sum[:5]))
+	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), prefix, shortHash(group, kind, name))
+}
+
+// ClockName returns the name of the workload's clock.
+func (r WorkloadReference) ClockName() string {
+	return WorkloadClockName(schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group, r.Kind, r.Name)
+}
+
+// FormerClockName returns the name of the clock that keeps the running time of a workload's
+// creator while the workload's clock counts for another user's workload of the same name.
+func (r WorkloadReference) FormerClockName(creator string) string {
+	return r.ClockName() + "-" + shortHash(creator)
+}
+
+func shortHash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:5])
 }

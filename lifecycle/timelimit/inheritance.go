@@ -29,16 +29,27 @@ func (n Successor) ContinuesOwn(clock *v1alpha1.WorkloadClock, now time.Time) bo
 }
 
 // ContinuesOther reports whether the workload continues the clock of a workload with another
-// name, provided that Sluice stopped that one or that it was deleted. Any number of
-// workloads inherit a stop in force, but only one inherits the running time.
+// name, or the former clock of its own name, provided that Sluice stopped that workload or that
+// it was deleted.
 func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time.Duration, now time.Time) bool {
-	s := &clock.Status
-	switch {
-	case clock.Name == n.Clock || n.TemplateHash == "" || s.TemplateHash != n.TemplateHash || !clock.CountsFor(n.Creator):
+	isCopy := n.TemplateHash != "" && clock.Status.TemplateHash == n.TemplateHash
+	if clock.Name == n.Clock || !isCopy && clock.Spec.Root.ClockName() != n.Clock || !clock.CountsFor(n.Creator) {
 		return false
-	case s.HasActiveStop(now):
-		return true
-	case s.CompletedAt != nil || s.Successor != "" && s.Successor != n.Clock:
+	}
+	return CanContinue(&clock.Status, resetAfter, now) || clock.Status.Successor == n.Clock && canPassTimeOn(&clock.Status, resetAfter, now)
+}
+
+// CanContinue reports whether a later workload can continue a clock. Any number of workloads
+// inherit a stop in force, but only one inherits the running time.
+func CanContinue(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration, now time.Time) bool {
+	return s.HasActiveStop(now) || s.Successor == "" && canPassTimeOn(s, resetAfter, now)
+}
+
+// canPassTimeOn reports whether a clock has running time of a workload that did not finish by
+// itself, and that time has not been reset.
+func canPassTimeOn(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration, now time.Time) bool {
+	switch {
+	case s.CompletedAt != nil:
 		return false
 	case s.RunningSince != nil: // its last pods terminate
 		return true
@@ -59,18 +70,25 @@ func IsBetterPredecessor(a, b *v1alpha1.WorkloadClock, now time.Time) bool {
 
 // InheritStatus returns the first status of a workload that continues the clock of another.
 // It keeps the running time until now, the warnings, the extensions and the stop, and drops
-// what belongs to the old pods.
+// what belongs to the old workload.
 func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) v1alpha1.WorkloadClockStatus {
-	var to v1alpha1.WorkloadClockStatus
-	from.Status.DeepCopyInto(&to)
-	if from.Status.RunningSince != nil {
-		to.AccumulatedSeconds = wholeSeconds(runningTimeOf(&from.Status, truncateToSecond(now)))
-		to.PausedSince = metaTime(laterOf(now, from.Status.RunningSince.Time))
-	}
-	to.RootUID, to.RunningSince, to.Deadline, to.Local = "", nil, nil, nil
-	to.IdleSince, to.IdleUnknownSince, to.Conditions = nil, nil, nil
-	to.CompletedAt, to.Successor, to.MissingSince = nil, "", nil
+	to := FormerStatus(&from.Status, now)
+	to.RootUID, to.CompletedAt, to.Successor = "", nil, ""
 	to.InheritedFrom = InheritedFrom(&from.Status, creator)
+	return to
+}
+
+// FormerStatus returns the status of a clock whose workload exists no longer. It ends the
+// running interval now, and drops what belongs to the pods.
+func FormerStatus(from *v1alpha1.WorkloadClockStatus, now time.Time) v1alpha1.WorkloadClockStatus {
+	var to v1alpha1.WorkloadClockStatus
+	from.DeepCopyInto(&to)
+	if from.RunningSince != nil {
+		to.AccumulatedSeconds = wholeSeconds(runningTimeOf(from, truncateToSecond(now)))
+		to.PausedSince = metaTime(laterOf(now, from.RunningSince.Time))
+	}
+	to.RunningSince, to.StartingSince, to.Deadline, to.Local = nil, nil, nil, nil
+	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions = nil, nil, nil, nil
 	return to
 }
 

@@ -59,6 +59,9 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	case successor.ContinuesOwn(w.clock, w.now):
 		inheritedFrom = timelimit.InheritedFrom(s, successor.Creator)
 	default:
+		if err := r.keepFormerClock(ctx, w, successor.Creator); err != nil {
+			return err
+		}
 		*s = v1alpha1.WorkloadClockStatus{}
 		w.createdAt = object.GetCreationTimestamp().Time
 	}
@@ -73,6 +76,30 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 		}
 	}
 	s.RootUID, s.TemplateHash, s.CreatedBy, s.InheritedFrom = root.UID, successor.TemplateHash, successor.Creator, inheritedFrom
+	return nil
+}
+
+// keepFormerClock keeps the clock's status in a second clock, if another user created a workload
+// of the same name and the former creator can still continue the time.
+func (r *Reconciler) keepFormerClock(ctx context.Context, w *workload, creator string) error {
+	s := &w.clock.Status
+	limits, _ := w.effectiveLimits(w.now, nil, s.WorkloadType)
+	if s.CreatedBy == creator || !timelimit.CanContinue(s, limits.ResetAfter.Length(), w.now) {
+		return nil
+	}
+	former := &v1alpha1.WorkloadClock{Spec: w.clock.Spec}
+	former.Namespace, former.Name = w.clock.Namespace, w.clock.Spec.Root.FormerClockName(s.CreatedBy)
+	err := r.Client.Create(ctx, former)
+	if apierrors.IsAlreadyExists(err) {
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(former), former)
+	}
+	if err != nil {
+		return fmt.Errorf("create clock %s/%s: %w", former.Namespace, former.Name, err)
+	}
+	former.Status = timelimit.FormerStatus(s, w.now)
+	if err := r.Client.Status().Update(ctx, former); err != nil {
+		return fmt.Errorf("update clock %s/%s: %w", former.Namespace, former.Name, err)
+	}
 	return nil
 }
 
@@ -207,7 +234,7 @@ func rootOfClock(c *v1alpha1.WorkloadClock) owner.Root {
 // clockNameOf returns the name of a root's clock. A workload that is created again under its
 // name keeps its clock.
 func clockNameOf(root owner.Root) types.NamespacedName {
-	return types.NamespacedName{Namespace: root.Namespace, Name: v1alpha1.WorkloadClockName(root.Group, root.Kind, root.Name)}
+	return types.NamespacedName{Namespace: root.Namespace, Name: root.Reference().ClockName()}
 }
 
 // verifyClockCurrent returns a conflict if the clock is not the latest version and the

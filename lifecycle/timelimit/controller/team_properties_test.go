@@ -73,7 +73,7 @@ type teamSimulation struct {
 	runs   []*teamRun
 	faults []string
 	nodes  int
-	// oneAtATime is true if a user has one workload at a time, and names of the own.
+	// oneAtATime is true if a user has one workload at a time.
 	oneAtATime bool
 	recordedAt map[string]time.Time
 }
@@ -123,9 +123,6 @@ func (s *teamSimulation) apply(e teamEvent) {
 	s.advance(e.after)
 	user := []string{alice, bob}[e.user]
 	name, image := fmt.Sprint("work-", e.name), fmt.Sprint("registry.example.org/", e.template)
-	if s.oneAtATime {
-		name = fmt.Sprint("work-", e.user, "-", e.name)
-	}
 	switch e.kind {
 	case "create":
 		s.createRun(user, name, image)

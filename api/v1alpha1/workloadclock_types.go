@@ -120,6 +120,23 @@ func (s *WorkloadClockStatus) HasActiveStop(now time.Time) bool {
 	return s.Stopped != nil && (s.Stopped.Until == nil || now.Before(s.Stopped.Until.Time))
 }
 
+// RanAfter reports whether the clock's workload ran after another one, not at the same time: its
+// last running interval began when that of the other had ended, or it continued the other's
+// clock. It is true if the other has not run, or was reset.
+func (c *WorkloadClock) RanAfter(other *WorkloadClockStatus) bool {
+	since := c.Status.RunningSince
+	if since == nil {
+		since = c.Status.LastRunningSince
+	}
+	switch {
+	case other.RunningSince != nil:
+		return false
+	case other.PausedSince == nil, other.Successor == c.Name:
+		return true
+	}
+	return since != nil && !since.Before(other.PausedSince)
+}
+
 // MaxClockExtensions is the largest number of extensions that a clock keeps, and that a workload
 // can have until its clock is reset.
 const MaxClockExtensions = 128

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,11 +24,13 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Stopper stops workloads and releases them, and evicts pods. suspend.Stopper implements it.
+// Stopper stops workloads and releases them, evicts pods, and recognizes workloads that their
+// users paused. suspend.Stopper implements it.
 type Stopper interface {
 	Stop(ctx context.Context, target suspend.Target, until time.Time, why string) error
 	Release(ctx context.Context, target suspend.Target) error
 	EvictPod(ctx context.Context, pod suspend.Target, gracePeriod *int64, why string) error
+	IsPaused(ctx context.Context, object *unstructured.Unstructured) (bool, error)
 }
 
 // The further attempts to stop a workload whose pods run on: by the stop action of its kind,

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
@@ -117,7 +117,7 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 		if pod.Deleting {
 			if left := pod.GraceEndsAt.Sub(now); left > 0 {
 				w.requeueWithin(left + time.Second)
-			} else if lost, err := r.isNodeLost(ctx, pod.Node); err != nil {
+			} else if _, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node); err != nil {
 				return err
 			} else if lost {
 				continue
@@ -132,17 +132,6 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 		}
 	}
 	return nil
-}
-
-// isNodeLost reports whether a node does not exist or is not ready.
-func (r *Reconciler) isNodeLost(ctx context.Context, name string) (bool, error) {
-	var node corev1.Node
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
-	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}), nil
 }
 
 // requeueWithin limits the time until the next reconciliation, in machine time.

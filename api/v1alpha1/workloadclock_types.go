@@ -108,11 +108,13 @@ const (
 )
 
 // CountsFor reports whether the clock's running time counts for a new workload of a creator:
-// the creator used it, or the creator is a ServiceAccount of the namespace. Every user who
-// creates workloads in a namespace can use its ServiceAccounts.
+// the creator used it, or the creator is a ServiceAccount. Every user who creates workloads in a
+// namespace can use its ServiceAccounts, and users of several namespaces can use those of another
+// namespace that may create workloads in this one. Only those of Kubernetes' own controllers are
+// used by no user.
 func (c *WorkloadClock) CountsFor(creator string) bool {
 	return creator == c.Status.CreatedBy || creator != "" && creator == c.Status.InheritedFrom ||
-		strings.HasPrefix(creator, "system:serviceaccount:"+c.Namespace+":")
+		strings.HasPrefix(creator, "system:serviceaccount:") && !strings.HasPrefix(creator, "system:serviceaccount:kube-system:")
 }
 
 // HasActiveStop reports whether Sluice stopped the workload and it may not be started yet.

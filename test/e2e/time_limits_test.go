@@ -32,6 +32,7 @@ func TestWorkloadTimeLimits(t *testing.T) {
 	t.Run("limits hold after a week without lifecycle", c.testLifecycleOutage)
 	t.Run("idle workloads are stopped", c.testIdleTimeout)
 	t.Run("exempt workloads keep running", c.testExemptions)
+	t.Run("service accounts reset no clock", c.testServiceAccounts)
 	t.Run("the stop limiter prevents mass stops", c.testStopLimiter) // changes the configuration of lifecycle
 }
 

@@ -305,11 +305,12 @@ func TestOneSuccessorAfterCrashAtAnyWrite(t *testing.T) {
 	}
 }
 
-// A user who changes to a ServiceAccount, to another one, and back, continues the time.
+// Protects the time limit: a user who changes to a ServiceAccount, to another one, also of another
+// namespace, and back, continues the time.
 func TestServiceAccountsResetNoClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTeamCluster(t)
-		for i, creator := range []string{alice, firstAccount, secondAccount, alice, secondAccount, firstAccount} {
+		for i, creator := range []string{alice, firstAccount, secondAccount, foreignAccount, alice, foreignAccount} {
 			name := fmt.Sprint("work-", i)
 			c.create(podKind, name, creator)
 			c.advance(7 * time.Hour)

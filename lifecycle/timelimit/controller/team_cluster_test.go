@@ -27,6 +27,8 @@ const (
 
 	firstAccount  = "system:serviceaccount:" + testNamespace + ":default-editor"
 	secondAccount = "system:serviceaccount:" + testNamespace + ":another"
+	// foreignAccount is a ServiceAccount of another namespace.
+	foreignAccount = "system:serviceaccount:pipelines:runner"
 
 	cronJobController = "system:serviceaccount:kube-system:cronjob-controller"
 )

@@ -62,7 +62,7 @@ func TestRestartsOfEachKind(t *testing.T) {
 				"a copy that claims a controller":   {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), anna, kind.Kind != "Pod" && !schedule},
 				"the name by another user":          {stopped, nil, workload("w", "program", true), bob, false},
 				"a copy by another user":            {stopped, nil, workload("copy", "program", true), bob, false},
-				"a copy by a foreign account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:other:ci", false},
+				"a copy by a foreign account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:other:ci", !schedule},
 				"created by another CronJob":        {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, false},
 				"a run of the same CronJob":         {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "w"), controllerManager, false},
 				"started":                           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},

@@ -74,19 +74,23 @@ func TestContinuesOther(t *testing.T) {
 		},
 		"a copy that has a successor": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.Successor = "third" }),
-			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"}, false,
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"},
+			false,
 		},
 		"a copy that it continues already": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.Successor = other }),
-			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"}, true,
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"},
+			true,
 		},
 		"a copy that completed": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.CompletedAt = c.Status.PausedSince }),
-			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"}, false,
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"},
+			false,
 		},
 		"a copy that was reset": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.PausedSince = before(time.Hour) }),
-			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"}, false,
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same"},
+			false,
 		},
 	}
 	for name, tc := range tests {

@@ -7,6 +7,7 @@ package config
 
 import (
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -124,6 +125,9 @@ func (c *Config) Default() {
 		c.GPUPodsOutside = Warn
 	}
 	c.Stopping.StopLimiter.setDefaults()
+	if c.Stopping.RetryInterval.Duration == 0 {
+		c.Stopping.RetryInterval.Duration = defaultRetryInterval
+	}
 	c.Mail.setDefaults()
 }
 
@@ -153,6 +157,9 @@ type Stopping struct {
 	// DeleteUnknownKinds deletes workloads of an unknown kind with neither spec.suspend nor a
 	// scale subresource, with their pods. Default false: they are reported as Unstoppable.
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
+	// RetryInterval is the pause before the second attempt to stop a workload whose pods run on, 1s to
+	// 10m. Each further pause is twice as long, up to twenty times this. Default 30s.
+	RetryInterval metav1.Duration `json:"retryInterval,omitempty"`
 }
 
 // StopLimiter limits the workloads of a department that may be stopped within an hour of
@@ -166,6 +173,13 @@ type StopLimiter struct {
 	// Workloads is the number of workloads, at least 0. Default 50.
 	Workloads *int `json:"workloads,omitempty"`
 }
+
+// The limits of the RetryInterval, and its default.
+const (
+	defaultRetryInterval = 30 * time.Second
+	minRetryInterval     = time.Second
+	maxRetryInterval     = 10 * time.Minute
+)
 
 // The defaults of the StopLimiter.
 const (
@@ -188,6 +202,9 @@ func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
 	}
 	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
 		errs = append(errs, field.Invalid(path.Child("stopLimiter", "workloads"), n, "must be 0 or more"))
+	}
+	if d := s.RetryInterval.Duration; d < minRetryInterval || d > maxRetryInterval {
+		errs = append(errs, field.Invalid(path.Child("retryInterval"), d.String(), "must be 1s to 10m"))
 	}
 	return errs
 }

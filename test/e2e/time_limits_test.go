@@ -33,7 +33,8 @@ func TestWorkloadTimeLimits(t *testing.T) {
 	t.Run("idle workloads are stopped", c.testIdleTimeout)
 	t.Run("exempt workloads keep running", c.testExemptions)
 	t.Run("service accounts reset no clock", c.testServiceAccounts)
-	t.Run("the stop limiter prevents mass stops", c.testStopLimiter) // changes the configuration of lifecycle
+	t.Run("workloads whose operator is down are stopped", c.testOperatorDown) // changes the configuration of lifecycle
+	t.Run("the stop limiter prevents mass stops", c.testStopLimiter)          // changes the configuration of lifecycle
 }
 
 // universityLeads are the leads of the sample's departments.

@@ -181,7 +181,7 @@ func (c *fakeCluster) restart() {
 	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper))
 	c.reconciler = &Reconciler{
 		Client: c.client, Live: c.client, Workloads: c.workloads,
-		Stopper:     &suspend.Stopper{Client: c.client},
+		Stopper: &suspend.Stopper{Client: c.client}, RetryInterval: 30 * time.Second,
 		Notices:     notification.Recorder{Client: c.client, Live: c.client},
 		StopLimiter: &StopLimiter{Client: c.client, Live: c.client, MaxShare: 0.3, MaxCount: 50},
 		Events:      events.NewFakeRecorder(1000),

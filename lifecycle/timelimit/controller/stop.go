@@ -49,7 +49,7 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 		r.stopBackoff.remove(w.clock.UID)
 		return nil
 	}
-	due, repeated := r.stopBackoff.tryAcquire(w.clock.UID)
+	due, repeated := r.stopBackoff.tryAcquire(w.clock.UID, r.RetryInterval)
 	if !due {
 		return nil
 	}
@@ -170,11 +170,9 @@ func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string)
 	return errors.Join(problems...)
 }
 
-// The pauses between two attempts to stop the same workload, in machine time.
-const (
-	initialStopBackoff = 30 * time.Second
-	maxStopBackoff     = 10 * time.Minute
-)
+// maxRetryPauses is the longest pause between two attempts to stop the same workload, in first
+// pauses.
+const maxRetryPauses = 20
 
 // stopBackoff holds the time of the next attempt to stop each workload, by the UID of its
 // clock. It is empty after a restart, so that the first attempt comes at once.
@@ -189,8 +187,8 @@ type stopBackoffEntry struct {
 }
 
 // tryAcquire reports whether an attempt is due, and whether this process made one before. It
-// schedules the next one if it is due.
-func (b *stopBackoff) tryAcquire(clockUID types.UID) (due, repeated bool) {
+// schedules the next one if it is due, after the first pause or twice the last one.
+func (b *stopBackoff) tryAcquire(clockUID types.UID, first time.Duration) (due, repeated bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := policytime.MachineNow()
@@ -198,7 +196,7 @@ func (b *stopBackoff) tryAcquire(clockUID types.UID) (due, repeated bool) {
 	if now.Before(last.nextAttempt) {
 		return false, repeated
 	}
-	delay := min(max(2*last.delay, initialStopBackoff), maxStopBackoff)
+	delay := min(max(2*last.delay, first), maxRetryPauses*first)
 	if b.entries == nil {
 		b.entries = map[types.UID]stopBackoffEntry{}
 	}

@@ -86,7 +86,8 @@ func (s *services) timeLimit() []component {
 		withPods{s.workloads, s.pods},
 		&controller.Reconciler{
 			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
-			Stopper: &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			Stopper:       &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
 			StopLimiter: &controller.StopLimiter{
 				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,
 			},

@@ -37,9 +37,9 @@ type WorkloadClockStatus struct {
 	// +optional
 	RootUID types.UID `json:"rootUID,omitempty"`
 
-	// TemplateHash is a hash of the workload's pod templates. If the creator deletes the
-	// workload, or Sluice stops it, a new workload of the same creator with the same hash
-	// continues this clock until it is reset.
+	// TemplateHash is a hash of the workload's pod templates. If the creator deletes or pauses
+	// the workload, or Sluice stops it, another workload of the same creator with the same hash
+	// that starts meanwhile continues this clock until it is reset.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -66,7 +66,7 @@ type WorkloadClockStatus struct {
 	InheritedFrom string `json:"inheritedFrom,omitempty"`
 
 	// Successor is the name of the clock that continues this one after the workload was
-	// deleted. Only one clock continues another.
+	// deleted, or while its user pauses it. Only one clock continues another.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -107,6 +107,11 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
+
+	// LastRunningSince is the start of the last closed running interval.
+	//
+	// +optional
+	LastRunningSince *metav1.Time `json:"lastRunningSince,omitempty"`
 
 	// Limit is the longest running time. It is absent if the runtime is not limited.
 	//

@@ -2041,6 +2041,10 @@ func (in *WorkloadClockStatus) DeepCopyInto(out *WorkloadClockStatus) {
 		in, out := &in.PausedSince, &out.PausedSince
 		*out = (*in).DeepCopy()
 	}
+	if in.LastRunningSince != nil {
+		in, out := &in.LastRunningSince, &out.LastRunningSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Limit != nil {
 		in, out := &in.Limit, &out.Limit
 		*out = new(ClockLimit)

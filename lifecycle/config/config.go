@@ -8,6 +8,7 @@ package config
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -134,6 +135,9 @@ func (c *Config) Default() {
 	c.MaxLabels = cmp.Or(c.MaxLabels, v1alpha1.DefaultMaxLabels)
 	c.MaxAnnotations = cmp.Or(c.MaxAnnotations, v1alpha1.DefaultMaxAnnotations)
 	c.Stopping.StopLimiter.setDefaults()
+	if c.Stopping.RetryInterval.Duration == 0 {
+		c.Stopping.RetryInterval.Duration = defaultRetryInterval
+	}
 	c.Mail.setDefaults()
 }
 
@@ -168,6 +172,9 @@ type Stopping struct {
 	// DeleteUnknownKinds deletes workloads of an unknown kind with neither spec.suspend nor a
 	// scale subresource, with their pods. Default false: they are reported as Unstoppable.
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
+	// RetryInterval is the pause before the second attempt to stop a workload whose pods run on, 1s to
+	// 10m. Each further pause is twice as long, up to twenty times this. Default 30s.
+	RetryInterval metav1.Duration `json:"retryInterval,omitempty"`
 }
 
 // StopLimiter limits the workloads of a department that may be stopped within an hour of
@@ -181,6 +188,13 @@ type StopLimiter struct {
 	// Workloads is the number of workloads, at least 0. Default 50.
 	Workloads *int `json:"workloads,omitempty"`
 }
+
+// The limits of the RetryInterval, and its default.
+const (
+	defaultRetryInterval = 30 * time.Second
+	minRetryInterval     = time.Second
+	maxRetryInterval     = 10 * time.Minute
+)
 
 // The defaults of the StopLimiter.
 const (
@@ -203,6 +217,9 @@ func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
 	}
 	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
 		errs = append(errs, field.Invalid(path.Child("stopLimiter", "workloads"), n, "must be 0 or more"))
+	}
+	if d := s.RetryInterval.Duration; d < minRetryInterval || d > maxRetryInterval {
+		errs = append(errs, field.Invalid(path.Child("retryInterval"), d.String(), "must be 1s to 10m"))
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -113,6 +114,21 @@ func PoolsForNode(node *corev1.Node, pools []v1alpha1.NodePool) []string {
 	return names
 }
 
+// IsNodeLost reports whether a node does not exist or is not ready, and since when it is or is not
+// ready; zero if that is unknown. Nothing reports the end of the pods on a lost node.
+func IsNodeLost(ctx context.Context, reader client.Reader, name string) (since time.Time, lost bool, err error) {
+	var node corev1.Node
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return time.Time{}, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.LastTransitionTime.Time, condition.Status != corev1.ConditionTrue, nil
+		}
+	}
+	return time.Time{}, true, nil
+}
+
 // GetGPUNode returns the GPUNode of a node, or nil.
 func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alpha1.GPUNode, error) {
 	var observed v1alpha1.GPUNode
@@ -124,18 +140,6 @@ func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alph
 		return nil, fmt.Errorf("get GPUNode %s: %w", node, err)
 	}
 	return &observed, nil
-}
-
-// IsNodeLost reports whether a node does not exist or is not ready. Nothing reports that a pod on it
-// ended.
-func IsNodeLost(ctx context.Context, reader client.Reader, name string) (bool, error) {
-	var node corev1.Node
-	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
-	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}), nil
 }
 
 // NodeChanged selects updates that can change a node's pool, its GPUs or its resources. It drops

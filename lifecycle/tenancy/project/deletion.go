@@ -75,7 +75,7 @@ func (r *Reconciler) remainingPods(ctx context.Context, namespace string) (names
 	now := policytime.MachineNow()
 	for pod := range r.Pods.InNamespace(namespace) {
 		if pod.Deleting && !now.Before(pod.GraceEndsAt) {
-			lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node)
+			_, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node)
 			if err != nil {
 				return nil, fmt.Errorf("read node %s: %w", pod.Node, err)
 			}

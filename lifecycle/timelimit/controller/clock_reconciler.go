@@ -37,6 +37,9 @@ type Reconciler struct {
 	Workloads *WorkloadIndex
 	// Stopper stops workloads.
 	Stopper Stopper
+	// RetryInterval is the pause before the second attempt to stop a workload, in machine time. Each
+	// further pause is twice as long, up to maxRetryPauses of these.
+	RetryInterval time.Duration
 	// Notices records warnings and stops as Notices.
 	Notices notification.Recorder
 	// StopLimiter prevents mass stops.

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -147,7 +146,7 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 		if pod.Deleting {
 			if left := pod.GraceEndsAt.Sub(now); left > 0 {
 				w.requeueWithin(left + time.Second)
-			} else if lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node); err != nil {
+			} else if _, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node); err != nil {
 				return err
 			} else if lost {
 				continue
@@ -284,17 +283,11 @@ func (r *Reconciler) observeExtensions(ctx context.Context, w *workload) error {
 
 // Extends reports whether an extension requests more time for the clock's workload.
 func Extends(e *v1alpha1.Extension, clock *v1alpha1.WorkloadClock) bool {
-	target, root := e.Spec.Target, clock.Spec.Root
-	return e.Spec.Action == v1alpha1.ActionExtend && e.Spec.By != nil &&
-		target.Name == root.Name && target.Kind == root.Kind && apiGroupOf(target.APIVersion) == apiGroupOf(root.APIVersion)
+	return e.Spec.Action == v1alpha1.ActionExtend && e.Spec.By != nil && TargetClock(e) == client.ObjectKeyFromObject(clock)
 }
 
 // TargetClock returns the name of the clock that an extension targets.
 func TargetClock(e *v1alpha1.Extension) types.NamespacedName {
-	target := e.Spec.Target
-	return types.NamespacedName{
-		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
-	}
+	target := v1alpha1.WorkloadReference{APIVersion: e.Spec.Target.APIVersion, Kind: e.Spec.Target.Kind, Name: e.Spec.Target.Name}
+	return types.NamespacedName{Namespace: e.Namespace, Name: target.ClockName()}
 }
-
-func apiGroupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }

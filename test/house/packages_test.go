@@ -28,7 +28,6 @@ var smallPackages = map[string]string{
 	"lifecycle/quota/capacity":  "a reconciler of its own",
 	"manifests":                 "embeds the files below it",
 	"test/cluster/kwok":         "the seam to kwok",
-	"webhook/cabundle":          "a controller among handlers",
 	"webhook/podgroup":          "the handler of one kind",
 }
 

@@ -39,6 +39,8 @@ var (
 type teamCluster struct {
 	*fakeCluster
 	objects int
+	// withoutNodes creates pods that wait for a node.
+	withoutNodes bool
 }
 
 func newTeamCluster(t testing.TB) *teamCluster {
@@ -85,6 +87,9 @@ func (c *teamCluster) create(kind schema.GroupVersionKind, name, creator string,
 		pod.Name, pod.UID = name+"-pod", uid+"-pod"
 		version, ownerKind := kind.ToAPIVersionAndKind()
 		pod.Controller = podcache.Owner{APIVersion: version, Kind: ownerKind, Name: name, UID: uid}
+	}
+	if c.withoutNodes {
+		pod.Node, pod.Running, pod.StartedAt = "", false, time.Time{}
 	}
 	c.pods[pod.UID] = pod
 	c.advance(0)

@@ -27,6 +27,7 @@ func BuildStatus(
 	status.ObservedGeneration = department.Generation
 	status.Projects = int32(len(projects))
 	status.GPU, status.NodePools = ComputeUsage(department, projects)
+	status.PoolSummary = v1alpha1.SummarizePools(status.NodePools)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 		Message:            "all node pools of spec.nodePools exist",
@@ -54,6 +55,9 @@ func statusFields(department *v1alpha1.Department, status *v1alpha1.DepartmentSt
 			WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
 		WithConditions(apply.Conditions(status.Conditions,
 			v1alpha1.ConditionReady, v1alpha1.ConditionOversubscribed, v1alpha1.ConditionUnsupported)...)
+	if status.PoolSummary != "" {
+		fields.WithPoolSummary(status.PoolSummary)
+	}
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
 		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).WithGuaranteed(pool.Guaranteed).WithLimit(pool.Limit).

@@ -70,11 +70,13 @@ func (p product) mentions(folder, text string) bool {
 
 // specFields returns the Go names of all fields of a spec by their JSON path.
 func specFields(t reflect.Type, path string, fields map[string]string) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-		if t.Kind() != reflect.Pointer {
-			path += "[*]"
-		}
-		t = t.Elem()
+	switch t.Kind() {
+	case reflect.Pointer:
+		specFields(t.Elem(), path, fields)
+		return
+	case reflect.Slice, reflect.Map:
+		specFields(t.Elem(), path+"[*]", fields)
+		return
 	}
 	if t.Kind() != reflect.Struct || !strings.HasSuffix(t.PkgPath(), "api/v1alpha1") {
 		return

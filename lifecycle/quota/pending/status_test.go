@@ -180,7 +180,8 @@ func TestPodsCountOnceAsQuotaCountsThem(t *testing.T) {
 		},
 		"a pod that waits for a node": {
 			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "7000")},
-			[]*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withoutNode)}, []string{"4 0 3", "4 0 3", "0 0 0", "0 0 0"},
+			[]*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withoutNode)},
+			[]string{"4 0 3", "4 0 3", "0 0 0", "0 0 0"},
 		},
 		"a pod in a queue that the quota does not count yet": {
 			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "0")}, []*podcache.Pod{newGPUPod("whole", 3000, withKueueHold)}, []string{"0 0 3", "0 0 3", "0 0 0", "0 0 0"},

@@ -44,7 +44,7 @@ func (s *services) tenancy() []component {
 		&department.Reconciler{Client: s.client},
 		&project.Reconciler{
 			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
-			Events: s.events, Clock: s.policyTime, Access: &s.rbac,
+			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices,
 		},
 		&policystatus.Reconciler{Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore},
 		&rbac.ProjectReconciler{Manager: s.rbac},
@@ -86,7 +86,8 @@ func (s *services) timeLimit() []component {
 		withPods{s.workloads, s.pods},
 		&controller.Reconciler{
 			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
-			Stopper: &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			Stopper:       &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
 			StopLimiter: &controller.StopLimiter{
 				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,
 			},
@@ -98,7 +99,7 @@ func (s *services) timeLimit() []component {
 // notification returns the controllers that send mail, if there is a mail server, and the
 // task that deletes old Notices.
 func (s *services) notification() []component {
-	retention := background{&outbox.Retention{Client: s.client, Clock: s.policyTime}}
+	retention := &outbox.Retention{Client: s.client, Clock: s.policyTime}
 	if s.mail == nil {
 		return []component{retention}
 	}

@@ -88,7 +88,7 @@ func newServices(
 	if err := mgr.Add(s.pods); err != nil {
 		return nil, fmt.Errorf("add pod cache: %w", err)
 	}
-	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper()))
+	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper()), policyTime)
 	s.notices = notification.Recorder{Client: s.client, Live: s.live}
 	s.rbac = rbac.Manager{Client: s.client, Live: s.live}
 	s.queues = queues.Manager{

@@ -43,8 +43,8 @@ var parameterTable = map[string][]Parameter{
 		{"runtimeClasses", nameListKind, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that only pods with GPUs can use"},
 	},
 	"core.limits": {
-		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod with GPUs; " +
-			"the pod holds its GPUs until its end, beyond its time limit"},
+		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod; " +
+			"a pod with GPUs holds them until its end, beyond its time limit"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {

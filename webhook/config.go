@@ -27,11 +27,16 @@ type Config struct {
 	// Certificates is the directory of tls.crt, tls.key and ca.crt, which are reloaded when they change.
 	// Default "/etc/sluice/certificates".
 	Certificates string `json:"certificates,omitempty"`
-	// PolicyTimeout is the time limit of one policy for one object, 1ms to 10s. Default 200ms. A machine that
-	// the webhook shares with much else needs more.
+	// ClientCA is a file with the CA certificates of the API server's client certificate, in PEM form. Other
+	// clients are then refused. Without it, whoever reaches the webhook can ask what it would answer to an
+	// object. The API server needs a client certificate for webhooks: AdmissionConfiguration, kubeConfigFile.
+	// Default "": clients need no certificate.
+	ClientCA string `json:"clientCA,omitempty"`
+	// PolicyTimeout is the processor time that one policy may use for one object, 1ms to 10s. Default 200ms.
 	PolicyTimeout metav1.Duration `json:"policyTimeout,omitempty"`
-	// RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s, and
-	// below the timeout of the webhook configurations to be of use. Default 800ms.
+	// RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s. Waiting for
+	// a processor or for other requests counts; a request that takes longer is refused with the advice to try
+	// again. It is of use below the timeout of the webhook configurations (2s as shipped). Default 1500ms.
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
 	// Registration names the webhook configurations that register this webhook.
 	Registration Registration `json:"registration,omitempty"`

@@ -19,7 +19,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err := config.Parse([]byte(configHeader), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.PolicyTimeout.Duration != 200*time.Millisecond || got.RequestTimeout.Duration != 800*time.Millisecond ||
+	if got.PolicyTimeout.Duration != 200*time.Millisecond || got.RequestTimeout.Duration != 1500*time.Millisecond ||
 		got.Listen != ":9443" || got.Registration.Mutating != "sluice" {
 		t.Errorf("defaults = %+v", got)
 	}
@@ -33,7 +33,7 @@ func TestConfigReportsInvalidFields(t *testing.T) {
 		"a negative time limit":   {"policyTimeout: -1s\n", []string{"policyTimeout", "-1s", "1ms to 10s"}},
 		"too short":               {"policyTimeout: 1us\n", []string{"policyTimeout", "1ms to 10s"}},
 		"too long":                {"policyTimeout: 11s\nrequestTimeout: 1h\n", []string{"policyTimeout", "requestTimeout", "1h0m0s", "to 10s"}},
-		"shorter than one policy": {"policyTimeout: 1s\n", []string{"requestTimeout", "800ms", "policyTimeout (1s) to 10s"}},
+		"shorter than one policy": {"policyTimeout: 2s\n", []string{"requestTimeout", "1.5s", "policyTimeout (2s) to 10s"}},
 		"no duration":             {"policyTimeout: fast\n", []string{`invalid duration "fast"`}},
 		"a registration":          {"registration: {mutating: A_b}\n", []string{"registration.mutating", "A_b"}},
 		"an address":              {"listen: localhost\n", []string{"listen", "host:port"}},

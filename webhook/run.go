@@ -21,7 +21,6 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -50,6 +49,7 @@ import (
 
 // The paths of the webhooks. manifests/base/webhook has the same paths.
 const (
+	PathForgedDecisions = "/mutate/forged-decisions"
 	PathMutatePods      = "/mutate/pods"
 	PathValidatePods    = "/validate/pods"
 	PathWorkloads       = "/mutate/workloads"
@@ -101,7 +101,15 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	options.WebhookServer = server.NewServer(server.Options{Host: host, Port: port, CertDir: cfg.Certificates})
+	serverOptions := server.Options{Host: host, Port: port, CertDir: cfg.Certificates}
+	if cfg.ClientCA != "" {
+		required, err := requireClientCA(cfg.ClientCA)
+		if err != nil {
+			return nil, err
+		}
+		serverOptions.TLSOpts = append(serverOptions.TLSOpts, required)
+	}
+	options.WebhookServer = server.NewServer(serverOptions)
 	return ctrl.NewManager(restConfig, options)
 }
 
@@ -131,19 +139,28 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		return err
 	}
 	cached, live, scheme := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetScheme()
+	slots := evaluation.NewSlots(runtime.GOMAXPROCS(0))
+	dryRuns := evaluation.NewDryRunQueue(slots, logger)
+	if err := mgr.Add(dryRuns); err != nil {
+		return err
+	}
 	base := evaluation.Base{
-		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: clock, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))},
-		Tenants:   &evaluation.TenantResolver{Cache: cached},
+		Evaluator: &evaluation.Evaluator{
+			Engine: policyEngine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
+		},
+		Tenants: &evaluation.TenantResolver{Cache: cached},
 	}
 	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
+	var limits requestLimits
 	for _, webhook := range []struct {
 		path, name string
 		handler    admission.Handler
 	}{
+		{PathForgedDecisions, "forged-decisions", pod.DecisionsRemover{}},
 		{PathMutatePods, "pods", &pod.Mutator{Base: base}},
 		{PathValidatePods, "final-pods", &pod.Validator{Base: base}},
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
@@ -157,7 +174,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
 	} {
 		handler := evaluation.NewRecorder(webhook.name, logger, webhook.handler)
-		mgr.GetWebhookServer().Register(webhook.path, &admission.Webhook{Handler: handler})
+		mgr.GetWebhookServer().Register(webhook.path, limits.wrap(&admission.Webhook{Handler: handler}))
 	}
 	return nil
 }
@@ -182,7 +199,9 @@ func setupReadiness(
 		return err
 	}
 	// The informers start now, so that the first admission request does not wait for them.
-	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}} {
+	for _, object := range []client.Object{
+		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
+	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

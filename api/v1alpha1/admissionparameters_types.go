@@ -18,7 +18,7 @@ const AdmissionParametersName = "sluice"
 // +kubebuilder:validation:Pattern=`^[^*\r\n]+\*?$`
 type UserPattern string
 
-// AdmissionParametersSpec lists the identities and names that Sluice's admission policies use.
+// AdmissionParametersSpec has the identities, names and limits that Sluice's admission policies use.
 // Each list is a set whose entries are merged by server-side apply. The lifecycle controller
 // maintains the default entries and the entries of its own configuration. Other field managers can
 // add entries.
@@ -83,6 +83,24 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+
+	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
+	// project. The labels of Sluice do not count. An object with more from before the project can
+	// be updated, but gets no further ones. Lifecycle's configuration sets it.
+	//
+	// +optional
+	// +kubebuilder:default=256
+	// +kubebuilder:validation:Minimum=64
+	// +kubebuilder:validation:Maximum=4096
+	MaxLabels int32 `json:"maxLabels,omitempty"`
+
+	// MaxAnnotations is the same for annotations.
+	//
+	// +optional
+	// +kubebuilder:default=256
+	// +kubebuilder:validation:Minimum=64
+	// +kubebuilder:validation:Maximum=4096
+	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
 }
 
 // AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. The only
@@ -100,7 +118,7 @@ type AdmissionParameters struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec lists the identities and names that the policies use.
+	// Spec has the identities, names and limits that the policies use.
 	//
 	// +required
 	Spec AdmissionParametersSpec `json:"spec"`

@@ -83,6 +83,38 @@ const AnnotationResend = "sluice.dev/resend"
 // the namespace sets it.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"
 
+// ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
+// queue holds they do not change after creation, except by Sluice.
+func ManagedKeys() []string {
+	return []string{
+		AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
+		AnnotationEndsAt, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool, AnnotationNodePools,
+		AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
+		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
+	}
+}
+
+// The limits of what policies go through in the objects of projects. Keys of Sluice do not count.
+const (
+	// DefaultMaxLabels is the largest number of labels unless the administrators set another.
+	DefaultMaxLabels int32 = 256
+	// DefaultMaxAnnotations is the same for annotations.
+	DefaultMaxAnnotations int32 = 256
+	// MaxListEntries is the largest number of entries of any other list or map.
+	MaxListEntries = 5000
+	// MaxTextBytes is the length of a text, in bytes, except annotations, which the API server limits: Linux accepts
+	// no longer argument or variable (MAX_ARG_STRLEN in linux/binfmts.h).
+	MaxTextBytes = 128 << 10
+	// MaxPathBytes is the length of a path, in bytes (PATH_MAX in linux/limits.h).
+	MaxPathBytes = 4096
+	// MaxContainerResources is the largest number of resources that a container requests.
+	MaxContainerResources = 64
+)
+
+// AnnotationConfirmDelete confirms the deletion of a Project with running GPU work. Its value is
+// the name of the Project. An administrator of the department sets it.
+const AnnotationConfirmDelete = "sluice.dev/confirm-delete"
+
 // TaintRepartitioning keeps new pods off a node while its GPUs are repartitioned. Its effect is
 // NoSchedule.
 const TaintRepartitioning = "sluice.dev/repartitioning"

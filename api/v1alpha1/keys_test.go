@@ -8,10 +8,12 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -73,6 +75,20 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 	}
 	if len(valueByName) < 30 {
 		t.Errorf("only %d keys were found", len(valueByName))
+	}
+}
+
+// Users must not change a new label or annotation of Sluice either.
+func TestManagedKeysAreComplete(t *testing.T) {
+	var want []string
+	for name, value := range parseStringConstants(t, "keys.go") {
+		if space := firstWordPattern.FindString(name); (space == "Label" || space == "Annotation") && strings.HasPrefix(value, "sluice.dev/") {
+			want = append(want, value)
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, v1alpha1.ManagedKeys()); diff != "" {
+		t.Errorf("(-keys.go +ManagedKeys)\n%s", diff)
 	}
 }
 

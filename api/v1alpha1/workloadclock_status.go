@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,9 +43,9 @@ type WorkloadClockStatus struct {
 	// +optional
 	RootUID types.UID `json:"rootUID,omitempty"`
 
-	// TemplateHash is a hash of the workload's pod templates. If the creator deletes the
-	// workload, or Sluice stops it, a new workload of the same creator with the same hash
-	// continues this clock until it is reset.
+	// TemplateHash is a hash of the workload's pod templates. If the creator deletes or pauses
+	// the workload, or Sluice stops it, another workload of the same creator with the same hash
+	// that starts meanwhile continues this clock until it is reset.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -71,7 +72,7 @@ type WorkloadClockStatus struct {
 	InheritedFrom string `json:"inheritedFrom,omitempty"`
 
 	// Successor is the name of the clock that continues this one after the workload was
-	// deleted. Only one clock continues another.
+	// deleted, or while its user pauses it. Only one clock continues another.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -113,6 +114,11 @@ type WorkloadClockStatus struct {
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
 
+	// LastRunningSince is the start of the last closed running interval.
+	//
+	// +optional
+	LastRunningSince *metav1.Time `json:"lastRunningSince,omitempty"`
+
 	// Limit is the longest running time. It is absent if the runtime is not limited.
 	//
 	// +optional
@@ -135,6 +141,13 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	StartingSince *metav1.Time `json:"startingSince,omitempty"`
+
+	// GPUs is the number of GPUs that the workload's bound pods hold, as a quantity: 500m is
+	// half a GPU. It is absent if no GPU pod is bound, and 0 if no request of the bound pods can
+	// be parsed.
+	//
+	// +optional
+	GPUs *resource.Quantity `json:"gpus,omitempty"`
 
 	// Local shows the times above in the department's time zone, for display.
 	//

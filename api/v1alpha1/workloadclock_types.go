@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // WorkloadReference names a root workload in the namespace of its clock.
@@ -48,7 +49,9 @@ type WorkloadClockSpec struct {
 	Root WorkloadReference `json:"root"`
 }
 
-// WorkloadClock records how long a root workload has run and when it will be stopped.
+// WorkloadClock records how long a root workload has run and when it will be stopped. If
+// another user creates a workload of the same kind and name, a second clock with the same root
+// keeps the running time for the first user.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:ac:generate=false
@@ -65,6 +68,7 @@ type WorkloadClockSpec struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.deadline.reason`
 // +kubebuilder:printcolumn:name="Idle since",type=string,JSONPath=`.status.idleSince`,priority=1
 // +kubebuilder:printcolumn:name="By",type=string,JSONPath=`.status.createdBy`,priority=1
+// +kubebuilder:printcolumn:name="GPUs",type=string,JSONPath=`.status.gpus`,priority=1
 type WorkloadClock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -91,7 +95,7 @@ type WorkloadClockList struct {
 
 // EndReason is the reason why a workload is or will be stopped.
 //
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout;ProjectDeleted
 type EndReason string
 
 // The reasons for an end.
@@ -102,19 +106,39 @@ const (
 	EndShareExceeded    EndReason = "ShareExceeded"
 	EndPreempted        EndReason = "Preempted"
 	EndStartTimeout     EndReason = "StartTimeout"
+	EndProjectDeleted   EndReason = "ProjectDeleted"
 )
 
 // CountsFor reports whether the clock's running time counts for a new workload of a creator:
-// the creator used it, or the creator is a ServiceAccount of the namespace. Every user who
-// creates workloads in a namespace can use its ServiceAccounts.
+// the creator used it, or the creator is a ServiceAccount. Every user who creates workloads in a
+// namespace can use its ServiceAccounts, and users of several namespaces can use those of another
+// namespace that may create workloads in this one. Only those of Kubernetes' own controllers are
+// used by no user.
 func (c *WorkloadClock) CountsFor(creator string) bool {
 	return creator == c.Status.CreatedBy || creator != "" && creator == c.Status.InheritedFrom ||
-		strings.HasPrefix(creator, "system:serviceaccount:"+c.Namespace+":")
+		strings.HasPrefix(creator, "system:serviceaccount:") && !strings.HasPrefix(creator, "system:serviceaccount:kube-system:")
 }
 
 // HasActiveStop reports whether Sluice stopped the workload and it may not be started yet.
 func (s *WorkloadClockStatus) HasActiveStop(now time.Time) bool {
 	return s.Stopped != nil && (s.Stopped.Until == nil || now.Before(s.Stopped.Until.Time))
+}
+
+// RanAfter reports whether the clock's workload ran after another one, not at the same time: its
+// last running interval began when that of the other had ended, or it continued the other's
+// clock. It is true if the other has not run, or was reset.
+func (c *WorkloadClock) RanAfter(other *WorkloadClockStatus) bool {
+	since := c.Status.RunningSince
+	if since == nil {
+		since = c.Status.LastRunningSince
+	}
+	switch {
+	case other.RunningSince != nil:
+		return false
+	case other.PausedSince == nil, other.Successor == c.Name:
+		return true
+	}
+	return since != nil && !since.Before(other.PausedSince)
 }
 
 // MaxClockExtensions is the largest number of extensions that a clock keeps, and that a workload
@@ -129,7 +153,22 @@ const maxClockNamePrefix = 150
 // group, kind and name. The hash distinguishes kinds of different groups, and long names with the
 // same prefix.
 func WorkloadClockName(group, kind, name string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, name}, "\x00")))
 	prefix := strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-.")
-	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), prefix, hex.EncodeToString(sum[:5]))
+	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), prefix, shortHash(group, kind, name))
+}
+
+// ClockName returns the name of the workload's clock.
+func (r WorkloadReference) ClockName() string {
+	return WorkloadClockName(schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group, r.Kind, r.Name)
+}
+
+// FormerClockName returns the name of the clock that keeps the running time of a workload's
+// creator while the workload's clock counts for another user's workload of the same name.
+func (r WorkloadReference) FormerClockName(creator string) string {
+	return r.ClockName() + "-" + shortHash(creator)
+}
+
+func shortHash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:5])
 }

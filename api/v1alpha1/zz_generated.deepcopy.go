@@ -2049,6 +2049,10 @@ func (in *WorkloadClockStatus) DeepCopyInto(out *WorkloadClockStatus) {
 		in, out := &in.PausedSince, &out.PausedSince
 		*out = (*in).DeepCopy()
 	}
+	if in.LastRunningSince != nil {
+		in, out := &in.LastRunningSince, &out.LastRunningSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Limit != nil {
 		in, out := &in.Limit, &out.Limit
 		*out = new(ClockLimit)
@@ -2065,6 +2069,11 @@ func (in *WorkloadClockStatus) DeepCopyInto(out *WorkloadClockStatus) {
 	if in.StartingSince != nil {
 		in, out := &in.StartingSince, &out.StartingSince
 		*out = (*in).DeepCopy()
+	}
+	if in.GPUs != nil {
+		in, out := &in.GPUs, &out.GPUs
+		x := (*in).DeepCopy()
+		*out = &x
 	}
 	if in.Local != nil {
 		in, out := &in.Local, &out.Local

@@ -60,6 +60,15 @@ func (k Kind) RequestsPods(object *unstructured.Unstructured) bool {
 	return true
 }
 
+// parallelismPath is the path of the number of pods of a Job. A user can set it to 0 instead of
+// suspending the Job.
+var parallelismPath = []string{"spec", "parallelism"}
+
+// IsPaused reports whether an object requests no pods now: it is suspended or scaled to zero.
+func IsPaused(object *unstructured.Unstructured) bool {
+	return !RequestsPods(object) || object.GroupVersionKind().GroupKind() == jobKind && ReplicasAt(object, parallelismPath) == 0
+}
+
 // StartsWorkload reports whether a change makes an object request pods that it did not request
 // before.
 func StartsWorkload(before, after *unstructured.Unstructured) bool {

@@ -6,7 +6,9 @@
 package config
 
 import (
+	"cmp"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -33,6 +35,11 @@ type Config struct {
 	// DeviceClasses are DeviceClasses of GPUs, in addition to those of NVIDIA's driver.
 	// Default none.
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
+	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
+	// project, 64 to 4096. The labels of Sluice do not count. Default 256.
+	MaxLabels int32 `json:"maxLabels,omitempty"`
+	// MaxAnnotations is the same for annotations. Default 256.
+	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
 	// Identities are trusted in addition to those of Kubernetes.
 	Identities Identities `json:"identities,omitempty"`
 	// Stopping configures how workloads are stopped at their time limit.
@@ -87,6 +94,8 @@ func (c *Config) AdmissionParameters() v1alpha1.AdmissionParametersSpec {
 		Queues:        userPatterns(c.Identities.Queues),
 		Managers:      userPatterns(c.Identities.Managers),
 		DeviceClasses: c.DeviceClasses,
+
+		MaxLabels: c.MaxLabels, MaxAnnotations: c.MaxAnnotations,
 	}
 }
 
@@ -123,7 +132,12 @@ func (c *Config) Default() {
 	if c.GPUPodsOutside == "" {
 		c.GPUPodsOutside = Warn
 	}
+	c.MaxLabels = cmp.Or(c.MaxLabels, v1alpha1.DefaultMaxLabels)
+	c.MaxAnnotations = cmp.Or(c.MaxAnnotations, v1alpha1.DefaultMaxAnnotations)
 	c.Stopping.StopLimiter.setDefaults()
+	if c.Stopping.RetryInterval.Duration == 0 {
+		c.Stopping.RetryInterval.Duration = defaultRetryInterval
+	}
 	c.Mail.setDefaults()
 }
 
@@ -135,6 +149,11 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	if c.GPUPodsOutside != Warn && c.GPUPodsOutside != Deny {
 		errs = append(errs, field.NotSupported(field.NewPath("gpuPodsOutside"), c.GPUPodsOutside, []GPUPodsOutside{Warn, Deny}))
+	}
+	for name, number := range map[string]int32{"maxLabels": c.MaxLabels, "maxAnnotations": c.MaxAnnotations} {
+		if number < 64 || number > 4096 {
+			errs = append(errs, field.Invalid(field.NewPath(name), number, "must be 64 to 4096"))
+		}
 	}
 	for at, class := range c.DeviceClasses {
 		for _, problem := range validation.IsDNS1123Subdomain(class) {
@@ -153,6 +172,9 @@ type Stopping struct {
 	// DeleteUnknownKinds deletes workloads of an unknown kind with neither spec.suspend nor a
 	// scale subresource, with their pods. Default false: they are reported as Unstoppable.
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
+	// RetryInterval is the pause before the second attempt to stop a workload whose pods run on, 1s to
+	// 10m. Each further pause is twice as long, up to twenty times this. Default 30s.
+	RetryInterval metav1.Duration `json:"retryInterval,omitempty"`
 }
 
 // StopLimiter limits the workloads of a department that may be stopped within an hour of
@@ -166,6 +188,13 @@ type StopLimiter struct {
 	// Workloads is the number of workloads, at least 0. Default 50.
 	Workloads *int `json:"workloads,omitempty"`
 }
+
+// The limits of the RetryInterval, and its default.
+const (
+	defaultRetryInterval = 30 * time.Second
+	minRetryInterval     = time.Second
+	maxRetryInterval     = 10 * time.Minute
+)
 
 // The defaults of the StopLimiter.
 const (
@@ -188,6 +217,9 @@ func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
 	}
 	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
 		errs = append(errs, field.Invalid(path.Child("stopLimiter", "workloads"), n, "must be 0 or more"))
+	}
+	if d := s.RetryInterval.Duration; d < minRetryInterval || d > maxRetryInterval {
+		errs = append(errs, field.Invalid(path.Child("retryInterval"), d.String(), "must be 1s to 10m"))
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -111,6 +112,21 @@ func PoolsForNode(node *corev1.Node, pools []v1alpha1.NodePool) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// IsNodeLost reports whether a node does not exist or is not ready, and since when it is or is not
+// ready; zero if that is unknown. Nothing reports the end of the pods on a lost node.
+func IsNodeLost(ctx context.Context, reader client.Reader, name string) (since time.Time, lost bool, err error) {
+	var node corev1.Node
+	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return time.Time{}, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.LastTransitionTime.Time, condition.Status != corev1.ConditionTrue, nil
+		}
+	}
+	return time.Time{}, true, nil
 }
 
 // GetGPUNode returns the GPUNode of a node, or nil.

@@ -43,6 +43,16 @@ func (r *Recorder) WorkloadRecipients(project *v1alpha1.Project, department *v1a
 	return recipients
 }
 
+// CreatorRecipients returns the user who created a workload, or nothing if no address of that user
+// is known.
+func (r *Recorder) CreatorRecipients(project *v1alpha1.Project, department *v1alpha1.Department, user string) []v1alpha1.NoticeRecipient {
+	contact, found := userContact(project, department, user, r.UserAddresses)
+	if !found {
+		return nil
+	}
+	return uniqueRecipients([]v1alpha1.Contact{contact}, department)
+}
+
 // userContact returns the contact of a user: as listed in the project or its department, else the
 // user name if it is an address, else the address of the template.
 func userContact(
@@ -89,6 +99,16 @@ func ProjectRecipients(project *v1alpha1.Project, department *v1alpha1.Departmen
 		return DepartmentContacts(department)
 	}
 	return uniqueRecipients(contacts, department)
+}
+
+// ProjectAndDepartmentRecipients returns a project's owners and its department's contacts, without
+// duplicates.
+func ProjectAndDepartmentRecipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
+	var contacts []v1alpha1.Contact
+	for _, owner := range project.Spec.Owners {
+		contacts = append(contacts, owner.Contact)
+	}
+	return uniqueRecipients(append(contacts, department.Spec.Contacts...), department)
 }
 
 // DepartmentContacts returns the contacts of a department without duplicates.

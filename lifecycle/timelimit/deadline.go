@@ -74,7 +74,7 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 // announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
 	d.Status.Deadline = nil
-	if d.isStopInForce() {
+	if d.isStopInForce() || d.observed.ProjectDeleted {
 		return
 	}
 	if !d.observed.Running {
@@ -203,6 +203,18 @@ func (d *decision) recordWarning(w Warning) {
 	})
 }
 
+// enforceProjectDeletion stops a workload whose project is being deleted, whatever its limits
+// are. Its pods would continue without a project, those that are not bound yet included.
+func (d *decision) enforceProjectDeletion() {
+	switch {
+	case !d.observed.ProjectDeleted:
+	case d.isStopInForce():
+		d.Stop = true
+	default:
+		d.recordStop(v1alpha1.EndProjectDeleted, d.now)
+	}
+}
+
 // enforceDeadline stops the workload at its deadline, and again if it runs in spite of a
 // stop.
 func (d *decision) enforceDeadline() {
@@ -220,10 +232,16 @@ func (d *decision) enforceDeadline() {
 	if end == nil || d.observedUntil(end.Reason).Before(end.At.Time) {
 		return
 	}
-	stopped := &v1alpha1.ClockStop{At: *metaTime(d.now), Reason: end.Reason, Until: metaTime(d.now), Times: 1}
+	until := d.now
 	if end.Reason == v1alpha1.EndMaxRuntime {
-		stopped.Until = metaTime(d.now.Add(d.limits.ResetAfter.Length()))
+		until = d.now.Add(d.limits.ResetAfter.Length())
 	}
+	d.recordStop(end.Reason, until)
+}
+
+// recordStop stops the workload now. It may be started again at until.
+func (d *decision) recordStop(reason v1alpha1.EndReason, until time.Time) {
+	stopped := &v1alpha1.ClockStop{At: *metaTime(d.now), Reason: reason, Until: metaTime(until), Times: 1}
 	if before := d.Status.Stopped; before != nil {
 		stopped.Times += before.Times
 	}
@@ -251,7 +269,17 @@ func (d *decision) isStopInForce() bool {
 	}
 	stillRuns := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
 	stillBound := d.Status.StartingSince != nil && !d.Status.StartingSince.After(s.At.Time)
-	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound
+	stillDeleted := d.observed.ProjectDeleted && s.Reason == v1alpha1.EndProjectDeleted
+	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound || stillDeleted
+}
+
+// IsOverdue reports whether a workload must be stopped at a time, as far as its recorded status
+// shows: its deadline passed, or it still holds GPUs after a stop.
+func IsOverdue(recorded *v1alpha1.WorkloadClockStatus, at time.Time) bool {
+	if recorded.Stopped != nil && (recorded.RunningSince != nil || recorded.StartingSince != nil) {
+		return true
+	}
+	return recorded.Deadline != nil && !at.Before(recorded.Deadline.At.Time)
 }
 
 // evaluateDryRun sets the reason for which the workload would be stopped without dry run.

@@ -28,6 +28,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.determineLimit()
 	d.updateIdleTime()
 	d.announceDeadlines()
+	d.enforceProjectDeletion()
 	d.enforceDeadline()
 	d.evaluateDryRun()
 	d.setState()
@@ -159,6 +160,9 @@ type Observation struct {
 	// HasPods is true if GPU pods exist, bound or not, that have not ended and are not being
 	// deleted. A Job of several pods can create the next after one succeeded.
 	HasPods bool
+	// ProjectDeleted is true if the workload has pods, bound or not, and its project is being
+	// deleted.
+	ProjectDeleted bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }

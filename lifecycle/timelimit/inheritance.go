@@ -5,12 +5,13 @@ package timelimit
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"sluice.dev/api/v1alpha1"
 )
 
-// Successor is a new workload that can continue the clock of an earlier one.
+// Successor is a workload that starts and can continue the clock of an earlier one.
 type Successor struct {
 	// Clock is the name of its clock.
 	Clock string
@@ -18,6 +19,8 @@ type Successor struct {
 	Creator string
 	// TemplateHash is the hash of its pod templates; empty if that is unknown.
 	TemplateHash string
+	// Own is the status of its clock, if it ran before; nil for a new workload.
+	Own *v1alpha1.WorkloadClockStatus
 }
 
 // ContinuesOwn reports whether a workload that was created again under its name keeps its
@@ -29,16 +32,31 @@ func (n Successor) ContinuesOwn(clock *v1alpha1.WorkloadClock, now time.Time) bo
 }
 
 // ContinuesOther reports whether the workload continues the clock of a workload with another
-// name, provided that Sluice stopped that one or that it was deleted. Any number of
-// workloads inherit a stop in force, but only one inherits the running time.
+// name, or the former clock of its own name, provided that Sluice stopped that workload, that it
+// was deleted, or that its user paused it. A workload that ran before continues only the clock
+// of one that ran since then: workloads that ran at the same time have their own clocks.
 func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time.Duration, now time.Time) bool {
-	s := &clock.Status
-	switch {
-	case clock.Name == n.Clock || n.TemplateHash == "" || s.TemplateHash != n.TemplateHash || !clock.CountsFor(n.Creator):
+	isCopy := n.TemplateHash != "" && clock.Status.TemplateHash == n.TemplateHash
+	if clock.Name == n.Clock || !isCopy && clock.Spec.Root.ClockName() != n.Clock || !clock.CountsFor(n.Creator) {
 		return false
-	case s.HasActiveStop(now):
-		return true
-	case s.CompletedAt != nil || s.Successor != "" && s.Successor != n.Clock:
+	}
+	if n.Own != nil && !clock.RanAfter(n.Own) {
+		return false
+	}
+	return CanContinue(&clock.Status, resetAfter, now) || clock.Status.Successor == n.Clock && canPassTimeOn(&clock.Status, resetAfter, now)
+}
+
+// CanContinue reports whether a later workload can continue a clock. Any number of workloads
+// inherit a stop in force, but only one inherits the running time.
+func CanContinue(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration, now time.Time) bool {
+	return s.HasActiveStop(now) || s.Successor == "" && canPassTimeOn(s, resetAfter, now)
+}
+
+// canPassTimeOn reports whether a clock has running time of a workload that did not finish by
+// itself, and that time has not been reset.
+func canPassTimeOn(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration, now time.Time) bool {
+	switch {
+	case s.CompletedAt != nil:
 		return false
 	case s.RunningSince != nil: // its last pods terminate
 		return true
@@ -47,30 +65,58 @@ func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time
 	return ran && now.Before(at.Truncate(time.Second))
 }
 
-// IsBetterPredecessor reports whether a successor of two clocks continues a, not b: the one
-// with a stop in force, else the one with the longer running time.
-func IsBetterPredecessor(a, b *v1alpha1.WorkloadClock, now time.Time) bool {
+// ComparePredecessors orders the clocks that a workload can continue, the one to continue first: one
+// with a stop in force, else the one with the longest running time.
+func ComparePredecessors(a, b *v1alpha1.WorkloadClock, now time.Time) int {
 	if stopped := a.Status.HasActiveStop(now); stopped != b.Status.HasActiveStop(now) {
-		return stopped
+		if stopped {
+			return -1
+		}
+		return 1
 	}
-	order := cmp.Compare(runningTimeOf(&a.Status, now), runningTimeOf(&b.Status, now))
-	return cmp.Or(order, cmp.Compare(b.Name, a.Name)) > 0
+	return cmp.Or(cmp.Compare(runningTimeOf(&b.Status, now), runningTimeOf(&a.Status, now)), cmp.Compare(a.Name, b.Name))
 }
 
 // InheritStatus returns the first status of a workload that continues the clock of another.
 // It keeps the running time until now, the warnings, the extensions and the stop, and drops
-// what belongs to the old pods.
+// what belongs to the old workload.
 func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) v1alpha1.WorkloadClockStatus {
-	var to v1alpha1.WorkloadClockStatus
-	from.Status.DeepCopyInto(&to)
-	if from.Status.RunningSince != nil {
-		to.AccumulatedSeconds = wholeSeconds(runningTimeOf(&from.Status, truncateToSecond(now)))
-		to.PausedSince = metaTime(laterOf(now, from.Status.RunningSince.Time))
-	}
-	to.RootUID, to.RunningSince, to.Deadline, to.Local = "", nil, nil, nil
-	to.IdleSince, to.IdleUnknownSince, to.Conditions = nil, nil, nil
-	to.CompletedAt, to.Successor, to.MissingSince = nil, "", nil
+	to := FormerStatus(&from.Status, now)
+	to.RootUID, to.CompletedAt, to.Successor = "", nil, ""
 	to.InheritedFrom = InheritedFrom(&from.Status, creator)
+	return to
+}
+
+// ContinueStatus returns the status of a workload that ran before and continues the clock of
+// another. It keeps the longer running time, and the extensions of both.
+func ContinueStatus(own *v1alpha1.WorkloadClockStatus, from *v1alpha1.WorkloadClock, now time.Time) v1alpha1.WorkloadClockStatus {
+	to := InheritStatus(from, own.CreatedBy, now)
+	to.RootUID, to.TemplateHash, to.WorkloadType, to.CreatedBy = own.RootUID, own.TemplateHash, own.WorkloadType, own.CreatedBy
+	to.AccumulatedSeconds = max(to.AccumulatedSeconds, own.AccumulatedSeconds)
+	for _, extension := range own.Extensions {
+		if slices.ContainsFunc(to.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }) {
+			continue
+		}
+		to.Extensions = append(to.Extensions, extension)
+		if to.Limit != nil {
+			to.Limit.InForce = toDuration(to.Limit.InForce.Length() + extension.By.Length())
+		}
+	}
+	return to
+}
+
+// FormerStatus returns the status of a clock whose workload exists no longer. It ends the
+// running interval now, and drops what belongs to the pods.
+func FormerStatus(from *v1alpha1.WorkloadClockStatus, now time.Time) v1alpha1.WorkloadClockStatus {
+	var to v1alpha1.WorkloadClockStatus
+	from.DeepCopyInto(&to)
+	if from.RunningSince != nil {
+		to.AccumulatedSeconds = wholeSeconds(runningTimeOf(from, truncateToSecond(now)))
+		to.LastRunningSince = to.RunningSince
+		to.PausedSince = metaTime(laterOf(now, from.RunningSince.Time))
+	}
+	to.RunningSince, to.StartingSince, to.Deadline, to.Local = nil, nil, nil, nil
+	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions = nil, nil, nil, nil
 	return to
 }
 

@@ -43,7 +43,7 @@ func (d *decision) recordPause() {
 // recordEnd records that the workload finished by itself, or that it does not exist.
 func (d *decision) recordEnd() {
 	switch {
-	case d.observed.Running || !d.observed.StartingSince.IsZero():
+	case d.observed.Running || !d.observed.StartingSince.IsZero() || d.observed.ProjectDeleted:
 		d.Status.MissingSince = nil
 		return
 	case d.observed.Completed && d.Status.CompletedAt == nil:
@@ -87,7 +87,7 @@ func (d *decision) openInterval() {
 func (d *decision) closeInterval(end time.Time) {
 	end = laterOf(end, d.Status.RunningSince.Time)
 	d.Status.AccumulatedSeconds += wholeSeconds(end.Sub(d.Status.RunningSince.Time))
-	d.Status.RunningSince, d.Status.PausedSince = nil, metaTime(end)
+	d.Status.LastRunningSince, d.Status.RunningSince, d.Status.PausedSince = d.Status.RunningSince, nil, metaTime(end)
 }
 
 // recordExtensions adds granted extensions to the status. It skips those that the status
@@ -151,7 +151,7 @@ func (d *decision) resetClock() {
 	d.Reset = true
 	d.Released = d.Released || d.Status.Stopped != nil
 	d.Status.StartedAt, d.Status.AccumulatedSeconds = nil, 0
-	d.Status.PausedSince, d.Status.Limit, d.Status.Deadline = nil, nil, nil
+	d.Status.PausedSince, d.Status.LastRunningSince, d.Status.Limit, d.Status.Deadline = nil, nil, nil, nil
 	d.Status.Leads, d.Status.Extensions, d.Status.Stopped = nil, nil, nil
 	d.Status.IdleSince, d.Status.IdleUnknownSince = nil, nil
 	d.Status.InheritedFrom, d.Status.Successor = "", ""

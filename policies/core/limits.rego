@@ -1,4 +1,4 @@
-# Sets the time limit of a GPU pod's workload, and bounds the pod's grace period.
+# Sets the time limit of a GPU pod's workload, and bounds the grace period of pods.
 package core.limits
 
 import data.sluice.lib.request
@@ -35,10 +35,9 @@ overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 
 minimum_grace := input.parameters.minimumGraceSeconds
 
-# A terminating pod can hold its GPUs for its whole grace period, beyond every limit
-# and every preemption.
+# A terminating pod can hold its GPUs, and its place on a node, for its whole grace period,
+# beyond every limit and every preemption.
 overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
-	request.includes_gpu
 	input.object.spec.terminationGracePeriodSeconds > maximum_grace
 }
 

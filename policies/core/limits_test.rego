@@ -48,5 +48,7 @@ test_maximum_grace_period if {
 		with input.parameters.maximumGraceSeconds as 1
 	not policy.overrides.spec.terminationGracePeriodSeconds with input as train with input.object.spec.terminationGracePeriodSeconds as 3600
 	cpu := fixtures.input_for(fixtures.cpu, [fixtures.whole])
-	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.terminationGracePeriodSeconds as 86400
+	policy.overrides.spec.terminationGracePeriodSeconds == 3600 with input as cpu
+		with input.object.spec.terminationGracePeriodSeconds as 31536000
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.terminationGracePeriodSeconds as 1
 }

@@ -15,10 +15,11 @@ overrides.metadata.annotations["sluice.dev/created-by"] := input.review.userInfo
 
 deny contains {
 	"msg": sprintf("project %s is %s: it accepts no new pods with GPUs", [input.project.name, phase]),
-	"fix": "an owner of the project can renew it; then create the pod again",
+	"fix": fix,
 } if {
 	request.includes_gpu
 	phase := ended_phases[input.project.phase]
+	fix := object.get(fixes, input.project.phase, "an owner of the project can renew it; then create the pod again")
 }
 
 deny contains {
@@ -37,3 +38,5 @@ ended_phases := {
 	"PendingDeletion": "expired and to be deleted",
 	"Deleting": "being deleted",
 }
+
+fixes := {"Deleting": "create the pod in another project"}

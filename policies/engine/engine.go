@@ -42,11 +42,14 @@ type Engine struct {
 	mu      sync.Mutex
 	active  map[string]*policy
 	modules map[digest]*compilation
+
+	former formerSets
 }
 
 // New returns an Engine without policies: until the first Update every request returns
 // ErrNotLoaded. The error lists every problem of the libraries.
 func New(options Options) (*Engine, error) {
+	limitBuiltins()
 	options.Limits = options.Limits.WithDefaults()
 	if options.CacheEntries == 0 {
 		options.CacheEntries = 256
@@ -59,7 +62,7 @@ func New(options Options) (*Engine, error) {
 		}
 		return nil, fmt.Errorf("compile the policies' libraries: %w", errors.Join(faults...))
 	}
-	return &Engine{options: options, compiler: c}, nil
+	return &Engine{options: options, compiler: c, former: formerSets{changed: make(chan struct{})}}, nil
 }
 
 // Current returns the active policies, or ErrNotLoaded before the first Update.
@@ -107,9 +110,8 @@ type policy struct {
 	parameters *ast.Term
 	// caches hold the results for each kind of request. Rendered objects are never
 	// cached.
-	caches [requestKindCount]*resultCache
-	// stuckEvaluations is the number of abandoned evaluations that still run.
-	stuckEvaluations atomic.Int32
+	caches     [requestKindCount]*resultCache
+	quarantine quarantine
 }
 
 func (p *policy) enforcement() v1alpha1.Enforcement { return p.source.enforcement() }
@@ -133,16 +135,23 @@ var patternCache = func() cache.InterQueryValueCache {
 
 // Errors of a policy that could not be evaluated.
 var (
-	// ErrDeadline: the policy exceeded the time limit of an evaluation.
-	ErrDeadline = errors.New("it exceeded the evaluation time limit")
-	// ErrRequestDeadline: the deadline of the request passed before the policy finished,
-	// or before it started.
-	ErrRequestDeadline = errors.New("the request's deadline has passed")
-	// ErrBusy: an earlier evaluation of the policy still runs, in a built-in function
-	// that cannot be stopped.
-	ErrBusy = errors.New("an earlier evaluation is still running")
+	// ErrDeadline: the policy used more processor time than one evaluation may.
+	ErrDeadline = errors.New("it used more processor time than a policy may")
+	// ErrQuarantined: the policy exceeded that limit several times for objects of this
+	// project, or of several projects.
+	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", quarantinePeriod)
 	// ErrShape: a rule returned a value of the wrong type.
 	ErrShape = errors.New("a value of the wrong type")
+)
+
+// Errors of a request that could not be evaluated in time. No policy is to blame, and the
+// same request may succeed later.
+var (
+	// ErrRequestDeadline: the deadline of the request passed before all policies were
+	// evaluated.
+	ErrRequestDeadline = errors.New("the request's deadline passed before all policies were evaluated")
+	// ErrBusy: too many evaluations of a built-in policy still run that cannot be stopped.
+	ErrBusy = errors.New("earlier evaluations are still running")
 )
 
 // ErrNotLoaded reports that no policies are loaded yet. The caller must not admit the object.

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -30,8 +31,13 @@ const (
 	ResultDenied Result = "denied"
 	// ResultFailed: it returned an error, or a value of the wrong type.
 	ResultFailed Result = "failed"
-	// ResultTimedOut: it exceeded its time limit, or the request's deadline passed.
+	// ResultTimedOut: it exceeded its processor time.
 	ResultTimedOut Result = "timed-out"
+	// ResultQuarantined: it was not evaluated, because it exceeded its processor time
+	// repeatedly.
+	ResultQuarantined Result = "quarantined"
+	// ResultUnevaluated: the request ended before, or another evaluation still runs.
+	ResultUnevaluated Result = "unevaluated"
 )
 
 // Evaluation reports the evaluation of one policy.
@@ -53,17 +59,10 @@ type Evaluation struct {
 type Failure struct {
 	Policy      string
 	Enforcement v1alpha1.Enforcement
-	// Err is [ErrDeadline], [ErrRequestDeadline], [ErrBusy], [ErrShape], a [Problem] with
-	// its place in the policy, or another error of the evaluation.
+	// Err is [ErrDeadline], [ErrQuarantined], [ErrShape], a [Problem] with its place in the
+	// policy, or another error of the evaluation; in a [Rendering] also [ErrRequestDeadline]
+	// or [ErrBusy].
 	Err error
-}
-
-// DryRunOutcome is what DryRun policies would have done.
-type DryRunOutcome struct {
-	Changes []merge.DesiredChanges
-	// Denials include those of policies that failed.
-	Denials  []merge.Finding
-	Warnings []merge.Finding
 }
 
 // Outcome combines the results of all policies for one object. Its lists are sorted by
@@ -71,35 +70,54 @@ type DryRunOutcome struct {
 // outcomes except for durations. The outcome shares memory with the cache: callers must
 // not change it.
 type Outcome struct {
-	// Changes are those of Deny and Warn policies.
 	Changes []merge.DesiredChanges
 	// Denials are the reasons to refuse the object; none means that it is admitted.
 	Denials  []merge.Finding
 	Warnings []merge.Finding
-	DryRun   DryRunOutcome
 	// Failures are the policies that could not be evaluated. Denials and Warnings already
 	// contain their findings.
 	Failures    []Failure
 	Evaluations []Evaluation
 }
 
-// Evaluate evaluates every policy that matches an object. A policy that fails is not an
-// error: the Outcome lists it and denies the object. An error means that the input is
-// invalid; the caller must not admit the object then either.
+// Evaluate evaluates every policy that matches an object, except those in DryRun. A policy that
+// fails is not an error: the Outcome lists it and denies the object. An error means that the
+// input is invalid, or that there was no time ([ErrRequestDeadline], [ErrBusy]); the caller
+// must not admit the object then either.
 func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
+	return s.evaluateMatching(ctx, in, func(m *member) bool { return m.enforcement() != v1alpha1.EnforcementDryRun })
+}
+
+// EvaluateDryRun evaluates every policy in DryRun that matches an object. The Outcome is what
+// they would do as Deny policies.
+func (s *Set) EvaluateDryRun(ctx context.Context, in Input) (Outcome, error) {
+	return s.evaluateMatching(ctx, in, isDryRun)
+}
+
+// HasDryRun reports whether a policy in DryRun matches.
+func (s *Set) HasDryRun(subject Subject) bool {
+	return s.hasDryRun && slices.ContainsFunc(s.match(subject, admissionRequest), isDryRun)
+}
+
+func isDryRun(m *member) bool { return m.enforcement() == v1alpha1.EnforcementDryRun }
+
+func (s *Set) evaluateMatching(ctx context.Context, in Input, selected func(*member) bool) (Outcome, error) {
 	if in.object().IsAbsent() {
 		return Outcome{}, ErrNoObject
 	}
 	if in.Now.IsZero() {
 		return Outcome{}, ErrNoTime
 	}
-	matched := s.match(in.Subject, admissionRequest)
+	matched := slices.DeleteFunc(s.match(in.Subject, admissionRequest), func(m *member) bool { return !selected(m) })
 	if len(matched) == 0 {
 		return Outcome{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	responses := s.evaluateAll(ctx, admissionRequest, matched, in.bind())
+	responses := s.evaluateAll(ctx, admissionRequest, in.Subject.Project, matched, in.bind())
+	if err := requestError(responses); err != nil {
+		return Outcome{}, err
+	}
 	var outcome Outcome
 	for i, m := range matched {
 		outcome.add(m.policy, &responses[i], in.Template)
@@ -110,7 +128,9 @@ func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 
 // evaluateAll returns the response of each policy to a request, from the cache where
 // possible.
-func (s *Set) evaluateAll(ctx context.Context, kind requestKind, members []*member, b *boundInput) []response[policyResult] {
+func (s *Set) evaluateAll(
+	ctx context.Context, kind requestKind, project string, members []*member, b *boundInput,
+) []response[policyResult] {
 	responses := make([]response[policyResult], len(members))
 	builder := b.newKeyBuilder(s.segments)
 	var (
@@ -133,7 +153,7 @@ func (s *Set) evaluateAll(ctx context.Context, kind requestKind, members []*memb
 		keys = append(keys, key)
 		missing, policies = append(missing, i), append(policies, m.policy)
 	}
-	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
+	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, project, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyResult, error) {
 			return p.evaluate(ctx, kind, b.withParameters(p.parameters), cancel)
 		})
@@ -144,6 +164,16 @@ func (s *Set) evaluateAll(ctx context.Context, kind requestKind, members []*memb
 		}
 	}
 	return responses
+}
+
+// requestError returns the error for which the whole request has no result, or nil.
+func requestError(responses []response[policyResult]) error {
+	for i := range responses {
+		if err := responses[i].err; errors.Is(err, ErrRequestDeadline) || errors.Is(err, ErrBusy) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Set) observe(evaluations []Evaluation) {
@@ -159,34 +189,34 @@ func (s *Set) observe(evaluations []Evaluation) {
 func (o *Outcome) add(p *policy, r *response[policyResult], template bool) {
 	evaluation := Evaluation{Policy: p.source.Name, Enforcement: p.enforcement(), Duration: r.duration, Cached: r.cached}
 	denials, warnings := r.value.findings(p, template)
-	if r.err != nil {
+	switch {
+	case errors.Is(r.err, ErrQuarantined) && !p.isRequired():
+		// It is skipped.
+	case r.err != nil:
 		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: r.err})
 		denials = []merge.Finding{p.failureFinding(r.err)}
 	}
 	evaluation.Result = resultOf(r.err, denials, warnings)
 	o.Evaluations = append(o.Evaluations, evaluation)
 
-	switch p.enforcement() {
-	case v1alpha1.EnforcementDryRun:
-		o.DryRun.Denials = append(o.DryRun.Denials, denials...)
-		o.DryRun.Warnings = append(o.DryRun.Warnings, warnings...)
-		if r.value.hasChanges() {
-			o.DryRun.Changes = append(o.DryRun.Changes, r.value.changes)
-		}
-		return
-	case v1alpha1.EnforcementWarn:
-		// Without the changes of a mutating policy the object may do what they prevent:
-		// its failure denies.
-		if r.err == nil || p.module.rules&mutatingRules == 0 {
-			warnings = append(denials, warnings...)
-			denials = nil
-		}
+	// A Warn policy only warns, unless its failure denies.
+	if p.enforcement() == v1alpha1.EnforcementWarn && (r.err == nil || !p.isRequired()) {
+		warnings = append(denials, warnings...)
+		denials = nil
 	}
 	o.Denials = append(o.Denials, denials...)
 	o.Warnings = append(o.Warnings, warnings...)
 	if r.value.hasChanges() {
 		o.Changes = append(o.Changes, r.value.changes)
 	}
+}
+
+// isRequired reports whether a failure of the policy denies the object: that of a Deny policy,
+// and of a Warn policy that changes objects, since without its changes an object may do what
+// they prevent.
+func (p *policy) isRequired() bool {
+	return p.enforcement() == v1alpha1.EnforcementDeny ||
+		p.enforcement() == v1alpha1.EnforcementWarn && p.module.rules&mutatingRules != 0
 }
 
 // findings returns denials and warnings. For a template, a denial that may not hold for
@@ -217,8 +247,12 @@ func (p *policy) failureFinding(err error) merge.Finding {
 
 func resultOf(err error, denials, warnings []merge.Finding) Result {
 	switch {
-	case errors.Is(err, ErrDeadline), errors.Is(err, ErrRequestDeadline), errors.Is(err, ErrBusy):
+	case errors.Is(err, ErrDeadline):
 		return ResultTimedOut
+	case errors.Is(err, ErrQuarantined):
+		return ResultQuarantined
+	case errors.Is(err, ErrRequestDeadline), errors.Is(err, ErrBusy):
+		return ResultUnevaluated
 	case err != nil:
 		return ResultFailed
 	case len(denials) > 0:

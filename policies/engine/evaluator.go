@@ -18,9 +18,14 @@ import (
 // policyEvaluation is the evaluation of one policy. OPA checks before every expression
 // whether it is canceled.
 type policyEvaluation struct {
+	policy    *policy
 	index     int
+	timer     *threadTimer
 	startTime time.Time
 	canceled  atomic.Bool
+	// overran: it exceeded its limit.
+	overran atomic.Bool
+	stuck   bool // guarded by the evaluator's mu
 }
 
 var _ topdown.Cancel = (*policyEvaluation)(nil)
@@ -41,17 +46,22 @@ type response[T any] struct {
 }
 
 // evaluator evaluates policies one after another on a goroutine of its own, while the
-// caller's goroutine watches the time. Some built-in functions, such as a costly pattern
-// on a long text, never check for cancellation. A policy inside one at twice its time
-// limit is abandoned with its goroutine, and another goroutine continues with the next
-// policy. So a response comes in time whatever a policy does.
+// caller's goroutine watches how much processor time each one uses. An evaluation that
+// waits for a processor uses none, so that a busy machine is no policy's fault.
+//
+// Some built-in functions, such as a costly pattern on a long text, never check for
+// cancellation. A policy inside one at twice its limit is abandoned with its goroutine,
+// and another goroutine continues with the next policy. So a response comes in time
+// whatever a policy does.
 type evaluator[T any] struct {
 	policies []*policy
+	project  string
 	evaluate func(context.Context, *policy, topdown.Cancel) (T, error)
 	limit    time.Duration
 	current  atomic.Pointer[policyEvaluation]
-	ended    atomic.Bool
-	done     chan struct{}
+	// deadlinePassed: the request ended, and what is not evaluated yet never will be.
+	deadlinePassed atomic.Bool
+	done           chan struct{}
 
 	// mu guards what an abandoned goroutine must no longer write.
 	mu        sync.Mutex
@@ -60,16 +70,16 @@ type evaluator[T any] struct {
 	completed int
 }
 
-// evaluateInOrder evaluates all policies and returns a response for each. It takes at
-// most one evaluation limit longer than the context.
-func evaluateInOrder[T any](ctx context.Context, limit time.Duration, policies []*policy,
+// evaluateInOrder evaluates all policies for an object of a project, and returns a response
+// for each. It takes at most about one evaluation limit longer than the context.
+func evaluateInOrder[T any](ctx context.Context, limit time.Duration, project string, policies []*policy,
 	evaluate func(context.Context, *policy, topdown.Cancel) (T, error),
 ) []response[T] {
 	if len(policies) == 0 {
 		return nil
 	}
 	r := &evaluator[T]{
-		policies: policies, evaluate: evaluate, limit: limit,
+		policies: policies, project: project, evaluate: evaluate, limit: limit,
 		done: make(chan struct{}), responses: make([]response[T], len(policies)),
 	}
 	go r.run(ctx, 0)
@@ -80,19 +90,12 @@ func evaluateInOrder[T any](ctx context.Context, limit time.Duration, policies [
 // run evaluates the policies from an index on, until all are done or the goroutine is
 // abandoned.
 func (r *evaluator[T]) run(ctx context.Context, from int) {
+	timer, release := newThreadTimer()
+	defer release()
 	for i := from; i < len(r.policies); i++ {
-		t := &policyEvaluation{index: i, startTime: policytime.MachineNow()}
+		t := &policyEvaluation{policy: r.policies[i], index: i, timer: timer, startTime: policytime.MachineNow()}
 		r.current.Store(t)
-		result := r.evaluateOne(ctx, t)
-		r.mu.Lock()
-		abandoned := r.completed != i
-		if !abandoned {
-			r.responses[i] = result
-			r.completed++
-		}
-		r.mu.Unlock()
-		if abandoned {
-			r.policies[i].stuckEvaluations.Add(-1)
+		if !r.record(t, r.evaluateOne(ctx, t)) {
 			return
 		}
 	}
@@ -100,98 +103,148 @@ func (r *evaluator[T]) run(ctx context.Context, from int) {
 }
 
 func (r *evaluator[T]) evaluateOne(ctx context.Context, t *policyEvaluation) (result response[T]) {
-	p := r.policies[t.index]
-	// watch sets ended before it cancels an evaluation.
-	switch {
-	case r.ended.Load():
+	// watch sets deadlinePassed before it cancels an evaluation.
+	if r.deadlinePassed.Load() {
 		result.err = ErrRequestDeadline
-	case p.stuckEvaluations.Load() > 0:
-		result.err = ErrBusy
-	default:
-		result.value, result.err = r.evaluate(ctx, p, t)
+	} else if result.err = t.policy.quarantine.check(r.project, t.policy.source.BuiltIn); result.err == nil {
+		result.value, result.err = r.evaluate(ctx, t.policy, t)
+	}
+	if errors.Is(result.err, ErrDeadline) && !t.overran.Load() {
+		result.err = ErrRequestDeadline
 	}
 	result.duration = policytime.MachineNow().Sub(t.startTime)
-	if errors.Is(result.err, ErrDeadline) && r.ended.Load() {
-		result.err = ErrRequestDeadline
-	}
 	return result
 }
 
-// ticksPerLimit is the number of ticks within the time limit of an evaluation.
+// record records a response, and reports whether the goroutine goes on.
+func (r *evaluator[T]) record(t *policyEvaluation, result response[T]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.stuck {
+		t.policy.quarantine.finishStuck(r.project)
+	}
+	switch r.completed {
+	case t.index:
+		r.responses[t.index] = result
+		r.completed++
+		return true
+	case -1:
+		if r.current.Load() == t {
+			close(r.done)
+		}
+	}
+	return false
+}
+
+// ticksPerLimit is the number of ticks within the limit of an evaluation.
 const ticksPerLimit = 8
 
-// watch cancels evaluations that take too long, and returns when every policy has a
+// watch cancels evaluations that exceed their limit, and returns when every policy has a
 // response.
-//
-// It counts its own ticks during an evaluation instead of measuring time. If the whole
-// process stops, for lack of CPU or while the machine sleeps, that counts as one tick,
-// and the policy is not to blame.
 func (r *evaluator[T]) watch(ctx context.Context) {
-	ticker := time.NewTicker(max(r.limit/ticksPerLimit, time.Millisecond)) //nolint:forbidigo // machine time: how long an evaluation takes
+	ticker := time.NewTicker(max(r.limit/ticksPerLimit, time.Millisecond)) //nolint:forbidigo // machine time: how often to look
 	defer ticker.Stop()
-	var watched *policyEvaluation
-	ticks := 0
-	ended := ctx.Done()
+	var (
+		w       = watcher[T]{evaluator: r}
+		request = ctx.Done()
+		// ticks counts those since the end of the request. If the whole process stops, for
+		// lack of processors or while the machine sleeps, that is one tick.
+		ticks int
+	)
 	for {
 		select {
 		case <-r.done:
 			return
-		case <-ended:
-			ended = nil
-			r.ended.Store(true)
+		case <-request:
+			request = nil
+			r.deadlinePassed.Store(true)
 			if t := r.current.Load(); t != nil {
 				t.Cancel()
 			}
-			ticks = 0
-			continue
 		case <-ticker.C:
-		}
-		if ended == nil {
-			if ticks++; ticks > ticksPerLimit {
-				r.abandonAll()
+			if w.check() {
+				go r.run(ctx, w.watched.index+1)
+			}
+			if request != nil {
+				continue
+			}
+			if ticks++; ticks > ticksPerLimit && r.abandonAll() {
+				go w.watchAbandoned()
 				return
 			}
-			continue
-		}
-		t := r.current.Load()
-		if t != watched {
-			watched, ticks = t, 0
-			continue
-		}
-		ticks++
-		switch {
-		case t == nil:
-		case ticks == ticksPerLimit:
-			t.Cancel()
-		case ticks >= 2*ticksPerLimit && r.abandon(t.index):
-			go r.run(ctx, t.index+1)
 		}
 	}
 }
 
-// abandon responds for a policy whose goroutine is stuck. It returns false if the
-// evaluation finished in the meantime.
-func (r *evaluator[T]) abandon(index int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.completed != index {
+// watcher measures the processor time of the current evaluation.
+type watcher[T any] struct {
+	*evaluator[T]
+	watched *policyEvaluation
+	begin   time.Duration
+}
+
+// check cancels the current evaluation at its limit, and abandons it at twice the limit. It
+// reports whether the caller starts the next evaluation on another goroutine.
+func (w *watcher[T]) check() bool {
+	t := w.current.Load()
+	if t == nil {
 		return false
 	}
-	r.policies[index].stuckEvaluations.Add(1)
-	r.responses[index] = response[T]{err: ErrDeadline, duration: policytime.MachineNow().Sub(r.current.Load().startTime)}
+	if t != w.watched {
+		w.watched, w.begin = t, t.timer.used()
+		return false
+	}
+	used := t.timer.used() - w.begin
+	if used >= w.limit && t.overran.CompareAndSwap(false, true) {
+		t.policy.quarantine.addOverrun(w.project)
+		t.Cancel()
+	}
+	return used >= 2*w.limit && w.abandon(t)
+}
+
+// watchAbandoned checks an evaluation whose request is over until it ends.
+func (w *watcher[T]) watchAbandoned() {
+	ticker := time.NewTicker(w.limit) //nolint:forbidigo // machine time: how often to look
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-ticker.C:
+			w.check()
+		}
+	}
+}
+
+// abandon responds for a policy whose goroutine is stuck. It reports whether the caller starts
+// the next evaluation.
+func (r *evaluator[T]) abandon(t *policyEvaluation) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.stuck || r.completed != t.index && r.completed != -1 {
+		return false
+	}
+	t.stuck = true
+	t.policy.quarantine.addStuck(r.project)
+	if r.completed == -1 {
+		return false
+	}
+	r.responses[t.index] = response[T]{err: ErrDeadline, duration: policytime.MachineNow().Sub(t.startTime)}
 	r.completed++
 	return true
 }
 
-// abandonAll responds for every policy without a response, and abandons the goroutine.
-func (r *evaluator[T]) abandonAll() {
+// abandonAll responds for every policy without a response, and reports whether there is
+// one.
+func (r *evaluator[T]) abandonAll() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.completed == len(r.policies) {
+		return false
+	}
 	for i := r.completed; i < len(r.policies); i++ {
 		r.responses[i] = response[T]{err: ErrRequestDeadline}
 	}
-	if r.completed < len(r.policies) {
-		r.policies[r.completed].stuckEvaluations.Add(1)
-		r.completed = -1
-	}
+	r.completed = -1
+	return true
 }

@@ -17,11 +17,11 @@ import (
 
 // Limits limit the time that policies may take.
 type Limits struct {
-	// Evaluation is the time limit of one policy; 200 ms if it is 0. The engine cancels a
-	// policy at this limit, and abandons it at twice the limit.
+	// Evaluation is the processor time that one policy may use for one object; 200 ms if it
+	// is 0. The engine cancels a policy at this limit, and abandons it at twice the limit.
 	Evaluation time.Duration
 	// Request is the time limit of all policies for one request, unless its context ends
-	// sooner; 800 ms if it is 0.
+	// sooner; 1500 ms if it is 0. Waiting for a processor counts.
 	Request time.Duration
 }
 
@@ -31,7 +31,7 @@ func (l Limits) WithDefaults() Limits {
 		l.Evaluation = 200 * time.Millisecond
 	}
 	if l.Request == 0 {
-		l.Request = 800 * time.Millisecond
+		l.Request = 1500 * time.Millisecond
 	}
 	return l
 }
@@ -45,6 +45,7 @@ type Set struct {
 	admission *matchIndex
 	rendering *matchIndex
 	digest    string
+	hasDryRun bool
 	options   Options
 }
 
@@ -64,6 +65,7 @@ func newSet(policies []*policy, options Options) *Set {
 	for _, p := range policies {
 		hashText(h, string(p.digest[:]))
 		m := &member{policy: p}
+		s.hasDryRun = s.hasDryRun || isDryRun(m)
 		for _, kind := range []requestKind{admissionRequest, typeRequest} {
 			if p.module.segments[kind] != nil && s.options.CacheEntries > 0 {
 				m.segmentIndexes[kind] = s.indexSegments(p.module.segments[kind], indexes)

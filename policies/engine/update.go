@@ -73,7 +73,8 @@ func (e *Engine) Update(sources []Source) []Report {
 		reports = append(reports, u.updatePolicy(name, byName[name]))
 	}
 	e.modules, e.active = u.modules, u.active
-	e.current.Store(newSet(slices.Collect(maps.Values(u.active)), e.options))
+	replaced := e.current.Swap(newSet(slices.Collect(maps.Values(u.active)), e.options))
+	e.former.add(replaced)
 	return reports
 }
 

@@ -39,7 +39,8 @@ func (e *TypeError) Unwrap() error { return e.Err }
 // WorkloadType evaluates the rule type of every policy that matches, for a workload
 // without an explicit type. The type is train if no policy sets one. It ignores Now and
 // Usage of the input. Failures and conflicts return a [*TypeError]; the object must then
-// not be admitted unless its author sets the type.
+// not be admitted unless its author sets the type. [ErrRequestDeadline] and [ErrBusy] blame no
+// policy.
 func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
 	if in.object().IsAbsent() {
 		return "", ErrNoObject
@@ -53,7 +54,10 @@ func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType
 	in.Now, in.Usage = time.Time{}, document.Document{}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	responses := s.evaluateAll(ctx, typeRequest, matched, in.bind())
+	responses := s.evaluateAll(ctx, typeRequest, in.Subject.Project, matched, in.bind())
+	if err := requestError(responses); err != nil {
+		return "", err
+	}
 	evaluations := make([]Evaluation, len(matched))
 	for i, m := range matched {
 		evaluations[i] = Evaluation{

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -51,6 +52,17 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 		if got := input.NewProject(project, nil).QuotaApplied; got != counted {
 			t.Errorf("quota counted at generation %d of 2: %v, want %v", generation, got, counted)
 		}
+	}
+}
+
+// New GPU pods are refused from the request to delete the project, before lifecycle has observed it.
+func TestNewProjectIsDeletingAtOnce(t *testing.T) {
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: "thesis", DeletionTimestamp: &metav1.Time{Time: time.Unix(1e9, 0)}},
+		Status:     v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive},
+	}
+	if got := input.NewProject(project, nil).Phase; got != v1alpha1.ProjectDeleting {
+		t.Errorf("phase = %s", got)
 	}
 }
 

@@ -31,7 +31,8 @@ type Project struct {
 	// Labels and Annotations are those of the Project object.
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
-	// Phase is the project's phase: Active, Expiring, Expired, ... The default is Active.
+	// Phase is the project's phase: Active, Expiring, Expired, ... The default is Active. From the
+	// request to delete the project it is Deleting.
 	Phase v1alpha1.ProjectPhase `json:"phase"`
 	// QuotaApplied reports whether the scheduler has the quotas of the current generation.
 	QuotaApplied bool `json:"quotaApplied"`
@@ -67,7 +68,10 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Proj
 		Resources:    newResources(project.Spec.Resources),
 		PodSecurity:  EffectivePodSecurity(project, department),
 	}
-	if result.Phase == "" {
+	switch {
+	case !project.DeletionTimestamp.IsZero():
+		result.Phase = v1alpha1.ProjectDeleting
+	case result.Phase == "":
 		result.Phase = v1alpha1.ProjectActive
 	}
 	var bounds map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits

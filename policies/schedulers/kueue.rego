@@ -51,7 +51,7 @@ deny contains {
 }
 
 # fully_mutated: all mutating webhooks have handled the pod. The annotation of the
-# decisions exists from the first mutation on; a user who forges it is only denied earlier.
+# decisions exists from the first mutation on, and users cannot set it.
 fully_mutated if {
 	input.review.kind.kind == "Pod"
 	input.object.metadata.annotations["sluice.dev/decisions"]

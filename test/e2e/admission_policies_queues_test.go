@@ -61,8 +61,13 @@ func createQueuedProject(t *testing.T, name string) {
 // createCRD creates a custom resource definition that accepts any fields.
 func createCRD(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
+	create(t, newCRD(group, version, kind, plural))
+}
+
+// newCRD returns a custom resource definition that accepts any fields.
+func newCRD(group, version, kind, plural string) *unstructured.Unstructured {
 	schema := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-	create(t, &unstructured.Unstructured{Object: map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": plural + "." + group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": map[string]any{
@@ -70,7 +75,7 @@ func createCRD(t *testing.T, group, version, kind, plural string) {
 			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
 			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": schema}}},
 		},
-	}})
+	}}
 }
 
 // Only Kueue decides when queued work starts. Users cannot remove scheduling gates, start

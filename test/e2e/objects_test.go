@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -66,15 +67,27 @@ func create[T client.Object](t testing.TB, object T) T {
 	return object
 }
 
-// deleteAndWait deletes the object and waits until it no longer exists.
+// deleteAndWait deletes the object and waits until it no longer exists. It confirms the deletion of
+// a project.
 func deleteAndWait(t testing.TB, object client.Object) {
 	t.Helper()
 	ctx := context.Background() // the test context has ended
+	if project, ok := object.(*v1alpha1.Project); ok {
+		if err := confirmDeletion(ctx, sharedCluster, project.Name); client.IgnoreNotFound(err) != nil {
+			t.Errorf("confirm the deletion of project %s: %v", project.Name, err)
+		}
+	}
 	if err := sharedCluster.adminClient.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 		t.Errorf("delete %T %s: %v", object, object.GetName(), err)
 		return
 	}
 	eventually(t, func() error { return checkDeleted(ctx, object) })
+}
+
+// confirmDeletion confirms that a project may be deleted with its running work.
+func confirmDeletion(ctx context.Context, s *sluiceCluster, name string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirmDelete, name)
+	return s.adminClient.Patch(ctx, newProject(name), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 func checkDeleted(ctx context.Context, object client.Object) error {

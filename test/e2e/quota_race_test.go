@@ -152,11 +152,13 @@ func isQuotaTimeout(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "resource quota evaluation timed out")
 }
 
-// newTrainingPod returns a training pod with one GPU.
+// newTrainingPod returns a training pod with one GPU. No scheduler binds it: the quota counts it all
+// the same, and a pod that a node rejects would no longer be counted.
 func newTrainingPod(ns string, i int) *corev1.Pod {
 	return newPod(ns, "", func(p *corev1.Pod) {
 		p.GenerateName = fmt.Sprintf("contender-%d-", i)
 		p.Labels[v1alpha1.LabelWorkloadType] = "train"
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/never"}}
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: resource.MustParse("1")}
 	})
 }

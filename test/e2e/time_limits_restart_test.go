@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -285,24 +286,7 @@ func (c *policyTimeCluster) updateProject(t *testing.T, name string, change func
 func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	const ns = "stop-limiter"
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
-	file := filepath.Join(c.dir, "components", "lifecycle", "config.yaml")
-	c.restartLifecycle(t, func() {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var config map[string]any
-		if err := yaml.Unmarshal(raw, &config); err != nil {
-			t.Fatal(err)
-		}
-		config["stopping"] = map[string]any{"stopLimiter": map[string]any{"percent": 0, "workloads": 1}}
-		if raw, err = yaml.Marshal(config); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	})
+	c.configureLifecycle(t, map[string]any{"stopping": map[string]any{"stopLimiter": map[string]any{"percent": 0, "workloads": 1}}})
 	both := []workload{newJobWorkload(ns, "one", migDevice), newJobWorkload(ns, "two", migDevice)}
 	c.startWorkloads(t, both...)
 	before, _ := c.deadlineRange(t, both)
@@ -338,4 +322,27 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	}
 	c.runSluice(t, "brake", "release", "h2-students", "--for", "2h")
 	c.assertStopped(t, v1alpha1.EndMaxRuntime, 35*time.Hour, both...)
+}
+
+// configureLifecycle restarts lifecycle with changed settings and returns its configuration.
+func (c *policyTimeCluster) configureLifecycle(t *testing.T, settings map[string]any) (config map[string]any) {
+	t.Helper()
+	file := filepath.Join(c.dir, "components", "lifecycle", "config.yaml")
+	c.restartLifecycle(t, func() {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(raw, &config); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(config, settings)
+		if raw, err = yaml.Marshal(config); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return config
 }

@@ -32,7 +32,9 @@ func TestWorkloadTimeLimits(t *testing.T) {
 	t.Run("limits hold after a week without lifecycle", c.testLifecycleOutage)
 	t.Run("idle workloads are stopped", c.testIdleTimeout)
 	t.Run("exempt workloads keep running", c.testExemptions)
-	t.Run("the stop limiter prevents mass stops", c.testStopLimiter) // changes the configuration of lifecycle
+	t.Run("service accounts reset no clock", c.testServiceAccounts)
+	t.Run("workloads whose operator is down are stopped", c.testOperatorDown) // changes the configuration of lifecycle
+	t.Run("the stop limiter prevents mass stops", c.testStopLimiter)          // changes the configuration of lifecycle
 }
 
 // universityLeads are the leads of the sample's departments.

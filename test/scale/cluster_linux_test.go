@@ -180,13 +180,13 @@ func (w *benchmarkCluster) createClocks(tb testing.TB) {
 	}
 }
 
-// newClock returns the clock of a job.
+// newClock returns the clock of a job. Its users got all warnings that are due by now.
 func (w *benchmarkCluster) newClock(root int) *v1alpha1.WorkloadClock {
 	const people = "2006-01-02 15:04 MST"
 	name, began := w.fleet.RootName(root), metav1.NewTime(w.fleet.StartedAt(root).UTC())
 	ends := metav1.NewTime(began.Add(runtimeLimit))
 	runs := period.MustParseDuration("24h")
-	return &v1alpha1.WorkloadClock{
+	clock := &v1alpha1.WorkloadClock{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkloadClock"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.fleet.Namespace(root), Name: v1alpha1.WorkloadClockName("batch", "Job", name), CreationTimestamp: metav1.NewTime(time.Now()),
@@ -200,4 +200,15 @@ func (w *benchmarkCluster) newClock(root int) *v1alpha1.WorkloadClock {
 			Local:    &v1alpha1.ClockLocal{Accumulated: "0s", RunningSince: began.Format(people), Ends: ends.Format(people)},
 		},
 	}
+	s := &clock.Status
+	for _, lead := range []string{"4h", "30m"} { // the default leads that are shorter than the limit
+		lead := period.MustParseDuration(lead)
+		at := metav1.NewTime(ends.Add(-lead.Length()))
+		if at.After(time.Now()) {
+			break
+		}
+		s.Leads = append(s.Leads, v1alpha1.ClockLead{Lead: lead, Reason: v1alpha1.EndMaxRuntime, LimitSeconds: s.Deadline.LimitSeconds, At: at})
+		s.Deadline.AnnouncedAt = &s.Leads[0].At
+	}
+	return clock
 }

@@ -55,7 +55,9 @@ func newStaggeredFleet(roots int, within time.Duration) (fleet stubapi.Fleet, aw
 // minute.
 func BenchmarkLifecycle(b *testing.B) {
 	for b.Loop() {
-		m := newBenchmarkRun(b)
+		fleet, away, many, end := newStaggeredFleet(*workloads, startInterval)
+		m := newBenchmarkRun(b, fleet)
+		m.away, m.many, m.end = away, many, end
 		m.measureStart()
 		m.measureIdle()
 		m.measureOutage()
@@ -73,15 +75,13 @@ type benchmarkRun struct {
 	end        time.Time
 }
 
-// newBenchmarkRun creates the cluster without jobs and clocks, and waits until it is governed.
-func newBenchmarkRun(b *testing.B) *benchmarkRun {
-	m := &benchmarkRun{B: b}
-	var fleet stubapi.Fleet
-	fleet, m.away, m.many, m.end = newStaggeredFleet(*workloads, startInterval)
+// newBenchmarkRun creates the cluster of a fleet without jobs and clocks, waits until it is
+// governed, and adds them.
+func newBenchmarkRun(b *testing.B, fleet stubapi.Fleet) *benchmarkRun {
 	if *projects > 0 {
 		fleet.Projects = *projects
 	}
-	m.benchmarkCluster = newBenchmarkCluster(b, fleet)
+	m := &benchmarkRun{B: b, benchmarkCluster: newBenchmarkCluster(b, fleet)}
 	p := m.startController()
 	m.waitUntilSettled(b, p, 0)
 	p.stop(b)

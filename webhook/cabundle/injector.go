@@ -5,18 +5,17 @@
 //
 // The injector reads the CA certificates from ca.crt and writes them to the caBundle of each entry of the two
 // configurations, whenever either changes. It never adds, removes or otherwise changes an entry: the manifests declare
-// the webhooks.
+// the webhooks. While the certificate authority changes, replicas have different files: each adds its own certificates,
+// and removes another's only after an hour.
 package cabundle
 
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -36,7 +36,7 @@ const syncInterval = 30 * time.Second
 // retryInterval is the interval before the first success.
 const retryInterval = time.Second
 
-// Injector injects the CA bundle. It runs in every replica; all of them write the same bundle.
+// Injector injects the CA bundle. It runs in every replica.
 type Injector struct {
 	// Client reads from and writes to the API server, without a cache.
 	Client client.Client
@@ -48,6 +48,7 @@ type Injector struct {
 	Validating, Mutating string
 
 	injected atomic.Bool
+	others   otherCertificates
 }
 
 // Start injects the CA bundle until ctx ends. It implements manager.Runnable.
@@ -89,19 +90,19 @@ func (i *Injector) Ready(*http.Request) error {
 }
 
 func (i *Injector) sync(ctx context.Context) error {
-	bundle, err := readBundle(i.CAFile)
+	own, err := readBundle(i.CAFile)
 	if err != nil {
 		return err
 	}
 	var validating admissionv1.ValidatingWebhookConfiguration
 	var mutating admissionv1.MutatingWebhookConfiguration
 	return errors.Join(
-		i.inject(ctx, i.Validating, &validating, bundle, func() []webhookEntry {
+		i.inject(ctx, i.Validating, &validating, own, func() []webhookEntry {
 			return webhookEntries(validating.Webhooks, func(w admissionv1.ValidatingWebhook) webhookEntry {
 				return webhookEntry{w.Name, w.ClientConfig.CABundle}
 			})
 		}),
-		i.inject(ctx, i.Mutating, &mutating, bundle, func() []webhookEntry {
+		i.inject(ctx, i.Mutating, &mutating, own, func() []webhookEntry {
 			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry {
 				return webhookEntry{w.Name, w.ClientConfig.CABundle}
 			})
@@ -124,14 +125,15 @@ func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhoo
 }
 
 // inject patches one configuration. entries returns the webhooks of the object once it is read.
-func (i *Injector) inject(ctx context.Context, name string, object client.Object, bundle []byte, entries func() []webhookEntry) error {
+func (i *Injector) inject(ctx context.Context, name string, object client.Object, own []certificate, entries func() []webhookEntry) error {
 	if err := i.Client.Get(ctx, types.NamespacedName{Name: name}, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("%T %s does not exist: apply the manifests, or name another in registration: %w", object, name, err)
 		}
 		return fmt.Errorf("get %T %s: %w", object, name, err)
 	}
-	patch := bundlePatch(entries(), bundle)
+	present := entries()
+	patch := bundlePatch(present, encodeBundle(i.others.merge(own, present, policytime.MachineNow())))
 	if patch == nil {
 		return nil
 	}
@@ -160,15 +162,4 @@ func bundlePatch(entries []webhookEntry, bundle []byte) []byte {
 		panic(err) // strings and bytes always marshal
 	}
 	return raw
-}
-
-func readBundle(path string) ([]byte, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authority: %w", err)
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("certificate authority: %s holds no certificate in PEM form", path)
-	}
-	return raw, nil
 }

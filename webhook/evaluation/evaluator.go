@@ -10,8 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/semaphore"
+	"time"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/workload"
@@ -29,9 +28,12 @@ type Evaluator struct {
 	Clock policytime.Clock
 	// Cluster has the API server's defaults that differ between clusters.
 	Cluster schema.ClusterDefaults
-	// WorkerSlots limits the concurrent evaluations; nil means no limit. With more evaluations than processors
-	// each one becomes slower, until policies exceed their deadlines.
-	WorkerSlots *semaphore.Weighted
+	// Slots limits the concurrent evaluations; nil means no limit.
+	Slots *Slots
+	// Timeout limits a request, with the wait for a slot and for processors; 0 means no limit of its own.
+	Timeout time.Duration
+	// DryRun evaluates the policies in DryRun, if it is set.
+	DryRun *DryRunQueue
 
 	requestDocuments requestDocumentCache
 }
@@ -46,15 +48,15 @@ type Result struct {
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// DryRun is what the policies in DryRun would have done.
-	DryRun engine.DryRunOutcome
-	// PolicyFailed reports that a policy could not be evaluated: the result must not be cached.
-	PolicyFailed bool
+	// Transient reports that the result must not be cached: a policy could not be evaluated, or the policies
+	// changed a moment ago.
+	Transient bool
 }
 
-// Mutate evaluates an object that can still change. After an error the object must not be admitted.
+// Mutate evaluates an object that can still change. It denies an object that is too large before it evaluates any
+// policy. After an error the object must not be admitted.
 func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error) {
-	set, release, err := e.acquire(ctx, &request)
+	ctx, set, release, err := e.begin(ctx, &request)
 	if err != nil {
 		return Result{}, err
 	}
@@ -63,7 +65,13 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 	if err != nil {
 		return Result{}, err
 	}
-	result, changes, err := e.evaluate(ctx, set, &request, object)
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
+	}
+	in, result, changes, err := e.evaluate(ctx, set, &request, object)
+	if e.DryRun != nil && in != nil {
+		e.DryRun.add(set, in, len(request.Raw))
+	}
 	if err != nil || len(result.Denials) > 0 {
 		return result, err
 	}
@@ -79,13 +87,13 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 		return result, nil
 	}
 	second, err := e.reevaluate(ctx, set, &request, result.Merged.Object)
-	result.Denials, result.PolicyFailed = second.Denials, result.PolicyFailed || second.PolicyFailed
+	result.Denials, result.Transient = second.Denials, result.Transient || second.Transient
 	return result, err
 }
 
 // reevaluate evaluates the changed object. Its denials name the policies that still request a change.
 func (e *Evaluator) reevaluate(ctx context.Context, set *engine.Set, request *Request, object map[string]any) (Result, error) {
-	result, changes, err := e.evaluate(ctx, set, request, document.FromObject(object))
+	_, result, changes, err := e.evaluate(ctx, set, request, document.FromObject(object))
 	if err != nil || len(result.Denials) > 0 {
 		return result, err
 	}
@@ -101,7 +109,7 @@ func (e *Evaluator) reevaluate(ctx context.Context, set *engine.Set, request *Re
 // Validate evaluates an object that can no longer change. It enforces the values that policies require, and
 // ignores their defaults and appended elements.
 func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, error) {
-	set, release, err := e.acquire(ctx, &request)
+	ctx, set, release, err := e.begin(ctx, &request)
 	if err != nil {
 		return Result{}, err
 	}
@@ -110,7 +118,10 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	result, changes, err := e.evaluate(ctx, set, &request, object)
+	if denials := denialsForSize(object.Object(), request.Tenant.SizeLimits); len(denials) > 0 {
+		return Result{Denials: denials}, nil
+	}
+	_, result, changes, err := e.evaluate(ctx, set, &request, object)
 	if err != nil || len(result.Denials) > 0 {
 		return result, err
 	}
@@ -126,57 +137,62 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 	return result, nil
 }
 
-// acquire waits for a worker slot. It returns the policies for the whole request, and the function that
-// releases the slot.
-func (e *Evaluator) acquire(ctx context.Context, request *Request) (*engine.Set, func(), error) {
-	release := func() {}
-	if e.WorkerSlots != nil {
-		if err := e.WorkerSlots.Acquire(ctx, 1); err != nil {
-			return nil, nil, fmt.Errorf("wait for an evaluation slot: %w", err)
+// begin waits for a slot. It returns the context and the policies for the whole request, and the function that
+// ends the request.
+func (e *Evaluator) begin(ctx context.Context, request *Request) (context.Context, *engine.Set, func(), error) {
+	end := func() {}
+	if e.Timeout > 0 {
+		ctx, end = context.WithTimeout(ctx, e.Timeout)
+	}
+	if e.Slots != nil {
+		release, err := e.Slots.Acquire(ctx, request.Tenant.Project)
+		if err != nil {
+			end()
+			return nil, nil, nil, fmt.Errorf("wait for an evaluation slot: %w", err)
 		}
-		release = func() { e.WorkerSlots.Release(1) }
+		cancel := end
+		end = func() { release(); cancel() }
 	}
-	if request.Policies != nil {
-		return request.Policies, release, nil
+	set := request.Policies
+	if set == nil {
+		var err error
+		if set, err = e.Engine.Current(); err != nil {
+			end()
+			return nil, nil, nil, err
+		}
 	}
-	set, err := e.Engine.Current()
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return set, release, nil
+	return ctx, set, end, nil
 }
 
-// evaluate evaluates all policies on one state of the object. It denies an invalid GPU request without
-// evaluating any policy.
+// evaluate evaluates all policies on one state of the object, and returns what they read. It denies an invalid
+// GPU request without evaluating any policy.
 func (e *Evaluator) evaluate(
 	ctx context.Context, set *engine.Set, request *Request, object document.Document,
-) (Result, []merge.DesiredChanges, error) {
+) (*engine.Input, Result, []merge.DesiredChanges, error) {
 	requested, err := request.workloadRequest(object.Object())
 	var invalid workload.InvalidRequest
 	if errors.As(err, &invalid) {
-		return Result{Denials: denialsForInvalidRequest(invalid)}, nil, nil
+		return nil, Result{Denials: denialsForInvalidRequest(invalid)}, nil, nil
 	}
 	if err != nil {
-		return Result{}, nil, err
+		return nil, Result{}, nil, err
 	}
 	documents := &request.Tenant.Documents
-	in := engine.Input{
+	in := &engine.Input{
 		Subject: request.Subject(),
 		Review:  request.Review, Object: object,
 		Project: documents.Project, Department: documents.Department, NodePools: documents.NodePools,
 		Now:      e.Clock.Now().In(request.Tenant.TimeZone),
 		Template: request.IsTemplate,
 	}
-	if err := e.setWorkload(ctx, set, &in, &requested); err != nil {
-		return Result{}, nil, err
+	if err := e.setWorkload(ctx, set, in, &requested); err != nil {
+		return nil, Result{}, nil, err
 	}
-	outcome, err := set.Evaluate(ctx, in)
+	outcome, err := set.Evaluate(ctx, *in)
 	if err != nil {
-		return Result{}, nil, err
+		return nil, Result{}, nil, err
 	}
-	result := Result{Denials: outcome.Denials, Warnings: outcome.Warnings, DryRun: outcome.DryRun, PolicyFailed: len(outcome.Failures) > 0}
-	return result, outcome.Changes, nil
+	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: len(outcome.Failures) > 0}, outcome.Changes, nil
 }
 
 // setWorkload sets input.workload. If the author named no workload type, the policies determine it.

@@ -26,8 +26,6 @@ const (
 	AuditChangedBy = "changed-by"
 	// AuditDeniedBy lists the policies that denied the object.
 	AuditDeniedBy = "denied-by"
-	// AuditDryRun lists the policies in DryRun that would have changed or denied the object.
-	AuditDryRun = "dry-run"
 )
 
 // The limits of a response, so that a hostile object cannot cause a long one.
@@ -49,7 +47,6 @@ func NewResponse(result Result) admission.Response {
 	response.Warnings = formatMessages(result.Warnings, maxWarnings)
 	annotations := map[string][]string{
 		AuditDeniedBy: policyNames(result.Denials),
-		AuditDryRun:   dryRunPolicyNames(result.DryRun),
 	}
 	if response.Allowed {
 		annotations[AuditChangedBy] = slices.Sorted(maps.Keys(result.Merged.ChangedPaths))
@@ -83,8 +80,10 @@ func SetPatch(response *admission.Response, before, after map[string]any) error 
 
 // ErrorResponse returns the response for an object that could not be evaluated. It denies the object.
 func ErrorResponse(err error) admission.Response {
-	if errors.Is(err, engine.ErrNotLoaded) {
-		return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("%w: try again in a moment", err))
+	for _, temporary := range []error{engine.ErrNotLoaded, engine.ErrRequestDeadline, engine.ErrBusy, errNoSlot, errTooManyRequests} {
+		if errors.Is(err, temporary) {
+			return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("%w: try again in a moment", err))
+		}
 	}
 	return admission.Errored(http.StatusInternalServerError, err)
 }
@@ -117,15 +116,6 @@ func policyNames(findings []merge.Finding) []string {
 		if finding.Policy != "" {
 			names = append(names, finding.Policy)
 		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func dryRunPolicyNames(outcome engine.DryRunOutcome) []string {
-	names := policyNames(slices.Concat(outcome.Denials, outcome.Warnings))
-	for _, changes := range outcome.Changes {
-		names = append(names, changes.Policy)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

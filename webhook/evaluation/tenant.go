@@ -34,9 +34,11 @@ type Tenant struct {
 	Documents Documents
 	// NodePools are the same node pools as Go values.
 	NodePools []input.NodePool
+	// SizeLimits are the limits of the namespace's objects.
+	SizeLimits SizeLimits
 	// Schedulers are the schedulers of the node pools.
 	Schedulers engine.Schedulers
-	// Version changes whenever one of the documents changes.
+	// Version changes whenever one of the documents or the limits change.
 	Version string
 }
 
@@ -47,7 +49,7 @@ type Documents struct {
 
 // TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
 type TenantResolver struct {
-	// Cache has the Projects, Departments and NodePools, with the index [ProjectNamespaceIndex].
+	// Cache has the Projects, Departments, NodePools and AdmissionParameters, with the index [ProjectNamespaceIndex].
 	Cache client.Reader
 
 	mu      sync.RWMutex
@@ -64,7 +66,11 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if err != nil {
 		return nil, err
 	}
-	version := tenantVersion(project, department, pools)
+	limits, err := r.getSizeLimits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := tenantVersion(project, department, pools) + fmt.Sprint(" ", limits)
 	r.mu.RLock()
 	tenant := r.tenants[namespace]
 	r.mu.RUnlock()
@@ -74,7 +80,7 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if tenant, err = newTenant(project, department, pools); err != nil {
 		return nil, err
 	}
-	tenant.Version = version
+	tenant.Version, tenant.SizeLimits = version, limits
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tenants == nil {
@@ -117,6 +123,16 @@ func (r *TenantResolver) getNodePools(ctx context.Context, project *v1alpha1.Pro
 		pools[quota.Name] = &pool
 	}
 	return pools, nil
+}
+
+// getSizeLimits returns the limits that the admission policies of the API server have.
+func (r *TenantResolver) getSizeLimits(ctx context.Context) (SizeLimits, error) {
+	var parameters v1alpha1.AdmissionParameters
+	err := r.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters)
+	if client.IgnoreNotFound(err) != nil {
+		return SizeLimits{}, fmt.Errorf("get admission parameters: %w", err)
+	}
+	return SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}, nil
 }
 
 func tenantVersion(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) string {

@@ -4,32 +4,62 @@
 package pod
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/schema"
+	"sluice.dev/webhook/evaluation"
 )
 
 // maxDecisionsBytes limits the annotation, in bytes. A longer one keeps only the policies' names.
 const maxDecisionsBytes = 4096
 
-// identityPolicy records the project on a pod. It changes every pod that the webhook has not seen before.
-const identityPolicy = "core.project"
+// DecisionsRemover removes the annotation of decisions that a pod's author or another webhook set. The API server
+// calls it once, before the Mutator: an annotation that the Mutator meets is its own, from an earlier call.
+type DecisionsRemover struct{}
+
+var _ admission.Handler = DecisionsRemover{}
+
+// Handle implements admission.Handler.
+func (DecisionsRemover) Handle(_ context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Create || req.SubResource != "" {
+		return admission.Allowed("")
+	}
+	before, err := evaluation.DecodeObject(req.Object.Raw)
+	if err != nil {
+		return evaluation.ErrorResponse(err)
+	}
+	response := admission.Allowed("")
+	annotations := schema.AsMap(schema.AsMap(before["metadata"])["annotations"])
+	if _, ok := annotations[v1alpha1.AnnotationDecisions]; !ok {
+		return response
+	}
+	after, metadata, annotations := maps.Clone(before), cloneOrNew(before["metadata"]), maps.Clone(annotations)
+	delete(annotations, v1alpha1.AnnotationDecisions)
+	metadata["annotations"], after["metadata"] = annotations, metadata
+	if err := evaluation.SetPatch(&response, before, after); err != nil {
+		return evaluation.ErrorResponse(err)
+	}
+	response.Warnings = []string{"metadata.annotations[" + v1alpha1.AnnotationDecisions + "]: only Sluice writes it; the value was removed"}
+	return response
+}
 
 // recordDecisions returns the merged pod with an annotation of the paths that each policy changed:
 // {"core.gpu": ["spec.containers[main].resources..."]}. If the API server calls the webhook again because another
-// webhook changed the pod, the second call adds to the annotation. The first call replaces the author's own value.
+// webhook changed the pod, the second call adds to the annotation.
 func recordDecisions(before map[string]any, result merge.Result) (map[string]any, error) {
 	decisions := make(map[string][]string, len(result.ChangedPaths))
-	if _, isFirstCall := result.ChangedPaths[identityPolicy]; !isFirstCall {
-		text := schema.AsString(schema.AsMap(schema.AsMap(before["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
-		if len(text) <= maxDecisionsBytes && json.Unmarshal([]byte(text), &decisions) != nil {
-			clear(decisions) // the webhook did not write it
-		}
+	former := schema.AsString(schema.AsMap(schema.AsMap(before["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
+	if len(former) > maxDecisionsBytes || json.Unmarshal([]byte(former), &decisions) != nil || decisions == nil {
+		decisions = make(map[string][]string, len(result.ChangedPaths)) // there is none, or another webhook changed it
 	}
 	for policy, paths := range result.ChangedPaths {
 		all := slices.Concat(decisions[policy], paths)

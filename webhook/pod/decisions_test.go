@@ -24,7 +24,7 @@ func TestRecordDecisions(t *testing.T) {
 	}{
 		"first call":               {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 		"a second call adds":       {pod(`{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
-		"the author's own value":   {pod(`{"forged":["spec.x"]}`), map[string][]string{"core.project": {"metadata.x"}}, `{"core.project":["metadata.x"]}`},
+		"no object":                {pod("null"), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 		"invalid JSON":             {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 		"too long: only the names": {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
 		"an existing one too long": {pod(`{"b":["` + long + `"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},

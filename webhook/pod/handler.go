@@ -6,11 +6,14 @@ package pod
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/webhook/evaluation"
 )
@@ -25,7 +28,11 @@ var _ admission.Handler = (*Mutator)(nil)
 
 // Handle implements admission.Handler.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return handle(ctx, &m.Base, &req, &m.responses, m.mutate)
+	set, err := m.Evaluator.Engine.Current()
+	if err != nil {
+		return evaluation.ErrorResponse(err)
+	}
+	return handle(ctx, &m.Base, set, &req, &m.responses, m.mutate)
 }
 
 // Validator handles pods in the validating phase of admission, after all mutating webhooks.
@@ -37,17 +44,54 @@ type Validator struct {
 var _ admission.Handler = (*Validator)(nil)
 
 // Handle implements admission.Handler.
+//
+// A change of the policies between the two phases refuses nobody wrongly: it is enough that the present policies allow
+// the pod, or those that were replaced within the last half minute, or those that come within [replicaLag].
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return handle(ctx, &v.Base, &req, &v.responses, v.validate)
+	policyEngine := v.Evaluator.Engine
+	set, err := policyEngine.Current()
+	if err != nil {
+		return evaluation.ErrorResponse(err)
+	}
+	response := handle(ctx, &v.Base, set, &req, &v.responses, v.validate)
+	if !isDenied(&response) {
+		return response
+	}
+	for _, former := range policyEngine.Former(set) {
+		if other := handle(ctx, &v.Base, former, &req, &v.responses, v.validate); other.Allowed {
+			return other
+		}
+	}
+	timer := time.NewTimer(replicaLag) //nolint:forbidigo // machine time
+	defer timer.Stop()
+	select {
+	case <-policyEngine.Replaced(set):
+		if set, err = policyEngine.Current(); err == nil {
+			return handle(ctx, &v.Base, set, &req, &v.responses, v.validate)
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return response
+}
+
+// replicaLag is how long a denial of the final pod waits for a change of the policies, in machine time: another replica
+// of the webhook, which mutated the pod, may already know it. Such denials are rare, since the policies already allowed
+// the pod when they mutated it.
+const replicaLag = time.Second
+
+// isDenied reports whether policies denied the pod.
+func isDenied(response *admission.Response) bool {
+	return !response.Allowed && response.Result != nil && response.Result.Code == http.StatusForbidden
 }
 
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
 type evaluateFunc func(context.Context, evaluation.Request) (response admission.Response, cacheable bool, err error)
 
-// handle decodes a request, evaluates the pod unless the cache has a response for the same view, and
-// responds.
+// handle decodes a request, evaluates the pod under a set of policies unless the cache has a response for the same
+// view, and responds.
 func handle(
-	ctx context.Context, base *evaluation.Base, req *admission.Request, responses *responseCache, evaluate evaluateFunc,
+	ctx context.Context, base *evaluation.Base, set *engine.Set, req *admission.Request, responses *responseCache, evaluate evaluateFunc,
 ) admission.Response {
 	// Policies apply at creation. Later changes are restricted by admission policies of the API server.
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
@@ -61,7 +105,7 @@ func handle(
 		return admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
 			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators", req.Namespace))
 	}
-	p, err := decode(base, req, tenant, responses)
+	p, err := decode(set, req, tenant, responses)
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
@@ -94,12 +138,9 @@ type podRequest struct {
 	cacheable bool
 }
 
-func decode(base *evaluation.Base, req *admission.Request, tenant *evaluation.Tenant, responses *responseCache) (p podRequest, err error) {
-	p.request = evaluation.Request{Tenant: tenant, Operation: v1alpha1.PolicyOperation(req.Operation)}
+func decode(set *engine.Set, req *admission.Request, tenant *evaluation.Tenant, responses *responseCache) (p podRequest, err error) {
 	// The whole request uses one set of policies: another set might read the fields that the view omits.
-	if p.request.Policies, err = base.Evaluator.Engine.Current(); err != nil {
-		return p, err
-	}
+	p.request = evaluation.Request{Policies: set, Tenant: tenant, Operation: v1alpha1.PolicyOperation(req.Operation)}
 	reads := responses.fieldReads.get(p.request.Policies, p.request.Subject())
 	p.view = newPodView(req.Object.Raw, reads)
 	p.request.Raw = p.view.raw
@@ -125,11 +166,11 @@ func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (admis
 			return admission.Response{}, false, err
 		}
 	}
-	return response, !result.PolicyFailed, nil
+	return response, !result.Transient, nil
 }
 
 func (v *Validator) validate(ctx context.Context, request evaluation.Request) (admission.Response, bool, error) {
 	result, err := v.Evaluator.Validate(ctx, request)
 	result.Warnings = nil // the Mutator already returned them
-	return evaluation.NewResponse(result), !result.PolicyFailed, err
+	return evaluation.NewResponse(result), !result.Transient, err
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
+	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 )
 
@@ -179,7 +179,7 @@ func teamPolicies(total int) []engine.Source {
 // machine's part.
 func BenchmarkTailLatency(b *testing.B) {
 	base := newBase(b, teamPolicies(50)...)
-	base.Evaluator.WorkerSlots = semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
+	base.Evaluator.Slots = evaluation.NewSlots(runtime.GOMAXPROCS(0))
 	corpora := []struct {
 		name string
 		body func(int) []byte

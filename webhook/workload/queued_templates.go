@@ -46,7 +46,7 @@ func (m *Mutator) mutateTemplates(
 			return nil, evaluation.Result{}, err
 		}
 		all.Denials = append(all.Denials, result.Denials...)
-		all.PolicyFailed = all.PolicyFailed || result.PolicyFailed
+		all.Transient = all.Transient || result.Transient
 		if len(result.Denials) > 0 || !targetsKueuePool(result.Merged.Object, request.Tenant.NodePools) {
 			continue
 		}

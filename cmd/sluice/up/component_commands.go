@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -77,10 +76,6 @@ func webhookCommand(s componentContext) (process.Spec, error) {
 		Common:       s.commonConfig(),
 		Listen:       s.loopbackAddress(webhookPort),
 		Certificates: certificates,
-		// The cluster shares the machine with its own API server and whatever else runs. The
-		// API server waits two seconds for the webhook.
-		PolicyTimeout:  metav1.Duration{Duration: 1500 * time.Millisecond},
-		RequestTimeout: metav1.Duration{Duration: 1800 * time.Millisecond},
 	})
 }
 

@@ -30,6 +30,12 @@ const (
 	// CauseRestartedAfterStop: a WorkloadUnstoppable that was started again each time. Others are
 	// Forbidden (Sluice lacks a permission) and UnknownKind.
 	CauseRestartedAfterStop = "RestartedAfterStop"
+	// CauseVolumeClaims, CauseNamespaceAdopted, CauseNamespaceUnmarked: a ProjectDeleted whose
+	// namespace stays because it holds volumes, because it is older than the project, or because its
+	// annotation sluice.dev/created-for was removed.
+	CauseVolumeClaims      = "VolumeClaims"
+	CauseNamespaceAdopted  = "NamespaceAdopted"
+	CauseNamespaceUnmarked = "NamespaceUnmarked"
 	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )
@@ -76,7 +82,7 @@ func (p *TemplateData) localizedCause() string {
 			"Der Workload wurde bereits "+countPhrase(times, "", "einmal", "%s-mal")+" verlängert; mehr ist nicht möglich",
 			"the workload was extended "+countPhrase(times, "", "once", "%s times")+", which is the maximum",
 		)
-	case CauseQuotaReclaimed, CauseHigherPriority:
+	case CauseQuotaReclaimed, CauseHigherPriority, CauseVolumeClaims, CauseNamespaceAdopted, CauseNamespaceUnmarked:
 		return "" // the text of the kind covers it
 	default:
 		return code

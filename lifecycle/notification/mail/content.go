@@ -124,6 +124,8 @@ func audienceNote(p *TemplateData) string {
 		note = p.Words.AudienceWorkload
 	case v1alpha1.NoticeExtensionDecided:
 		note = p.Words.AudienceRequester
+	case v1alpha1.NoticeProjectDeleted:
+		note = p.Words.AudienceDeletion
 	case v1alpha1.NoticeExtensionRequested:
 		note = p.Words.AudienceContacts
 	case v1alpha1.NoticeWorkloadUnstoppable:
@@ -164,7 +166,7 @@ type Phrases struct {
 	OneMore, More string
 	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
 	// DEPARTMENT are placeholders.
-	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceContacts, AudienceAdministrators, AudienceDigest,
+	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceDeletion, AudienceContacts, AudienceAdministrators, AudienceDigest,
 	AudienceOperators, AudienceTest string
 
 	Optional string
@@ -194,6 +196,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		AudienceOwners:         "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
 		AudienceWorkload:       "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
 		AudienceRequester:      "Sie erhalten sie, weil Sie den Antrag gestellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceDeletion:       "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig oder Ansprechperson der Abteilung DEPARTMENT sind.",
 		AudienceContacts:       "Sie erhalten sie, weil Sie in der Abteilung DEPARTMENT über Anträge entscheiden.",
 		AudienceOperators:      "Sie erhalten sie als Ansprechperson der Abteilung DEPARTMENT.",
 		AudienceAdministrators: "Sie erhalten sie jede Woche, weil Sie die Abteilung DEPARTMENT verwalten.",
@@ -225,6 +228,7 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		AudienceOwners:         "You receive it because you are responsible for project PROJECT.",
 		AudienceWorkload:       "You receive it because you created the workload or are responsible for project PROJECT.",
 		AudienceRequester:      "You receive it because you requested the extension or are responsible for project PROJECT.",
+		AudienceDeletion:       "You receive it because you are responsible for project PROJECT, or as a contact of department DEPARTMENT.",
 		AudienceContacts:       "You receive it because you decide on requests in department DEPARTMENT.",
 		AudienceOperators:      "You receive it as a contact of department DEPARTMENT.",
 		AudienceAdministrators: "You receive it every week because you administer department DEPARTMENT.",

@@ -130,6 +130,10 @@ func exampleList() []example {
 		inputs := withInputs(train, InputCause, cause, InputPods, subject.Name+"-0, "+subject.Name+"-1")
 		return example{kind: v1alpha1.NoticeWorkloadUnstoppable, variant: variant, subject: subject, inputs: inputs}
 	}
+	deletion := func(variant string, more ...string) example {
+		inputs := withInputs(withInputs(base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour))), more...)
+		return example{kind: v1alpha1.NoticeProjectDeleted, variant: variant, subject: project, inputs: inputs}
+	}
 	expired := withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
 	return []example{
@@ -168,6 +172,10 @@ func exampleList() []example {
 		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "suspended", subject: serve,
 			inputs: withInputs(train, InputCause, string(v1alpha1.EndProjectSuspended)),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "projectdeleted", subject: job,
+			inputs: withInputs(train, InputCause, string(v1alpha1.EndProjectDeleted)),
 		},
 		{
 			kind: v1alpha1.NoticeWorkloadStopped, variant: "shareexceeded", subject: pod,
@@ -255,14 +263,13 @@ func exampleList() []example {
 			inputs: withInputs(base, InputRenewedBy, "anna.mueller@example.org"),
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
-		{
-			kind: v1alpha1.NoticeProjectDeleted, variant: "deleted", subject: project,
-			inputs: withInputs(
-				base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved,
-				FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}), InputKept,
-				FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}}),
-			),
-		},
+		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),
+			InputKept, FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}})),
+		deletion("volumes", InputCause, CauseVolumeClaims, InputStopped, "2", InputEnded, "Deployment serve, Job training",
+			InputKept, FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}})),
+		deletion("adopted", InputCause, CauseNamespaceAdopted, InputKept, FormatCounts([]Count{{"Namespace", 1}})),
+		deletion("unmarked", InputCause, CauseNamespaceUnmarked, InputKept, FormatCounts([]Count{{"Namespace", 1}})),
+		deletion("namespace", InputStopped, "1", InputEnded, "Job training", InputRemoved, FormatCounts([]Count{{"Namespace", 1}})),
 		{
 			kind: v1alpha1.NoticeQuotaThreshold, variant: "ninety", subject: project,
 			inputs: withInputs(base, InputNodePool, "dgx-h100", InputPercent, "90", InputAllocated, "3600m", InputLimit, "4"),

@@ -25,7 +25,8 @@ import (
 //	                              absent or past if that is now; then extension
 //	ProjectConfirm                project department namespace; the deadline is for the answer
 //	ProjectRenewed                project department namespace renewedBy; the deadline is the new end; absent for none
-//	ProjectDeleted                project department namespace deletedAt approvedBy removed kept
+//	ProjectDeleted                project department namespace deletedAt approvedBy removed kept stopped ended; cause is why the
+//	                              namespace stays
 //	Preemption                    project department type gpus nodePool cause; the deadline is when the pod is preempted
 //	ShareExceeded                 project department node gpu memoryMiB shareMiB; the optional deadline is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
@@ -111,6 +112,8 @@ const (
 	// text is shown unchanged.
 	InputRemoved = "removed"
 	InputKept    = "kept"
+	// InputEnded lists the first of the [InputStopped] workloads that a deletion ended.
+	InputEnded = "ended"
 
 	// InputNode and InputGPU name the node and the GPU.
 	InputNode = "node"
@@ -170,5 +173,5 @@ var (
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
 	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
-	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true}
+	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true}
 )

@@ -38,17 +38,22 @@ func (d denials) recordReply(address, words string) {
 	}
 }
 
-// deniesAllMail reports whether the configuration is the cause of a denial in these words: a
-// second domain was denied in the same words, no mail was sent since the policy time since, and
-// one of the denied domains had received mail before, or none ever had.
-func (d denials) deniesAllMail(words string, notices []v1alpha1.Notice, since time.Time) bool {
+// isRepeated reports whether a second domain was denied in these words.
+func (d denials) isRepeated(words string) bool {
 	domains := 0
 	for _, other := range d {
 		if other == words {
 			domains++
 		}
 	}
-	if domains < 2 {
+	return domains > 1
+}
+
+// deniesAllMail reports whether the configuration is the cause of a denial in these words: a
+// second domain was denied in the same words, no mail was sent since the policy time since, and
+// one of the denied domains had received mail before, or none ever had.
+func (d denials) deniesAllMail(words string, notices []v1alpha1.Notice, since time.Time) bool {
+	if !d.isRepeated(words) {
 		return false
 	}
 	anySent, deniedWasSent := false, false
@@ -88,7 +93,8 @@ func (s *Sender) configurationFailureOf(ctx context.Context, now Instant, n *v1a
 	if sendErr == nil {
 		s.acceptedAt = now.Machine
 	}
-	if sendErr == nil || !s.acceptedAt.IsZero() && now.Machine.Sub(s.acceptedAt) < proofWindow {
+	recentlyAccepted := !s.acceptedAt.IsZero() && now.Machine.Sub(s.acceptedAt) < proofWindow
+	if sendErr == nil || recentlyAccepted || !s.denials.isRepeated(words) { // spares reading all Notices
 		return nil, nil
 	}
 	var all v1alpha1.NoticeList

@@ -118,6 +118,36 @@ func TestDeniedForeignDomainsPauseNothing(t *testing.T) {
 	})
 }
 
+// Invariant 6: an accepted mail proves for a day of machine time that the configuration works, also
+// after a restart and a step of policy time. Until then two domains that are denied in the same words
+// pause nothing.
+func TestAcceptedMailPreventsPauseForADay(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		denied := false
+		w.respond = func(to string, _ int) (error, bool) {
+			if denied {
+				return relayDenial(to), false
+			}
+			return nil, true
+		}
+		w.recordNotice("accepted")
+		w.advance(time.Hour)
+		w.restart()
+		w.clock.line, _ = w.clock.line.WithStep(14*24*time.Hour, time.Now())
+		denied = true
+		w.recordNotice("anna")
+		w.recordNotice("ben", toRecipient("ben@example.com"))
+		w.advance(22 * time.Hour)
+		if state := ParseMailState(w.stateConfigMap()); state.Paused {
+			t.Fatalf("mail is paused although one was accepted 23 hours ago: %+v", state)
+		}
+		w.advance(12 * time.Hour)
+		if !ParseMailState(w.stateConfigMap()).Paused {
+			t.Error("mail is not paused although no mail was accepted for a day")
+		}
+	})
+}
+
 // A mail that makes the server close is given up in the end, since the server accepts other mail;
 // while it accepts none, no attempt counts.
 func TestMailThatClosesServerIsGivenUp(t *testing.T) {

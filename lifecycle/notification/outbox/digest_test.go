@@ -277,3 +277,40 @@ func TestRetentionDeletesExpiredNotices(t *testing.T) {
 		}
 	})
 }
+
+// A run reads the Notices whose retention ended or ends today, not all. A Notice that is finished
+// after its retention ended is deleted too.
+func TestRetentionReadsEndedDays(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		const notices = 50
+		for i := range notices {
+			w.recordNotice(fmt.Sprintf("n%03d", i))
+		}
+		w.advance(2 * time.Hour)
+		w.recordNotice("late")
+		r := &Retention{Client: w.processes[0].Client, Clock: w.clock}
+		run := func(days, wantRead, wantLeft int) {
+			t.Helper()
+			w.clock.line, _ = w.clock.line.WithStep(time.Duration(days)*24*time.Hour, time.Now())
+			w.cache.read.Store(0)
+			if _, err := r.deleteExpired(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if read, left := int(w.cache.read.Load()), len(w.listNotices()); read != wantRead || left != wantLeft {
+				t.Errorf("%d notices were read and %d are left, want %d and %d", read, left, wantRead, wantLeft)
+			}
+		}
+		run(0, 0, notices+1)
+		run(1, 0, notices+1)
+		run(20, 0, notices+1)
+		run(10, notices+1, 1)
+		run(30, 1, 1)
+		late := w.getNotice("late")
+		late.Status.Phase = v1alpha1.NoticeFailed
+		if err := w.raw.Status().Update(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		run(1, 1, 0)
+		run(1, 0, 0)
+	})
+}

@@ -77,9 +77,9 @@ func IndexNotices(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // listByIndex returns the Notices with a key. They belong to the cache.
-func (s *Sender) listByIndex(ctx context.Context, index, key string) ([]v1alpha1.Notice, error) {
+func listByIndex(ctx context.Context, cache client.Reader, index, key string) ([]v1alpha1.Notice, error) {
 	var list v1alpha1.NoticeList
-	if err := s.Client.List(ctx, &list, client.MatchingFields{index: key}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := cache.List(ctx, &list, client.MatchingFields{index: key}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list notices by %s: %w", index, err)
 	}
 	return list.Items, nil
@@ -88,7 +88,7 @@ func (s *Sender) listByIndex(ctx context.Context, index, key string) ([]v1alpha1
 // relevantNotices returns the open Notices, their digests, the Notices that they carry, and the
 // threads of all these.
 func (s *Sender) relevantNotices(ctx context.Context) ([]v1alpha1.Notice, error) {
-	all, err := s.listByIndex(ctx, indexOpen, "true")
+	all, err := listByIndex(ctx, s.Client, indexOpen, "true")
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Sender) relevantNotices(ctx context.Context) ([]v1alpha1.Notice, error)
 			continue
 		}
 		threads[key] = true
-		thread, err := s.listByIndex(ctx, indexThread, key)
+		thread, err := listByIndex(ctx, s.Client, indexThread, key)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (s *Sender) relevantNotices(ctx context.Context) ([]v1alpha1.Notice, error)
 func (s *Sender) sentSince(ctx context.Context, since, now time.Time) (map[string]int, error) {
 	counts, known := map[string]int{}, map[string]bool{}
 	for day := since.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
-		sent, err := s.listByIndex(ctx, indexSentDay, day.Format(time.DateOnly))
+		sent, err := listByIndex(ctx, s.Client, indexSentDay, day.Format(time.DateOnly))
 		if err != nil {
 			return nil, err
 		}

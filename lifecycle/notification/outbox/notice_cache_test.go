@@ -25,9 +25,13 @@ type noticeCache struct {
 
 func newNoticeCache() *noticeCache {
 	indexers := toolscache.Indexers{}
-	for name, index := range noticeIndexes {
+	add := func(name string, index client.IndexerFunc) {
 		indexers[name] = func(object any) ([]string, error) { return index(object.(client.Object)), nil }
 	}
+	for name, index := range noticeIndexes {
+		add(name, index)
+	}
+	add(indexExpiryDay, indexNotice(expiryDay))
 	return &noticeCache{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)}
 }
 
@@ -70,8 +74,10 @@ func (c *noticeCache) follow(server client.WithWatch) client.WithWatch {
 func (c *noticeCache) list(into *v1alpha1.NoticeList, opts ...client.ListOption) error {
 	var options client.ListOptions
 	options.ApplyOptions(opts)
-	found := c.indexer.List()
-	if options.FieldSelector != nil {
+	var found []any
+	if options.FieldSelector == nil {
+		found = c.indexer.List()
+	} else {
 		requirements := options.FieldSelector.Requirements()
 		if len(requirements) != 1 {
 			return fmt.Errorf("%d requirements", len(requirements))
@@ -81,6 +87,7 @@ func (c *noticeCache) list(into *v1alpha1.NoticeList, opts ...client.ListOption)
 			return err
 		}
 	}
+	into.Items = make([]v1alpha1.Notice, 0, len(found))
 	for _, object := range found {
 		into.Items = append(into.Items, *object.(*v1alpha1.Notice))
 	}

@@ -6,10 +6,13 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,7 +31,14 @@ const (
 	retentionBatchDelay = 10 * time.Second
 	// retentionBatchSize bounds the deletions of one batch.
 	retentionBatchSize = 200
+	// retentionLookbackYears is how long ago the retention of a Notice may have ended that is found
+	// after a start.
+	retentionLookbackYears = 10
 )
+
+// indexExpiryDay is the index of the cache that holds each Notice by the UTC day on which its
+// retention ends, in policy time.
+const indexExpiryDay = "outbox.expiryDay"
 
 // Retention deletes expired Notices, also if mail is not configured.
 type Retention struct {
@@ -36,6 +46,19 @@ type Retention struct {
 	Client client.Client
 	// Clock is policy time.
 	Clock policytime.Clock
+
+	// days are the days to check, in the form of expiryDay: those since the last run, and earlier
+	// ones with a Notice that is not finished. lastDay is the last of them.
+	days    map[string]bool
+	lastDay time.Time
+}
+
+// SetupWithManager adds the index and the task to the manager.
+func (r *Retention) SetupWithManager(mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Notice{}, indexExpiryDay, indexNotice(expiryDay)); err != nil {
+		return fmt.Errorf("index notices by %s: %w", indexExpiryDay, err)
+	}
+	return mgr.Add(r)
 }
 
 // Start deletes expired Notices until ctx ends. It implements manager.Runnable.
@@ -61,35 +84,60 @@ func (r *Retention) Start(ctx context.Context) error {
 
 // deleteExpired deletes a batch and returns whether there are more.
 func (r *Retention) deleteExpired(ctx context.Context) (more bool, err error) {
-	var all v1alpha1.NoticeList
-	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("list notices: %w", err)
-	}
-	now, deleted := r.Clock.Now(), 0
-	for i := range all.Items {
-		n := &all.Items[i]
-		if !isExpired(n, now) {
-			continue
+	now := r.Clock.Now()
+	r.addDays(now)
+	deleted := 0
+	for _, day := range slices.Sorted(maps.Keys(r.days)) {
+		notices, err := listByIndex(ctx, r.Client, indexExpiryDay, day)
+		if err != nil {
+			return false, err
 		}
-		if deleted == retentionBatchSize {
-			return true, nil
+		done := true
+		for i := range notices {
+			n := &notices[i]
+			if !isExpired(n, now) {
+				done = false
+				continue
+			}
+			if deleted == retentionBatchSize {
+				return true, nil
+			}
+			deleted++
+			// A Notice whose resending was just requested has another version and stays.
+			err := r.Client.Delete(ctx, &v1alpha1.Notice{ObjectMeta: *n.ObjectMeta.DeepCopy()},
+				client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion})
+			if client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("delete expired notice %s: %w", n.Name, err)
+			}
 		}
-		deleted++
-		// A Notice whose resending was just requested has another version and stays.
-		err := r.Client.Delete(ctx, &v1alpha1.Notice{ObjectMeta: *n.ObjectMeta.DeepCopy()},
-			client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion})
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("delete expired notice %s: %w", n.Name, err)
+		if done && day < r.lastDay.Format(time.DateOnly) {
+			delete(r.days, day)
 		}
 	}
 	return false, nil
 }
 
-// isExpired reports whether a Notice is finished and its retention after its last time is over.
-func isExpired(n *v1alpha1.Notice, now time.Time) bool {
-	if !isFinished(n) {
-		return false
+// addDays adds the days since the last call; at the first call those of retentionLookbackYears.
+func (r *Retention) addDays(now time.Time) {
+	today := now.UTC().Truncate(24 * time.Hour)
+	if r.days == nil {
+		r.days, r.lastDay = map[string]bool{}, today.AddDate(-retentionLookbackYears, 0, 0)
 	}
+	for day := r.lastDay; !day.After(today); day = day.AddDate(0, 0, 1) {
+		r.days[day.Format(time.DateOnly)] = true
+	}
+	r.lastDay = today
+}
+
+// isExpired reports whether a Notice is finished and its retention is over.
+func isExpired(n *v1alpha1.Notice, now time.Time) bool {
+	return isFinished(n) && !now.Before(expiresAt(n))
+}
+
+func expiryDay(n *v1alpha1.Notice) string { return expiresAt(n).UTC().Format(time.DateOnly) }
+
+// expiresAt returns the end of a Notice's retention after its last time.
+func expiresAt(n *v1alpha1.Notice) time.Time {
 	last := n.Spec.DueAt.Time
 	for _, at := range []*metav1.Time{n.Spec.Deadline, n.Status.SentAt} {
 		if at != nil && at.After(last) {
@@ -97,7 +145,7 @@ func isExpired(n *v1alpha1.Notice, now time.Time) bool {
 		}
 	}
 	if n.Spec.Subject != nil && n.Spec.Subject.Namespace != "" {
-		return !now.Before(last.AddDate(0, 0, workloadRetentionDays))
+		return last.AddDate(0, 0, workloadRetentionDays)
 	}
-	return !now.Before(last.AddDate(0, retentionMonths, 0))
+	return last.AddDate(0, retentionMonths, 0)
 }

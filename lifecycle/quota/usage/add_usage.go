@@ -81,7 +81,7 @@ func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 			continue
 		}
 		use := Use{
-			User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli,
+			User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.charge(),
 			From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s),
 		}
 		for m, use := range use.splitByMonth(l.owner.zone) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,7 +78,7 @@ type testEnv struct {
 func newTestEnv(t testingT, at string, objects ...client.Object) *testEnv {
 	t.Helper()
 	kinds := runtime.NewScheme() // of few kinds: the fake client goes through all of them at each write
-	if err := v1alpha1.AddToScheme(kinds); err != nil {
+	if err := errors.Join(corev1.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
 		t.Fatal(err)
 	}
 	w := &testEnv{t: t, time: &fakePolicyClock{}, pods: map[types.UID]*podcache.Pod{}, began: map[string]time.Time{}, used: map[string]int64{}, lost: map[string]int64{}}
@@ -139,6 +140,31 @@ func (w *testEnv) startPod(uid string, milli workload.Milli, ago time.Duration) 
 		w.began[uid] = second // there was a step in it
 	}
 	w.r.tracker.handleChange(podcache.Change{After: pod})
+}
+
+// deletePod starts the grace period of a pod, which is still there when it is over.
+func (w *testEnv) deletePod(uid string, grace time.Duration) {
+	before := w.pods[types.UID(uid)]
+	after := *before
+	after.Deleting, after.GraceEndsAt = true, time.Now().Add(grace)
+	w.pods[after.UID] = &after
+	w.r.tracker.handleChange(podcache.Change{Before: before, After: &after})
+}
+
+// setNodeReady sets the condition Ready of the node of all pods.
+func (w *testEnv) setNodeReady(ready corev1.ConditionStatus) {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dgx-1"}}
+	if err := client.IgnoreAlreadyExists(w.client.Create(context.Background(), node)); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.client.Get(context.Background(), client.ObjectKeyFromObject(node), node); err != nil {
+		w.t.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.Now()}}
+	if err := w.client.Status().Update(context.Background(), node); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // stopPod ends a pod.

@@ -85,6 +85,7 @@ func (a *namespaceUsage) observeBound(pod *podcache.Pod, now time.Time) bool {
 	}
 	if before := a.running[pod.UID]; before != nil {
 		if before.matches(pod) {
+			before.node, before.graceEndsAt = pod.Node, pod.GraceEndsAt
 			return false
 		}
 		before.to, from, by = now, now, now
@@ -116,6 +117,36 @@ func (a *namespaceUsage) observeStopped(pod types.UID, now time.Time, gone bool)
 	}
 	delete(a.continued, pod)
 	return true
+}
+
+// terminatedIntervals returns the open intervals of pods whose grace period is over, with the nodes
+// of these pods.
+func (m *podTracker) terminatedIntervals(a *namespaceUsage, now time.Time) map[*usageInterval]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	terminated := map[*usageInterval]string{}
+	for _, s := range a.running {
+		if !s.graceEndsAt.IsZero() && s.graceEndsAt.Before(now) {
+			terminated[s] = s.node
+		}
+	}
+	return terminated
+}
+
+// setLost closes an open interval and opens the next one, which is charged unless the pod's node
+// is lost. It changes nothing if the interval has been closed.
+func (m *podTracker) setLost(a *namespaceUsage, s *usageInterval, lost bool, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.running[s.pod] != s || s.lost == lost {
+		return
+	}
+	next := *s
+	next.lost, next.from, next.startedBy, next.accountedUntil = lost, at, at, time.Time{}
+	s.to = at
+	a.ended = append(a.ended, s)
+	a.continued[s.pod] = append(a.continued[s.pod], s)
+	a.running[s.pod] = &next
 }
 
 // splitIntervals closes all open intervals for the previous owner and opens new ones for the
@@ -196,6 +227,12 @@ type usageInterval struct {
 	pool            string
 	// creator is the user who created the pod, if it has no controller.
 	creator string
+	// node and graceEndsAt are those of the pod. graceEndsAt is zero if it is not being
+	// deleted. Both are the tracker's.
+	node        string
+	graceEndsAt time.Time
+	// lost is true if the node of the terminated pod is lost. The interval has no charge then.
+	lost bool
 	// from and startedBy are the earliest and the latest possible binding, in machine time:
 	// pods report whole seconds.
 	from, startedBy time.Time
@@ -217,11 +254,20 @@ func newUsageInterval(pod *podcache.Pod, from, by time.Time) *usageInterval {
 	s := &usageInterval{
 		pod: pod.UID, controller: pod.Controller.UID,
 		milli: pod.Milli, labeledType: pod.WorkloadType, pool: pod.Pool, from: from, startedBy: by,
+		node: pod.Node, graceEndsAt: pod.GraceEndsAt,
 	}
 	if s.controller == "" {
 		s.creator = pod.CreatedBy
 	}
 	return s
+}
+
+// charge returns the GPU quota that the interval counts.
+func (s *usageInterval) charge() workload.Milli {
+	if s.lost {
+		return 0
+	}
+	return s.milli
 }
 
 // matches reports whether the pod still runs with the same charge.

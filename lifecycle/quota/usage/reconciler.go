@@ -81,6 +81,9 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, f
 		r.tracker.dropEnded(a, func(*usageInterval) bool { return true })
 		return r.requeueIdle(namespace, a), nil
 	}
+	if err := r.observeLostNodes(ctx, a); err != nil {
+		return reconcile.Result{}, err
+	}
 	l, err := r.computePending(ctx, namespace, a, flush)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -96,6 +99,20 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, f
 		return r.requeueIdle(namespace, a), nil
 	}
 	return reconcile.Result{RequeueAfter: due}, nil
+}
+
+// observeLostNodes ends the charge of pods on lost nodes after their grace period: nothing reports
+// their end. If a node returns and such a pod is still there, it is charged again from then on.
+func (r *Reconciler) observeLostNodes(ctx context.Context, a *namespaceUsage) error {
+	now := policytime.MachineNow()
+	for s, node := range r.tracker.terminatedIntervals(a, now) {
+		since, lost, err := inventory.IsNodeLost(ctx, r.Client, node)
+		if err != nil {
+			return err
+		}
+		r.tracker.setLost(a, s, lost, laterTime(s.from, earlierTime(now, laterTime(s.graceEndsAt, since))))
+	}
+	return nil
 }
 
 // requeueIdle removes a namespace that has been idle for a while and requeues others.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -377,6 +378,56 @@ func TestUnknownUserAndNodePool(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// A pod on a lost node counts until its grace period is over, or until the node was lost, also
+// after a restart. It counts again when the node returns and the pod is still there. On a node that
+// is ready it counts until its end.
+func TestPodOnLostNodeCountsNoUsage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose func(w *testEnv)
+		want time.Duration
+	}{
+		"not ready": {func(w *testEnv) { w.setNodeReady(corev1.ConditionUnknown) }, 2*time.Hour + time.Minute},
+		"gone": {func(w *testEnv) {
+			if err := w.client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dgx-1"}}); err != nil {
+				w.t.Fatal(err)
+			}
+		}, 2*time.Hour + time.Minute},
+		"lost later": {func(w *testEnv) {
+			w.advance(20 * time.Minute)
+			w.setNodeReady(corev1.ConditionUnknown)
+		}, 2*time.Hour + 20*time.Minute},
+		"ready again": {func(w *testEnv) {
+			w.setNodeReady(corev1.ConditionUnknown)
+			w.advance(time.Hour)
+			w.setNodeReady(corev1.ConditionTrue)
+		}, 5*time.Hour + time.Minute},
+		"ready": {func(*testEnv) {}, 5 * time.Hour},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %v", name, restarted), func(t *testing.T) {
+				inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
+					w.setNodeReady(corev1.ConditionTrue)
+					w.startPod("train-1", 1000, 0)
+					w.advance(2 * time.Hour)
+					w.deletePod("train-1", time.Minute)
+					tc.lose(w)
+					w.advance(90 * time.Minute)
+					if restarted {
+						w.restart()
+					}
+					w.advance(90 * time.Minute)
+					w.stopPod("train-1")
+					w.advance(time.Minute)
+					got := time.Duration(w.recordedByUser()["anna"]) * time.Millisecond
+					if got < tc.want || got > tc.want+maxRequeueAfter {
+						t.Errorf("%s are recorded, want %s", got, tc.want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A pod counts from its binding, although its containers start later, in any order of events

@@ -5,6 +5,7 @@ package admissionpolicy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -137,6 +138,8 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		DeviceClasses:    union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
 		GPUResources:     union(further.GPUResources, resources...),
 		ExemptNamespaces: union(further.ExemptNamespaces),
+		MaxLabels:        cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
+		MaxAnnotations:   cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
 	}
 }
 

@@ -4,8 +4,10 @@
 package admissionpolicy_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +164,71 @@ func TestPoliciesUseNamesOfTheCode(t *testing.T) {
 	}
 }
 
+// A policy that iterates its keys instead of comparing all keys of Sluice would cost more with each label, and one
+// that omits a key would not protect it. Guards invariants 4 and 10 of the design.
+func TestPoliciesNameAllManagedKeys(t *testing.T) {
+	found := 0
+	for name, p := range loadSet(t, false).policies {
+		expressions := []string{}
+		for _, v := range p.Spec.Variables {
+			expressions = append(expressions, v.Expression)
+			if v.Name != "managedKeys" {
+				continue
+			}
+			found++
+			var keys []string
+			if err := yaml.Unmarshal([]byte(v.Expression), &keys); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(v1alpha1.ManagedKeys(), keys); diff != "" {
+				t.Errorf("%s: managed keys (-want +got)\n%s", name, diff)
+			}
+		}
+		for _, v := range p.Spec.Validations {
+			expressions = append(expressions, v.Expression, v.MessageExpression)
+		}
+		for _, expression := range expressions {
+			for _, quadratic := range []string{"sets.", "Labels.filter(", "Annotations.filter(", "labels.filter(", "References.filter("} {
+				if strings.Contains(expression, quadratic) {
+					t.Errorf("%s: %s in %s", name, quadratic, expression)
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d policies have the list, want at least 5", found)
+	}
+}
+
+// The limits that YAML repeats are those of the code.
+func TestSizeLimitsAreThoseOfTheCode(t *testing.T) {
+	set := loadSet(t, false)
+	numbers := regexp.MustCompile(`[0-9]{2,}`)
+	want := strings.Fields(fmt.Sprintln(v1alpha1.DefaultMaxLabels, v1alpha1.MaxListEntries, v1alpha1.MaxContainerResources))
+	p := set.policies["sluice-size-limits"]
+	for _, expression := range []string{p.Spec.MatchConditions[0].Expression, variable(t, p, "sizes"), variable(t, set.policies["sluice-managed-metadata"], "exceeded")} {
+		for _, number := range numbers.FindAllString(expression, -1) {
+			if !slices.Contains(want, number) {
+				t.Errorf("the number %s is none of %v in %s", number, want, expression)
+			}
+		}
+	}
+	if v1alpha1.DefaultMaxLabels != v1alpha1.DefaultMaxAnnotations {
+		t.Error("the policies would have to tell the two defaults apart")
+	}
+}
+
+func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name string) string {
+	t.Helper()
+	for _, v := range p.Spec.Variables {
+		if v.Name == name {
+			return v.Expression
+		}
+	}
+	t.Fatalf("%s has no variable %s", p.Name, name)
+	return ""
+}
+
 // Lifecycle may patch its own policies by name, and no others.
 func TestRightsNameEveryPolicy(t *testing.T) {
 	content, err := os.ReadFile("../../../manifests/base/rbac/lifecycle.yaml")
@@ -223,6 +290,9 @@ func TestNewParametersMergesLists(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"gpu.example.org", "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"}, got.DeviceClasses); diff != "" {
 		t.Errorf("device classes (-want +got)\n%s", diff)
+	}
+	if got.MaxLabels != v1alpha1.DefaultMaxLabels || got.MaxAnnotations != v1alpha1.DefaultMaxAnnotations {
+		t.Errorf("at most %d labels and %d annotations", got.MaxLabels, got.MaxAnnotations)
 	}
 	if !slices.Contains(got.Managers, "system:serviceaccount:sluice-system:lifecycle") || !slices.Contains(got.GPUResources, "nvidia.com/gpu") {
 		t.Errorf("managers %v, GPU resources %v", got.Managers, got.GPUResources)

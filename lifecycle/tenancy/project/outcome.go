@@ -46,6 +46,9 @@ type Outcome struct {
 	// Uncounted are the GPU pods that no quota counts; known if UncountedObserved is true.
 	Uncounted         []UncountedPod
 	UncountedObserved bool
+	// DeletionWaits is what the deletion of the project waits for; nil for the deletion of the
+	// namespace.
+	DeletionWaits *problem
 	// ExceedsLimit reports that these exceed the limits, so that the namespace is not
 	// governed yet.
 	ExceedsLimit bool

@@ -11,7 +11,8 @@
 // share is subtracted from the rendered limit, and a namespace in which they exceed
 // the limit is not governed until there is room. When a Project is deleted, its
 // namespace is deleted if Sluice created it and it has no volume claims; else the
-// namespace stays without the labels and the rendered objects.
+// namespace stays without the labels and the rendered objects, once no GPU pod is left in
+// it. A Notice tells the owners and the department's contacts what ended and what stays.
 //
 // The package never deletes a namespace that Sluice did not create, or a volume. Which
 // namespace is a project's does not depend on labels. Usage comes from the quotas; the
@@ -37,6 +38,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/engine"
 )
@@ -57,6 +59,10 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Clock is policy time, in which phases are recorded.
 	Clock policytime.Clock
+	// Pods are the GPU pods, which end before a namespace is released that stays.
+	Pods GPUPods
+	// Notices records the Notice of a deletion.
+	Notices notification.Recorder
 	// Access revokes the rights of members before anything else of a project is deleted.
 	Access AccessRevoker
 

@@ -31,8 +31,11 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine met
 		}
 	} else {
 		phase = v1alpha1.ProjectDeleting
-		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "",
-			problem{ReasonDeleting, fmt.Sprintf("waiting for the deletion of namespace %s", project.NamespaceName())})}
+		waits := outcome.DeletionWaits
+		if waits == nil {
+			waits = &problem{ReasonDeleting, fmt.Sprintf("waiting for the deletion of namespace %s", project.NamespaceName())}
+		}
+		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "", *waits)}
 	}
 	if status.Phase != phase {
 		status.Phase, status.PhaseSince = phase, &policy

@@ -41,9 +41,9 @@ func (w *workload) warningAnnouncements(d timelimit.Decision) (announcements []n
 // stopAnnouncement returns the announcement of a stop.
 func (w *workload) stopAnnouncement(d timelimit.Decision) notification.Announcement {
 	a, stopped := w.newAnnouncement(v1alpha1.NoticeWorkloadStopped, d), d.Status.Stopped
-	a.Threshold = stopKey(&d.Status)
+	a.Threshold = w.stopKey(&d.Status)
 	a.DueAt = stopped.At.Time
-	if stopped.Until != nil {
+	if stopped.Until != nil && stopped.Reason != v1alpha1.EndProjectDeleted {
 		a.Inputs[mail.InputUntil] = stopped.Until.UTC().Format(time.RFC3339)
 	}
 	a.Inputs[mail.InputCause] = string(stopped.Reason)
@@ -88,13 +88,16 @@ func warningKey(warning timelimit.Warning, s *v1alpha1.WorkloadClockStatus) stri
 
 // stopKey returns the deduplication key of a stop within its workload. A repeated stop has
 // the key of the first one.
-func stopKey(s *v1alpha1.WorkloadClockStatus) string {
+func (w *workload) stopKey(s *v1alpha1.WorkloadClockStatus) string {
 	limit, since := int64(0), unixSeconds(s.StartedAt)
 	if s.Stopped.Reason == v1alpha1.EndIdle && s.IdleSince != nil {
 		since = s.IdleSince.Unix()
 	}
 	if s.Stopped.Reason == v1alpha1.EndStartTimeout && s.StartingSince != nil {
 		since = s.StartingSince.Unix()
+	}
+	if s.Stopped.Reason == v1alpha1.EndProjectDeleted && w.isDeleted() {
+		since = w.project.DeletionTimestamp.Unix() // the workload may never have run
 	}
 	if s.Limit != nil && s.Stopped.Reason == v1alpha1.EndMaxRuntime {
 		limit = int64(s.Limit.InForce.Length() / time.Second)
@@ -133,7 +136,11 @@ func (r *Reconciler) recordEvents(ctx context.Context, w *workload, previous v1a
 		workloadStops.WithLabelValues(string(stopped.Reason)).Inc()
 		deadlineLag.Observe(max(0, w.now.Sub(recordedDeadline(previous, stopped)).Seconds()))
 		log.Info("Stopped workload", "reason", stopped.Reason, "until", stopped.Until, "times", stopped.Times)
-		r.recordEvent(w, corev1.EventTypeWarning, endReasonNoun(stopped.Reason)+"Reached", "Stop", w.stopMessage(d))
+		reason := endReasonNoun(stopped.Reason) + "Reached"
+		if stopped.Reason == v1alpha1.EndProjectDeleted {
+			reason = string(v1alpha1.EndProjectDeleted)
+		}
+		r.recordEvent(w, corev1.EventTypeWarning, reason, "Stop", w.stopMessage(d))
 	}
 }
 
@@ -197,6 +204,9 @@ func (w *workload) stopMessage(d timelimit.Decision) string {
 			limit = d.Status.Limit.InForce.String()
 		}
 		return fmt.Sprintf("The workload ran for %s, the limit for type %s in project %s. %s", limit, w.workloadType, w.project.Name, restart)
+	}
+	if stopped.Reason == v1alpha1.EndProjectDeleted {
+		return fmt.Sprintf("Project %s is being deleted. In this namespace the workload cannot be started again", w.project.Name)
 	}
 	return fmt.Sprintf("Sluice stopped the workload (%s). It can be started again %s", stopped.Reason, until)
 }

@@ -28,8 +28,11 @@ import (
 // workload that continues an earlier one of the same creator, under the same or another
 // name, inherits its status. Otherwise the clock starts at zero.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
-	if len(w.roots) == 0 || w.clock.Status.RootUID == w.roots[0].UID {
+	if len(w.roots) == 0 {
 		return nil
+	}
+	if w.clock.Status.RootUID == w.roots[0].UID {
+		return r.continueCopy(ctx, w)
 	}
 	root := w.roots[0]
 	object, err := r.getRoot(ctx, root)
@@ -59,6 +62,9 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 		inheritedFrom = timelimit.InheritedFrom(s, successor.Creator)
 		s.CompletedAt, s.MissingSince = nil, nil // those of the earlier workload
 	default:
+		if err := r.keepFormerClock(ctx, w, successor.Creator); err != nil {
+			return err
+		}
 		*s = v1alpha1.WorkloadClockStatus{}
 		w.createdAt = object.GetCreationTimestamp().Time
 	}
@@ -74,6 +80,47 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	}
 	s.RootUID, s.TemplateHash, s.CreatedBy, s.InheritedFrom = root.UID, successor.TemplateHash, successor.Creator, inheritedFrom
 	return nil
+}
+
+// keepFormerClock keeps the clock's status in a second clock, if another user created a workload
+// of the same name and the former creator can still continue the time.
+func (r *Reconciler) keepFormerClock(ctx context.Context, w *workload, creator string) error {
+	s := &w.clock.Status
+	limits, _ := w.effectiveLimits(w.now, nil, s.WorkloadType)
+	if s.CreatedBy == creator || !timelimit.CanContinue(s, limits.ResetAfter.Length(), w.now) {
+		return nil
+	}
+	former := &v1alpha1.WorkloadClock{Spec: w.clock.Spec}
+	former.Namespace, former.Name = w.clock.Namespace, w.clock.Spec.Root.FormerClockName(s.CreatedBy)
+	err := r.Client.Create(ctx, former)
+	if apierrors.IsAlreadyExists(err) {
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(former), former)
+	}
+	if err != nil {
+		return fmt.Errorf("create clock %s/%s: %w", former.Namespace, former.Name, err)
+	}
+	former.Status = timelimit.FormerStatus(s, w.now)
+	if err := r.Client.Status().Update(ctx, former); err != nil {
+		return fmt.Errorf("update clock %s/%s: %w", former.Namespace, former.Name, err)
+	}
+	return nil
+}
+
+// continueCopy continues the clock of a copy that ran while this workload, which starts again,
+// was paused.
+func (r *Reconciler) continueCopy(ctx context.Context, w *workload) error {
+	s := &w.clock.Status
+	if len(w.runningPods) == 0 || s.RunningSince != nil || s.IdleSince != nil || s.HasActiveStop(w.now) {
+		return nil
+	}
+	from, err := r.claimPredecessor(ctx, w, timelimit.Successor{
+		Clock: w.clock.Name, Creator: s.CreatedBy, TemplateHash: s.TemplateHash, Own: s,
+	})
+	if from != nil {
+		w.clock = w.clock.DeepCopy()
+		w.clock.Status = timelimit.ContinueStatus(s, from, w.now)
+	}
+	return err
 }
 
 // cronJobKind is the kind whose runs the CronJob controller creates.
@@ -120,19 +167,20 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 	if err := r.Client.List(ctx, &clocks, client.InNamespace(w.clock.Namespace)); err != nil {
 		return nil, fmt.Errorf("list clocks to find the predecessor of %s: %w", w.clock.Name, err)
 	}
-	var found *v1alpha1.WorkloadClock
-	for i := range clocks.Items {
-		other := &clocks.Items[i]
+	candidates := slices.DeleteFunc(clocks.Items, func(other v1alpha1.WorkloadClock) bool {
 		limits, _ := w.effectiveLimits(w.now, nil, other.Status.WorkloadType)
-		if !n.ContinuesOther(other, limits.ResetAfter.Length(), w.now) || found != nil && !timelimit.IsBetterPredecessor(other, found, w.now) {
-			continue
-		}
-		ended, err := r.isStoppedOrDeleted(ctx, other)
+		return !n.ContinuesOther(&other, limits.ResetAfter.Length(), w.now)
+	})
+	slices.SortFunc(candidates, func(a, b v1alpha1.WorkloadClock) int { return timelimit.ComparePredecessors(&a, &b, w.now) })
+	var found *v1alpha1.WorkloadClock
+	for i := range candidates {
+		ended, err := r.isStoppedDeletedOrPaused(ctx, &candidates[i])
 		if err != nil {
 			return nil, err
 		}
 		if ended {
-			found = other
+			found = &candidates[i]
+			break
 		}
 	}
 	if found == nil || found.Status.HasActiveStop(w.now) || found.Status.Successor == w.clock.Name {
@@ -146,9 +194,9 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 	return found, nil
 }
 
-// isStoppedOrDeleted reports whether Sluice stopped a clock's workload, or whether it was
-// deleted before it finished. Its last pods may still terminate.
-func (r *Reconciler) isStoppedOrDeleted(ctx context.Context, c *v1alpha1.WorkloadClock) (bool, error) {
+// isStoppedDeletedOrPaused reports whether Sluice stopped a clock's workload, or whether its user
+// deleted or paused it before it finished. Its last pods may still terminate.
+func (r *Reconciler) isStoppedDeletedOrPaused(ctx context.Context, c *v1alpha1.WorkloadClock) (bool, error) {
 	if c.Status.Stopped != nil {
 		return true, nil
 	}
@@ -156,10 +204,17 @@ func (r *Reconciler) isStoppedOrDeleted(ctx context.Context, c *v1alpha1.Workloa
 		return false, nil
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case object == nil:
+		return true, nil
+	case isFinished(object):
+		return false, nil
+	case object.GetDeletionTimestamp() != nil:
+		return true, nil
 	}
-	return object == nil || object.GetDeletionTimestamp() != nil && !isFinished(object), nil
+	return r.Stopper.IsPaused(ctx, object)
 }
 
 func isActivePod(pod *podcache.Pod) bool { return !pod.Deleting }
@@ -174,7 +229,7 @@ func rootOfClock(c *v1alpha1.WorkloadClock) owner.Root {
 // clockNameOf returns the name of a root's clock. A workload that is created again under its
 // name keeps its clock.
 func clockNameOf(root owner.Root) types.NamespacedName {
-	return types.NamespacedName{Namespace: root.Namespace, Name: v1alpha1.WorkloadClockName(root.Group, root.Kind, root.Name)}
+	return types.NamespacedName{Namespace: root.Namespace, Name: root.Reference().ClockName()}
 }
 
 // verifyClockCurrent returns a conflict if the clock is not the latest version and the

@@ -61,6 +61,80 @@ func TestClockOfReusedNameStartsAtItsCreation(t *testing.T) {
 	})
 }
 
+// Protects the time limit: a user who reuses the name of another user's deleted workload
+// neither resets nor continues its time. Its creator continues it under the name, and as a copy.
+func TestReusedNameKeepsTheFormerClock(t *testing.T) {
+	for _, kind := range []schema.GroupVersionKind{podKind, jobKind, rayClusterKind} {
+		for _, again := range []string{"work", "copy"} {
+			t.Run(kind.Kind+" "+again, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newTeamCluster(t)
+					c.create(kind, "work", alice)
+					c.advance(40 * time.Hour)
+					for _, other := range []string{bob, carol} {
+						c.delete(kind, "work")
+						c.create(kind, "work", other)
+						c.advance(20 * time.Minute)
+						c.expectRan(kind, "work", 20*time.Minute)
+					}
+					c.delete(kind, "work")
+					c.create(kind, again, alice)
+					c.advance(10 * time.Minute)
+					c.expectRan(kind, again, 40*time.Hour+10*time.Minute)
+					c.delete(kind, again)
+					c.create(kind, "work", bob)
+					c.advance(10 * time.Minute)
+					if again == "work" { // he continues his own time, and she hers
+						c.expectRan(kind, "work", 30*time.Minute)
+						c.delete(kind, "work")
+						c.create(kind, "work", alice)
+						c.expectRan(kind, "work", 40*time.Hour+10*time.Minute)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The time of a former clock is reset after resetAfter, as that of any other clock.
+func TestFormerClockIsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTeamCluster(t)
+		c.create(jobKind, "work", alice)
+		c.advance(40 * time.Hour)
+		c.delete(jobKind, "work")
+		c.create(jobKind, "work", bob)
+		c.advance(61 * time.Minute)
+		c.delete(jobKind, "work")
+		c.create(jobKind, "work", alice)
+		c.advance(time.Hour)
+		c.expectRan(jobKind, "work", time.Hour)
+	})
+}
+
+// Protects the time limit: the stop of a deleted workload applies to its creator also after
+// another user reused the name, and not to that user.
+func TestReusedNameKeepsTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTeamCluster(t)
+		c.create(jobKind, "work", alice)
+		c.advance(48 * time.Hour)
+		if !ptr.Deref(c.getJob("work").Spec.Suspend, false) {
+			t.Fatal("it was not stopped at its limit")
+		}
+		c.delete(jobKind, "work")
+		c.create(jobKind, "work", bob)
+		c.advance(10 * time.Minute)
+		c.expectRan(jobKind, "work", 10*time.Minute)
+		c.delete(jobKind, "work")
+		c.create(jobKind, "work", alice)
+		c.advance(time.Minute)
+		if !ptr.Deref(c.getJob("work").Spec.Suspend, false) {
+			t.Error("it runs although the same user's workload was stopped eleven minutes ago")
+		}
+	})
+}
+
 // A user who deletes a workload and creates it again, at once or under another name,
 // continues its time.
 func TestClockIsInheritedFromOwnDeletedWorkload(t *testing.T) {
@@ -231,11 +305,12 @@ func TestOneSuccessorAfterCrashAtAnyWrite(t *testing.T) {
 	}
 }
 
-// A user who changes to a ServiceAccount, to another one, and back, continues the time.
+// Protects the time limit: a user who changes to a ServiceAccount, to another one, also of another
+// namespace, and back, continues the time.
 func TestServiceAccountsResetNoClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTeamCluster(t)
-		for i, creator := range []string{alice, firstAccount, secondAccount, alice, secondAccount, firstAccount} {
+		for i, creator := range []string{alice, firstAccount, secondAccount, foreignAccount, alice, foreignAccount} {
 			name := fmt.Sprint("work-", i)
 			c.create(podKind, name, creator)
 			c.advance(7 * time.Hour)

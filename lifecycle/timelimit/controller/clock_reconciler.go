@@ -37,6 +37,9 @@ type Reconciler struct {
 	Workloads *WorkloadIndex
 	// Stopper stops workloads.
 	Stopper Stopper
+	// RetryInterval is the pause before the second attempt to stop a workload, in machine time. Each
+	// further pause is twice as long, up to maxRetryPauses of these.
+	RetryInterval time.Duration
 	// Notices records warnings and stops as Notices.
 	Notices notification.Recorder
 	// StopLimiter prevents mass stops.
@@ -104,6 +107,7 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 	observed := timelimit.Observation{
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
 		Completed: w.completed, Missing: w.missing, HasPods: w.hasPods, Utilization: w.utilization,
+		ProjectDeleted: w.isDeleted() && len(w.allPods()) > 0,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
@@ -129,6 +133,9 @@ func (r *Reconciler) reconcileNotices(ctx context.Context, w *workload, d timeli
 		announcements = append(announcements, w.stopAnnouncement(d))
 	}
 	recipients := r.Notices.WorkloadRecipients(w.project, w.department, d.Status.CreatedBy)
+	if w.isDeleted() { // the owners get one mail about the project
+		recipients = r.Notices.CreatorRecipients(w.project, w.department, d.Status.CreatedBy)
+	}
 	for _, a := range announcements {
 		if _, err := r.Notices.Record(ctx, a, recipients); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -123,7 +124,7 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 		},
 		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: testNamespace}},
 	}
-	c := &fakeCluster{t: t, pods: fakePods{}, mapper: meta.NewDefaultRESTMapper(nil)}
+	c := &fakeCluster{t: t, pods: fakePods{}, mapper: meta.NewDefaultRESTMapper([]schema.GroupVersion{kueueWorkloadKind.GroupVersion()})}
 	c.mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
 	c.rawClient = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
 		WithObjects(append(objects, department, project)...).
@@ -177,10 +178,10 @@ func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
 
 // restart replaces the controller by one without state.
 func (c *fakeCluster) restart() {
-	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper))
+	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper), policytime.System())
 	c.reconciler = &Reconciler{
 		Client: c.client, Live: c.client, Workloads: c.workloads,
-		Stopper:     &suspend.Stopper{Client: c.client},
+		Stopper: &suspend.Stopper{Client: c.client}, RetryInterval: 30 * time.Second,
 		Notices:     notification.Recorder{Client: c.client, Live: c.client},
 		StopLimiter: &StopLimiter{Client: c.client, Live: c.client, MaxShare: 0.3, MaxCount: 50},
 		Events:      events.NewFakeRecorder(1000),

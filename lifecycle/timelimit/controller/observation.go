@@ -12,12 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
@@ -36,6 +37,8 @@ type workload struct {
 	runningPods []*podcache.Pod
 	// startingPods are its GPU pods that are bound and have not started.
 	startingPods []*podcache.Pod
+	// unboundPods are its other GPU pods, if the project is being deleted.
+	unboundPods []*podcache.Pod
 	// completed is true if the workload finished by itself, missing if it does not exist.
 	completed, missing bool
 	// hasPods is true if GPU pods exist, bound or not, that are not being deleted.
@@ -57,23 +60,27 @@ type workload struct {
 
 // observeWorkload returns the workload of a clock. It creates the clock of a workload that
 // has none. It returns nil if there is nothing to decide: no clock and no bound pod, or a
-// namespace without a project.
+// namespace without a project. While the project is being deleted, pods count that are not
+// bound.
 func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
 	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
 	var pods []*podcache.Pod
 	w.roots, pods = r.Workloads.RootsAndPods(name)
-	if err := r.observePods(ctx, w, pods); err != nil {
-		return nil, err
-	}
-	err := r.Client.Get(ctx, name, w.clock)
-	if client.IgnoreNotFound(err) != nil || err != nil && len(w.heldPods()) == 0 {
-		return nil, client.IgnoreNotFound(err)
-	}
-	missing := err != nil
+	var err error
 	if w.tenant, err = r.lookUpTenant(ctx, name.Namespace); err != nil {
 		return nil, err
 	}
-	if w.tenant == nil {
+	if err := r.observePods(ctx, w, pods); err != nil {
+		return nil, err
+	}
+	err = r.Client.Get(ctx, name, w.clock)
+	missing := apierrors.IsNotFound(err)
+	switch {
+	case missing && (w.tenant == nil || len(w.allPods()) == 0):
+		return nil, nil
+	case err != nil && !missing:
+		return nil, err
+	case w.tenant == nil:
 		return nil, r.pauseOrphanedClock(ctx, w)
 	}
 	if missing {
@@ -109,19 +116,40 @@ func (w *workload) heldPods() []*podcache.Pod {
 	return w.startingPods
 }
 
-// observePods sets the running and the starting pods. A pod on a lost node does not count: its node is not
+// allPods returns the pods that a stop must end.
+func (w *workload) allPods() []*podcache.Pod {
+	return slices.Concat(w.runningPods, w.startingPods, w.unboundPods)
+}
+
+// heldGPUs returns the GPUs of the bound pods, or nil if no pod is bound.
+func (w *workload) heldGPUs() *resource.Quantity {
+	bound := slices.Concat(w.runningPods, w.startingPods)
+	if len(bound) == 0 {
+		return nil
+	}
+	var sum int64
+	for _, pod := range bound {
+		sum += int64(pod.Milli)
+	}
+	return resource.NewMilliQuantity(sum, resource.DecimalSI)
+}
+
+// observePods sets the pods of the workload. A pod on a lost node does not count: its node is not
 // ready or gone, and its grace period is over, but nothing reports that it ended.
 func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podcache.Pod) error {
 	now := policytime.MachineNow()
 	w.hasPods = slices.ContainsFunc(pods, isActivePod)
 	for _, pod := range pods {
 		if !pod.IsBound() {
+			if w.tenant != nil && w.isDeleted() {
+				w.unboundPods = append(w.unboundPods, pod)
+			}
 			continue
 		}
 		if pod.Deleting {
 			if left := pod.GraceEndsAt.Sub(now); left > 0 {
 				w.requeueWithin(left + time.Second)
-			} else if lost, err := r.isNodeLost(ctx, pod.Node); err != nil {
+			} else if _, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node); err != nil {
 				return err
 			} else if lost {
 				continue
@@ -136,17 +164,6 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 		}
 	}
 	return nil
-}
-
-// isNodeLost reports whether a node does not exist or is not ready.
-func (r *Reconciler) isNodeLost(ctx context.Context, name string) (bool, error) {
-	var node corev1.Node
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
-	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}), nil
 }
 
 // requeueWithin limits the time until the next reconciliation, in machine time.
@@ -269,38 +286,11 @@ func (r *Reconciler) observeExtensions(ctx context.Context, w *workload) error {
 
 // Extends reports whether an extension requests more time for the clock's workload.
 func Extends(e *v1alpha1.Extension, clock *v1alpha1.WorkloadClock) bool {
-	target, root := e.Spec.Target, clock.Spec.Root
-	return e.Spec.Action == v1alpha1.ActionExtend && e.Spec.By != nil &&
-		target.Name == root.Name && target.Kind == root.Kind && apiGroupOf(target.APIVersion) == apiGroupOf(root.APIVersion)
+	return e.Spec.Action == v1alpha1.ActionExtend && e.Spec.By != nil && TargetClock(e) == client.ObjectKeyFromObject(clock)
 }
 
 // TargetClock returns the name of the clock that an extension targets.
 func TargetClock(e *v1alpha1.Extension) types.NamespacedName {
-	target := e.Spec.Target
-	return types.NamespacedName{
-		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
-	}
-}
-
-func apiGroupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }
-
-// pauseOrphanedClock pauses the clock of a workload whose namespace has no project any more.
-// The workload keeps running and is not stopped. A clock that still ran would never be
-// deleted, and the stop limiter would count it.
-func (r *Reconciler) pauseOrphanedClock(ctx context.Context, w *workload) error {
-	s := &w.clock.Status
-	if s.RunningSince == nil && s.Deadline == nil {
-		return nil
-	}
-	limits := timelimit.EffectiveLimits{Limits: v1alpha1.TightestLimits(s.WorkloadType, nil, nil), Leads: defaultLeads}
-	if s.Limit != nil {
-		limits.MaxRuntime = s.Limit.Configured
-	}
-	next := w.clock.DeepCopy()
-	next.Status = timelimit.Decide(w.now, *s, timelimit.Observation{}, limits).Status
-	next.Status.Local = renderLocalStatus(&next.Status, time.UTC)
-	if err := r.Client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("update orphaned clock %s/%s: %w", next.Namespace, next.Name, err)
-	}
-	return nil
+	target := v1alpha1.WorkloadReference{APIVersion: e.Spec.Target.APIVersion, Kind: e.Spec.Target.Kind, Name: e.Spec.Target.Name}
+	return types.NamespacedName{Namespace: e.Namespace, Name: target.ClockName()}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit"
 )
 
 // clockRetention is how long a clock is kept after its workload was deleted, in policy time.
@@ -98,4 +99,26 @@ func (r *Reconciler) reconcileEndedWorkload(ctx context.Context, c *v1alpha1.Wor
 		return nil
 	}
 	return client.IgnoreNotFound(r.Client.Status().Update(ctx, next))
+}
+
+// pauseOrphanedClock pauses the clock of a workload whose namespace has no project any more.
+// The workload keeps running and is not stopped. A clock that still ran would never be
+// deleted, and the stop limiter would count it.
+func (r *Reconciler) pauseOrphanedClock(ctx context.Context, w *workload) error {
+	s := &w.clock.Status
+	if s.RunningSince == nil && s.Deadline == nil && s.GPUs == nil {
+		return nil
+	}
+	limits := timelimit.EffectiveLimits{Limits: v1alpha1.TightestLimits(s.WorkloadType, nil, nil), Leads: defaultLeads}
+	if s.Limit != nil {
+		limits.MaxRuntime = s.Limit.Configured
+	}
+	next := w.clock.DeepCopy()
+	next.Status = timelimit.Decide(w.now, *s, timelimit.Observation{}, limits).Status
+	next.Status.GPUs = nil
+	next.Status.Local = renderLocalStatus(&next.Status, time.UTC)
+	if err := r.Client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("update orphaned clock %s/%s: %w", next.Namespace, next.Name, err)
+	}
+	return nil
 }

@@ -41,6 +41,7 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 // type and local times.
 func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
+	s.GPUs = w.heldGPUs()
 	s.Local = renderLocalStatus(s, w.zone)
 	unknown := len(w.runningPods) > 0 && !w.utilization.Known && (!w.limits.IdleTimeout.IsZero() || w.limits.Clock == v1alpha1.ClockActive)
 	setCondition(s, v1alpha1.ConditionIdleUnknown, unknown, reasonNoSample, reasonSampled,

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,11 +24,13 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Stopper stops workloads and releases them, and evicts pods. suspend.Stopper implements it.
+// Stopper stops workloads and releases them, evicts pods, and recognizes workloads that their
+// users paused. suspend.Stopper implements it.
 type Stopper interface {
 	Stop(ctx context.Context, target suspend.Target, until time.Time, why string) error
 	Release(ctx context.Context, target suspend.Target) error
 	EvictPod(ctx context.Context, pod suspend.Target, gracePeriod *int64, why string) error
+	IsPaused(ctx context.Context, object *unstructured.Unstructured) (bool, error)
 }
 
 // The further attempts to stop a workload whose pods run on: by the stop action of its kind,
@@ -46,7 +49,7 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 		r.stopBackoff.remove(w.clock.UID)
 		return nil
 	}
-	due, repeated := r.stopBackoff.tryAcquire(w.clock.UID)
+	due, repeated := r.stopBackoff.tryAcquire(w.clock.UID, r.RetryInterval)
 	if !due {
 		return nil
 	}
@@ -119,7 +122,7 @@ const maxTerminationGrace = time.Hour
 // isTerminating reports whether one of the pods ends within its grace period, so that the stop
 // has an effect. Some controllers terminate one pod after the other.
 func (r *Reconciler) isTerminating(ctx context.Context, w *workload) (bool, error) {
-	for _, pod := range w.runningPods {
+	for _, pod := range w.allPods() {
 		if !pod.Deleting {
 			continue
 		}
@@ -151,10 +154,10 @@ func (r *Reconciler) remainingGrace(ctx context.Context, pod *podcache.Pod) (lef
 	return object.DeletionTimestamp.Sub(policytime.MachineNow()), false, nil
 }
 
-// evictPods evicts the running pods.
+// evictPods evicts the pods.
 func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string) error {
 	var problems []error
-	for _, pod := range w.runningPods {
+	for _, pod := range w.allPods() {
 		target := suspend.Target{
 			GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		}
@@ -167,11 +170,9 @@ func (r *Reconciler) evictPods(ctx context.Context, w *workload, message string)
 	return errors.Join(problems...)
 }
 
-// The pauses between two attempts to stop the same workload, in machine time.
-const (
-	initialStopBackoff = 30 * time.Second
-	maxStopBackoff     = 10 * time.Minute
-)
+// maxRetryPauses is the longest pause between two attempts to stop the same workload, in first
+// pauses.
+const maxRetryPauses = 20
 
 // stopBackoff holds the time of the next attempt to stop each workload, by the UID of its
 // clock. It is empty after a restart, so that the first attempt comes at once.
@@ -186,8 +187,8 @@ type stopBackoffEntry struct {
 }
 
 // tryAcquire reports whether an attempt is due, and whether this process made one before. It
-// schedules the next one if it is due.
-func (b *stopBackoff) tryAcquire(clockUID types.UID) (due, repeated bool) {
+// schedules the next one if it is due, after the first pause or twice the last one.
+func (b *stopBackoff) tryAcquire(clockUID types.UID, first time.Duration) (due, repeated bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := policytime.MachineNow()
@@ -195,7 +196,7 @@ func (b *stopBackoff) tryAcquire(clockUID types.UID) (due, repeated bool) {
 	if now.Before(last.nextAttempt) {
 		return false, repeated
 	}
-	delay := min(max(2*last.delay, initialStopBackoff), maxStopBackoff)
+	delay := min(max(2*last.delay, first), maxRetryPauses*first)
 	if b.entries == nil {
 		b.entries = map[types.UID]stopBackoffEntry{}
 	}

@@ -53,10 +53,10 @@ type StopLimiter struct {
 
 // isBroughtForward reports whether a changed limit or a step of the controller's own brings
 // an end for this reason forward. An idle workload, and one whose limit did not change, ends
-// when it always would have.
+// when it always would have. An administrator confirmed the deletion of a project by its name.
 func isBroughtForward(s *v1alpha1.WorkloadClockStatus, reason v1alpha1.EndReason) bool {
 	switch reason {
-	case v1alpha1.EndIdle:
+	case v1alpha1.EndIdle, v1alpha1.EndProjectDeleted:
 		return false
 	case v1alpha1.EndMaxRuntime:
 		return s.Limit != nil && s.Limit.ShortenedFrom != nil

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/podcache"
 )
 
@@ -26,6 +27,8 @@ const (
 
 	firstAccount  = "system:serviceaccount:" + testNamespace + ":default-editor"
 	secondAccount = "system:serviceaccount:" + testNamespace + ":another"
+	// foreignAccount is a ServiceAccount of another namespace.
+	foreignAccount = "system:serviceaccount:pipelines:runner"
 
 	cronJobController = "system:serviceaccount:kube-system:cronjob-controller"
 )
@@ -79,6 +82,13 @@ func (c *teamCluster) create(kind schema.GroupVersionKind, name, creator string,
 	if err := c.rawClient.Create(c.t.Context(), object); err != nil {
 		c.t.Fatal(err)
 	}
+	c.startRootPod(object)
+	c.advance(0)
+}
+
+// startRootPod starts the pod of a workload.
+func (c *teamCluster) startRootPod(object *unstructured.Unstructured) {
+	kind, name, uid := object.GroupVersionKind(), object.GetName(), object.GetUID()
 	pod := &podcache.Pod{
 		Namespace: testNamespace, Name: name, UID: uid, Node: "dgx-1", Running: true,
 		CreatedAt: time.Now(), StartedAt: time.Now(), WorkloadType: v1alpha1.WorkloadTrain, Milli: 1000,
@@ -92,7 +102,6 @@ func (c *teamCluster) create(kind schema.GroupVersionKind, name, creator string,
 		pod.Node, pod.Running, pod.StartedAt = "", false, time.Time{}
 	}
 	c.pods[pod.UID] = pod
-	c.advance(0)
 }
 
 func (c *teamCluster) getObject(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
@@ -116,6 +125,31 @@ func (c *teamCluster) delete(kind schema.GroupVersionKind, name string) {
 	c.advance(0)
 }
 
+// pause suspends a Job as its user does.
+func (c *teamCluster) pause(name string) {
+	c.t.Helper()
+	c.setSuspended(name, true)
+	c.advance(0)
+}
+
+// resume lets a paused Job run again, in a new pod.
+func (c *teamCluster) resume(name string) {
+	c.t.Helper()
+	c.setSuspended(name, false)
+	object := c.getObject(jobKind, name)
+	c.startRootPod(object)
+	c.advance(0)
+}
+
+func (c *teamCluster) setSuspended(name string, suspended bool) {
+	c.t.Helper()
+	job := c.getJob(name)
+	job.Spec.Suspend = &suspended
+	if err := c.rawClient.Update(c.t.Context(), job); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // complete lets a workload complete. The object stays.
 func (c *teamCluster) complete(kind schema.GroupVersionKind, name string) {
 	c.t.Helper()
@@ -130,6 +164,28 @@ func (c *teamCluster) complete(kind schema.GroupVersionKind, name string) {
 	}
 	c.endPods(object.GetUID())
 	c.advance(0)
+}
+
+var kueueWorkloadKind = schema.GroupVersionKind{Group: workloadkind.GroupKueue, Version: "v1beta1", Kind: "Workload"}
+
+// queue creates the Kueue Workload of a Job. It returns a function that sets whether it is active.
+func (c *teamCluster) queue(name string) (setActive func(bool)) {
+	c.t.Helper()
+	c.mapper.Add(kueueWorkloadKind, meta.RESTScopeNamespace)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"active": true}}}
+	object.SetGroupVersionKind(kueueWorkloadKind)
+	object.SetNamespace(testNamespace)
+	object.SetName("job-" + name)
+	object.SetLabels(map[string]string{workloadkind.LabelKueueJobUID: string(c.getObject(jobKind, name).GetUID())})
+	if err := c.rawClient.Create(c.t.Context(), object); err != nil {
+		c.t.Fatal(err)
+	}
+	return func(active bool) {
+		object.Object["spec"] = map[string]any{"active": active}
+		if err := c.rawClient.Update(c.t.Context(), object); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 }
 
 func (c *teamCluster) endPods(root types.UID) {

@@ -39,7 +39,9 @@ func (e teamEvent) String() string {
 	return fmt.Sprintf("%s later: %s by user %d, name %d, template %d", e.after, e.kind, e.user, e.name, e.template)
 }
 
-var teamEvents = []string{"create", "create", "create", "delete", "delete", "complete", "lose node", "downtime", "crash", "restart"}
+var teamEvents = []string{
+	"create", "create", "create", "delete", "delete", "pause", "pause", "resume", "resume", "complete", "lose node", "downtime", "crash", "restart",
+}
 
 func drawTeamEvents(t *rapid.T) []teamEvent {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) teamEvent {
@@ -59,8 +61,10 @@ type teamRun struct {
 	uid                  types.UID
 	from, to             time.Time
 	open                 bool
-	// completed, deleted and stopped say how it ended.
-	completed, deleted, stopped bool
+	// completed, deleted, paused and stopped say how it ended.
+	completed, deleted, paused, stopped bool
+	// resumed is true if the Job runs again, in a later run.
+	resumed bool
 	// away is how long lifecycle was away meanwhile.
 	away time.Duration
 }
@@ -73,7 +77,7 @@ type teamSimulation struct {
 	runs   []*teamRun
 	faults []string
 	nodes  int
-	// oneAtATime is true if a user has one workload at a time, and names of the own.
+	// oneAtATime is true if a user has one workload at a time.
 	oneAtATime bool
 	recordedAt map[string]time.Time
 }
@@ -123,9 +127,6 @@ func (s *teamSimulation) apply(e teamEvent) {
 	s.advance(e.after)
 	user := []string{alice, bob}[e.user]
 	name, image := fmt.Sprint("work-", e.name), fmt.Sprint("registry.example.org/", e.template)
-	if s.oneAtATime {
-		name = fmt.Sprint("work-", e.user, "-", e.name)
-	}
 	switch e.kind {
 	case "create":
 		s.createRun(user, name, image)
@@ -134,6 +135,13 @@ func (s *teamSimulation) apply(e teamEvent) {
 			s.end(r, "deleted")
 			s.delete(jobKind, name)
 		}
+	case "pause":
+		if r := s.existing(name); r != nil && r.user == user && r.open {
+			s.end(r, "paused")
+			s.pause(name)
+		}
+	case "resume":
+		s.resumeRun(user, name)
 	case "complete":
 		if r := s.existing(name); r != nil && r.open {
 			s.end(r, "completed")
@@ -151,7 +159,7 @@ func (s *teamSimulation) apply(e teamEvent) {
 
 // createRun creates a Job unless one of its name exists.
 func (s *teamSimulation) createRun(user, name, image string) {
-	if s.existing(name) != nil || s.oneAtATime && slices.ContainsFunc(s.runs, func(r *teamRun) bool { return r.user == user && r.open }) {
+	if s.existing(name) != nil || s.oneAtATime && s.hasOpenRun(user) {
 		return
 	}
 	run := &teamRun{user: user, name: name, template: image, from: time.Now(), open: true}
@@ -161,6 +169,21 @@ func (s *teamSimulation) createRun(user, name, image string) {
 		template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": image}}}}
 		object.Object["spec"] = map[string]any{"template": template}
 	})
+}
+
+// resumeRun lets a paused Job run again.
+func (s *teamSimulation) resumeRun(user, name string) {
+	r := s.existing(name)
+	if r == nil || r.user != user || !r.paused || s.oneAtATime && s.hasOpenRun(user) {
+		return
+	}
+	r.resumed = true
+	s.runs = append(s.runs, &teamRun{user: user, name: name, template: r.template, uid: r.uid, from: time.Now(), open: true})
+	s.resume(name)
+}
+
+func (s *teamSimulation) hasOpenRun(user string) bool {
+	return slices.ContainsFunc(s.runs, func(r *teamRun) bool { return r.user == user && r.open })
 }
 
 // loseNode moves the Job's pod to a node that is lost: it terminates and never ends.
@@ -180,7 +203,7 @@ func (s *teamSimulation) loseNode(name string) {
 // existing returns the run whose Job exists, or nil.
 func (s *teamSimulation) existing(name string) *teamRun {
 	for _, r := range s.runs {
-		if r.name == name && !r.deleted {
+		if r.name == name && !r.deleted && !r.resumed {
 			return r
 		}
 	}
@@ -201,7 +224,7 @@ func (s *teamSimulation) end(r *teamRun, how string) {
 		r.to, r.open = time.Now(), false
 	}
 	r.completed = r.completed || how == "completed"
-	r.deleted = how == "deleted"
+	r.deleted, r.paused = how == "deleted", how == "paused"
 }
 
 // observeStops records which Jobs were stopped, and checks each stop.
@@ -283,7 +306,7 @@ func (s *teamSimulation) checkLengths() {
 			continue
 		}
 		before := previous[r.user]
-		if before == nil || before.completed || before.template != r.template || r.from.Sub(before.to) >= teamResetAfter-teamTolerance || !before.deleted {
+		if before == nil || before.completed || before.template != r.template || r.from.Sub(before.to) >= teamResetAfter-teamTolerance || !before.deleted && !before.paused {
 			sums[r.user] = 0
 		}
 		previous[r.user] = r

@@ -31,6 +31,9 @@ func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenan
 	return &tenant{project: project, department: department, zone: r.timeZones.load(department.Spec.Notices.TimeZone)}, nil
 }
 
+// isDeleted reports whether the project is being deleted. Then all workloads are stopped.
+func (t *tenant) isDeleted() bool { return !t.project.DeletionTimestamp.IsZero() }
+
 // isExempt reports whether the project is exempt or on hold. Then no workload is stopped.
 func (t *tenant) isExempt(now time.Time) bool {
 	return isInForce(t.project.Spec.Exempt, now, t.zone) || isInForce(t.project.Spec.Hold, now, t.zone)

@@ -49,10 +49,10 @@ func unstoppableReason(d timelimit.Decision, err error) string {
 // maxReportedPods is the number of pods that a condition or a Notice names.
 const maxReportedPods = 5
 
-// podNames returns the names of the first running pods, sorted, as text.
+// podNames returns the names of the first pods, sorted, as text.
 func (w *workload) podNames() string {
 	var names []string
-	for _, pod := range w.runningPods {
+	for _, pod := range w.allPods() {
 		names = append(names, pod.Name)
 	}
 	slices.Sort(names)
@@ -87,7 +87,7 @@ func (r *Reconciler) reportUnstoppable(ctx context.Context, w *workload, d timel
 	known := meta.IsStatusConditionTrue(w.clock.Status.Conditions, v1alpha1.ConditionUnstoppable)
 	if !known {
 		announcement := w.newAnnouncement(v1alpha1.NoticeWorkloadUnstoppable, d)
-		announcement.Threshold, announcement.DueAt = stopKey(&d.Status), w.now
+		announcement.Threshold, announcement.DueAt = w.stopKey(&d.Status), w.now
 		announcement.Inputs[mail.InputCause], announcement.Inputs[mail.InputPods] = reason, w.podNames()
 		if _, err := r.Notices.Record(ctx, announcement, notification.DepartmentContacts(w.department)); err != nil {
 			return err

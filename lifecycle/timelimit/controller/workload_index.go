@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit/owner"
 )
@@ -25,6 +26,7 @@ import (
 type WorkloadIndex struct {
 	store    PodLister
 	resolver *owner.Resolver
+	clock    policytime.Clock
 
 	mu sync.Mutex
 	// roots are the resolved roots by the direct owner of pods.
@@ -67,10 +69,10 @@ func directOwnerOf(pod *podcache.Pod) directOwner {
 	return directOwner{pod.Namespace, pod.Controller.UID, false}
 }
 
-// NewWorkloadIndex returns an index of the pods of store.
-func NewWorkloadIndex(store PodLister, resolver *owner.Resolver) *WorkloadIndex {
+// NewWorkloadIndex returns an index of the pods of store. clock is policy time.
+func NewWorkloadIndex(store PodLister, resolver *owner.Resolver, clock policytime.Clock) *WorkloadIndex {
 	return &WorkloadIndex{
-		store: store, resolver: resolver, podsSynced: make(chan struct{}),
+		store: store, resolver: resolver, clock: clock, podsSynced: make(chan struct{}),
 		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]sets.Set[directOwner]{},
 		unresolved: map[string]sets.Set[directOwner]{}, awaitingResolution: map[string]sets.Set[types.NamespacedName]{},
 		endedPods: map[types.NamespacedName]*podcache.Pod{},

@@ -10,13 +10,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
 )
 
@@ -25,7 +30,7 @@ func (x *WorkloadIndex) SetupWithManager(mgr ctrl.Manager, store *podcache.Store
 	return builder.TypedControllerManagedBy[directOwner](mgr).
 		Named("workload-roots").
 		WithOptions(controller.TypedOptions[directOwner]{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		WatchesRawSource(&podSyncSource{TypedSyncingSource: podcache.Source(store, x.handlePodChange), podsSynced: x.podsSynced}).
+		WatchesRawSource(&podSyncSource{TypedSyncingSource: podcache.Source(store, x.handlePodChange), index: x, clocks: mgr.GetClient()}).
 		Complete(reconcile.TypedFunc[directOwner](x.reconcileOwner))
 }
 
@@ -102,18 +107,64 @@ func (x *WorkloadIndex) ResolveAgain(ctx context.Context, root owner.Root) error
 // Before that, a workload with running pods seems to have none.
 type podSyncSource struct {
 	source.TypedSyncingSource[directOwner]
-	once       sync.Once
-	podsSynced chan struct{}
+	index *WorkloadIndex
+	// clocks reads WorkloadClocks from the cache.
+	clocks client.Reader
+	queue  workqueue.TypedRateLimitingInterface[directOwner]
+	once   sync.Once
+}
+
+// Start implements [source.TypedSource].
+func (s *podSyncSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[directOwner]) error {
+	s.queue = queue
+	return s.TypedSyncingSource.Start(ctx, queue)
 }
 
 // WaitForSync implements [source.TypedSyncingSource]. Controllers call it after Start, and
-// so after the initial pods were handled.
+// so after the initial pods were handled, and before they start workers.
 func (s *podSyncSource) WaitForSync(ctx context.Context) error {
-	err := s.TypedSyncingSource.WaitForSync(ctx)
-	if err == nil {
-		s.once.Do(func() { close(s.podsSynced) })
+	if err := s.TypedSyncingSource.WaitForSync(ctx); err != nil {
+		return err
 	}
-	return err
+	if err := s.index.prioritizeOverdue(ctx, s.clocks, s.queue); err != nil {
+		return err
+	}
+	s.once.Do(func() { close(s.index.podsSynced) })
+	return nil
+}
+
+// prioritizeOverdue moves the unresolved owners of overdue workloads to the front of the queue.
+// Owners that are no root themselves follow, such as ReplicaSets: which workload they belong to
+// is known only when they are resolved.
+func (x *WorkloadIndex) prioritizeOverdue(
+	ctx context.Context, clocks client.Reader, queue workqueue.TypedRateLimitingInterface[directOwner],
+) error {
+	prioritized, ok := queue.(priorityqueue.PriorityQueue[directOwner])
+	if !ok {
+		return nil
+	}
+	var list v1alpha1.WorkloadClockList
+	if err := clocks.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // waits until the cache is synced
+		return fmt.Errorf("list clocks to find overdue workloads: %w", err)
+	}
+	now, overdue := x.clock.Now(), make(map[types.UID]bool, len(list.Items))
+	for i := range list.Items {
+		s := &list.Items[i].Status
+		overdue[s.RootUID] = timelimit.IsOverdue(s, now)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, owners := range x.unresolved {
+		for o := range owners {
+			switch first, known := overdue[o.uid]; {
+			case first:
+				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(overduePriority)}, o)
+			case !known:
+				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(unknownPriority)}, o)
+			}
+		}
+	}
+	return nil
 }
 
 // ClockSource returns the source of requests for the clocks of changed workloads. It is

@@ -325,6 +325,38 @@ func TestStopQueuedJob(t *testing.T) {
 	}
 }
 
+// A workload that Kueue suspends was not paused by its user, unless its Workload is inactive.
+func TestIsPaused(t *testing.T) {
+	const inQueue = `metadata: {labels: {kueue.x-k8s.io/queue-name: default}}`
+	inactive := newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x")
+	if err := unstructured.SetNestedField(inactive.Object, false, "spec", "active"); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		group, kind, rest string
+		queued            []*unstructured.Unstructured
+		want              bool
+	}{
+		"a running Job":                     {"batch", "Job", `spec: {}`, nil, false},
+		"a suspended Job":                   {"batch", "Job", `spec: {suspend: true}`, nil, true},
+		"a Job without parallelism":         {"batch", "Job", `spec: {parallelism: 0}`, nil, true},
+		"a scaled Deployment":               {"apps", "Deployment", `spec: {replicas: 0}`, nil, true},
+		"a pod":                             {"", "Pod", `status: {phase: Running}`, nil, false},
+		"a Job that Kueue suspended":        {"batch", "Job", inQueue + "\nspec: {suspend: true}", []*unstructured.Unstructured{newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x")}, false},
+		"a Job whose Workload is inactive":  {"batch", "Job", inQueue + "\nspec: {suspend: true}", []*unstructured.Unstructured{inactive}, true},
+		"a Job with a queue, without Kueue": {"batch", "Job", inQueue + "\nspec: {suspend: true}", nil, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			object := newObject(t, groupKind(tc.group, tc.kind), tc.rest)
+			got, err := newFakeAPI(t, append(tc.queued, object)...).stopper().IsPaused(t.Context(), object)
+			if got != tc.want || err != nil {
+				t.Errorf("paused: %v, %v", got, err)
+			}
+		})
+	}
+}
+
 // Without permission for Kueue's objects the Job is suspended, and the error returned.
 func TestStopQueuedJobForbidden(t *testing.T) {
 	for _, verb := range []string{"list", "patch"} {

@@ -15,6 +15,7 @@ func admissionParametersTable() table {
 		},
 		mutable: []edit{
 			{name: "a binder", patch: `{spec: {binders: ["system:kube-scheduler", "system:serviceaccount:volcano-system:*"]}}`},
+			{name: "more labels", patch: `{spec: {maxLabels: 1024, maxAnnotations: 512}}`},
 			{name: "no list", patch: `{spec: {binders: null, managers: null}}`},
 		},
 	}
@@ -36,6 +37,13 @@ func admissionParametersTable() table {
 			edit{list + ": an empty name", fmt.Sprintf(`{spec: {%s: [""]}}`, list), entry, "at least 1 chars"},
 			edit{list + ": a name that is too long", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, longText(longest+1)), entry, fmt.Sprintf("may not be more than %d", longest)},
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},
+		)
+	}
+	for _, limit := range []string{"maxLabels", "maxAnnotations"} {
+		k.rejected = append(k.rejected,
+			edit{limit + ": too few", fmt.Sprintf(`{spec: {%s: 63}}`, limit), "spec." + limit, "greater than or equal to 64"},
+			edit{limit + ": too many", fmt.Sprintf(`{spec: {%s: 4097}}`, limit), "spec." + limit, "less than or equal to 4096"},
+			edit{limit + ": a text", fmt.Sprintf(`{spec: {%s: many}}`, limit), "spec." + limit, "must be of type integer"},
 		)
 	}
 	return k

@@ -3,6 +3,8 @@
 
 // Package project validates new and changed Projects beyond their schema.
 //
+// It refuses the deletion of a Project with running GPU work unless an annotation confirms it.
+//
 // It checks the user's authority over the department and the project, the quotas and limits against the department's,
 // the node pools, the members and the namespace. The response names all invalid fields, and warns of valid changes
 // with side effects. Lifecycle applies the same rules again before it acts, since the cluster can change meanwhile.
@@ -31,7 +33,7 @@ import (
 
 // Validator validates Projects.
 type Validator struct {
-	// Cached reads Projects.
+	// Cached reads Projects and WorkloadClocks.
 	Cached client.Reader
 	// Live reads from the API server: the current department, the namespace, and all Projects before a denial that
 	// depends on another Project.
@@ -55,12 +57,6 @@ func (v *Validator) ValidateCreate(ctx context.Context, project *v1alpha1.Projec
 // ValidateUpdate implements admission.Validator.
 func (v *Validator) ValidateUpdate(ctx context.Context, before, project *v1alpha1.Project) (admission.Warnings, error) {
 	return v.validate(ctx, before, project)
-}
-
-// ValidateDelete implements admission.Validator. The webhook is not registered for deletions: an admission policy of
-// the API server validates them, so that they do not depend on the webhook.
-func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Project) (admission.Warnings, error) {
-	return nil, nil
 }
 
 func (v *Validator) validate(ctx context.Context, before, project *v1alpha1.Project) (admission.Warnings, error) {

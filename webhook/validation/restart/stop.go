@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,12 +74,14 @@ func (v *Validator) findStop(ctx context.Context, s *startRequest) (*activeStop,
 	if found != nil || err != nil || s.hash == "" {
 		return found, err
 	}
-	if !s.isCreate {
-		if known, err := v.hasClock(ctx, s); known || err != nil {
-			return nil, err // its own clock applies
-		}
+	own, err := v.ownClock(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	found, err = v.longestStop(ctx, s.namespace, templateHashKey(s.hash), s.isSameCreator)
+	found, err = v.longestStop(ctx, s.namespace, templateHashKey(s.hash), func(c *v1alpha1.WorkloadClock) bool {
+		// Workloads that ran at the same time have their own clocks.
+		return s.isSameCreator(c) && (own == nil || c.RanAfter(&own.Status))
+	})
 	if found != nil {
 		found.isCopy = true
 	}
@@ -147,14 +148,17 @@ func (s *startRequest) isSameCreator(c *v1alpha1.WorkloadClock) bool {
 	return found && run != "" && strings.Trim(run, "0123456789") == ""
 }
 
-// hasClock reports whether the started workload has a clock, which it has if it ran before.
-func (v *Validator) hasClock(ctx context.Context, s *startRequest) (bool, error) {
-	key := client.ObjectKey{Namespace: s.namespace, Name: v1alpha1.WorkloadClockName(s.kind.Group, s.kind.Kind, s.name)}
-	err := v.Clocks.Get(ctx, key, &v1alpha1.WorkloadClock{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// ownClock returns the clock of the started workload, or nil if it has not run before.
+func (v *Validator) ownClock(ctx context.Context, s *startRequest) (*v1alpha1.WorkloadClock, error) {
+	if s.isCreate {
+		return nil, nil
 	}
-	return err == nil, err
+	clock := &v1alpha1.WorkloadClock{}
+	key := client.ObjectKey{Namespace: s.namespace, Name: v1alpha1.WorkloadClockName(s.kind.Group, s.kind.Kind, s.name)}
+	if err := v.Clocks.Get(ctx, key, clock); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return clock, nil
 }
 
 func rootKind(c *v1alpha1.WorkloadClock) schema.GroupVersionKind {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -61,7 +62,7 @@ func TestRestartsOfEachKind(t *testing.T) {
 				"a copy that claims a controller":   {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), anna, kind.Kind != "Pod" && !schedule},
 				"the name by another user":          {stopped, nil, workload("w", "program", true), bob, false},
 				"a copy by another user":            {stopped, nil, workload("copy", "program", true), bob, false},
-				"a copy by a foreign account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:other:ci", false},
+				"a copy by a foreign account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:other:ci", !schedule},
 				"created by another CronJob":        {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, false},
 				"a run of the same CronJob":         {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "w"), controllerManager, false},
 				"started":                           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
@@ -174,14 +175,33 @@ func TestStopAppliesToTheSameObject(t *testing.T) {
 	}
 }
 
-// A workload with its own clock is not denied as a copy of a stopped one.
-func TestWorkloadWithClockIsNotACopy(t *testing.T) {
+// A workload that starts again is denied as a copy of a stopped one if that one ran meanwhile: they
+// take turns. Workloads that ran at the same time have their own clocks.
+func TestStopAppliesToWorkloadThatTakesTurns(t *testing.T) {
 	kind := kindByName(t, "Job")
 	hash := workloadkind.TemplateHash(kind.GroupKind, newWorkload(kind, "w", "program", true).Object)
-	validator := newValidator(t, newClock(kind.GroupKind, "w", hash, later), newClock(kind.GroupKind, "twin", hash, time.Time{}))
-	response := validateChange(t, validator, anna, kind, newWorkload(kind, "twin", "program", false), newWorkload(kind, "twin", "program", true))
-	if !response.Allowed {
-		t.Error(response.Result.Message)
+	ranSince := func(since time.Time) func(*v1alpha1.WorkloadClockStatus) {
+		return func(s *v1alpha1.WorkloadClockStatus) { s.LastRunningSince = ptr.To(metav1.NewTime(since)) }
+	}
+	pausedSince := func(since time.Time) func(*v1alpha1.WorkloadClockStatus) {
+		return func(s *v1alpha1.WorkloadClockStatus) { s.PausedSince = ptr.To(metav1.NewTime(since)) }
+	}
+	for name, tc := range map[string]struct {
+		stopped, own func(*v1alpha1.WorkloadClockStatus)
+		denied       bool
+	}{
+		"ran at the same time":             {ranSince(now.Add(-48 * time.Hour)), pausedSince(now.Add(-30 * time.Minute)), false},
+		"ran since its pause":              {ranSince(now.Add(-2 * time.Hour)), pausedSince(now.Add(-3 * time.Hour)), true},
+		"its clock was reset":              {ranSince(now.Add(-48 * time.Hour)), func(*v1alpha1.WorkloadClockStatus) {}, true},
+		"the stopped one has no last time": {func(*v1alpha1.WorkloadClockStatus) {}, pausedSince(now.Add(-time.Hour)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			validator := newValidator(t, newClock(kind.GroupKind, "w", hash, later, tc.stopped), newClock(kind.GroupKind, "twin", hash, time.Time{}, tc.own))
+			response := validateChange(t, validator, anna, kind, newWorkload(kind, "twin", "program", false), newWorkload(kind, "twin", "program", true))
+			if response.Allowed == tc.denied {
+				t.Errorf("allowed: %v: %s", response.Allowed, response.Result.Message)
+			}
+		})
 	}
 }
 

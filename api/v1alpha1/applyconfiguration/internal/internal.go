@@ -86,6 +86,14 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.UserPattern
           elementRelationship: associative
+    - name: maxAnnotations
+      type:
+        scalar: numeric
+      default: 256
+    - name: maxLabels
+      type:
+        scalar: numeric
+      default: 256
     - name: queues
       type:
         list:

@@ -24,7 +24,7 @@ import (
 type AdmissionParametersApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec lists the identities and names that the policies use.
+	// Spec has the identities, names and limits that the policies use.
 	Spec *AdmissionParametersSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // AdmissionParametersSpecApplyConfiguration represents a declarative configuration of the AdmissionParametersSpec type for use
 // with apply.
 //
-// AdmissionParametersSpec lists the identities and names that Sluice's admission policies use.
+// AdmissionParametersSpec has the identities, names and limits that Sluice's admission policies use.
 // Each list is a set whose entries are merged by server-side apply. The lifecycle controller
 // maintains the default entries and the entries of its own configuration. Other field managers can
 // add entries.
@@ -37,6 +37,12 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
+	// project. The labels of Sluice do not count. An object with more from before the project can
+	// be updated, but gets no further ones. Lifecycle's configuration sets it.
+	MaxLabels *int32 `json:"maxLabels,omitempty"`
+	// MaxAnnotations is the same for annotations.
+	MaxAnnotations *int32 `json:"maxAnnotations,omitempty"`
 }
 
 // AdmissionParametersSpecApplyConfiguration constructs a declarative configuration of the AdmissionParametersSpec type for use with
@@ -112,5 +118,21 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithExemptNamespaces(values 
 	for i := range values {
 		b.ExemptNamespaces = append(b.ExemptNamespaces, values[i])
 	}
+	return b
+}
+
+// WithMaxLabels sets the MaxLabels field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxLabels field is set to the value of the last call.
+func (b *AdmissionParametersSpecApplyConfiguration) WithMaxLabels(value int32) *AdmissionParametersSpecApplyConfiguration {
+	b.MaxLabels = &value
+	return b
+}
+
+// WithMaxAnnotations sets the MaxAnnotations field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxAnnotations field is set to the value of the last call.
+func (b *AdmissionParametersSpecApplyConfiguration) WithMaxAnnotations(value int32) *AdmissionParametersSpecApplyConfiguration {
+	b.MaxAnnotations = &value
 	return b
 }

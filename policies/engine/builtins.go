@@ -1,0 +1,218 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// The limits of one call of a built-in function. OPA cannot stop a call, so its memory is
+// limited by what it is called with and what it returns.
+const (
+	// maxBuiltinText is the length of a string, in bytes.
+	maxBuiltinText = 1 << 20
+	// maxBuiltinSize is the estimated size of a result, and the size of a value that a call
+	// goes through, in bytes.
+	maxBuiltinSize = 8 << 20
+	// valueBytes is about what a value in a list takes.
+	valueBytes = 64
+	// maxNumberText is the length of a number's text: OPA computes with all digits.
+	maxNumberText = 400
+	// maxWidth is a width or a precision in the format of sprintf.
+	maxWidth = 1000
+)
+
+// limitBuiltins puts the limits before the built-in functions of OPA in this process: those
+// with an estimate, and those with which a policy can make a value larger step by step.
+var limitBuiltins = sync.OnceFunc(func() {
+	names := slices.AppendSeq([]string{
+		"base64.encode", "base64url.encode", "base64url.encode_no_pad", "div", "format_int", "hex.encode", "minus", "mul", "plus", "rem",
+		"round", "urlquery.encode", "urlquery.encode_object",
+	}, maps.Keys(estimates))
+	for _, name := range names {
+		call := topdown.GetBuiltin(name)
+		topdown.RegisterBuiltinFunc(name, func(ctx topdown.BuiltinContext, operands []*ast.Term, found func(*ast.Term) error) error {
+			if err := checkOperands(name, operands); err != nil {
+				return err
+			}
+			return call(ctx, operands, func(result *ast.Term) error {
+				if result != nil {
+					if text, ok := result.Value.(ast.String); ok && len(text) > maxBuiltinText {
+						return fmt.Errorf("the result has %d bytes, and %d are allowed", len(text), maxBuiltinText)
+					}
+				}
+				return found(result)
+			})
+		})
+	}
+})
+
+// checkOperands returns why a function is not called with these operands, or nil.
+func checkOperands(name string, operands []*ast.Term) error {
+	for i, operand := range operands {
+		switch value := operand.Value.(type) {
+		case ast.String:
+			if len(value) > maxBuiltinText {
+				return fmt.Errorf("operand %d has %d bytes, and %d are allowed", i+1, len(value), maxBuiltinText)
+			}
+		case ast.Number:
+			if len(value) > maxNumberText {
+				return fmt.Errorf("operand %d: the number has %d characters, and %d are allowed", i+1, len(value), maxNumberText)
+			}
+		}
+	}
+	estimate, ok := estimates[name]
+	if !ok {
+		return nil
+	}
+	if size := estimate(operands); size > maxBuiltinSize {
+		return fmt.Errorf("the call is too large: it would take more than %d MiB", maxBuiltinSize>>20)
+	}
+	return nil
+}
+
+// estimates return about how many bytes a call takes, by function: those whose result can be
+// larger than their operands, and those that go through all of a value. A value can be much
+// larger than the memory that it takes, where it contains another one several times.
+var estimates = map[string]func([]*ast.Term) float64{
+	"array.concat":              func(o []*ast.Term) float64 { return valueBytes * (length(o[0]) + length(o[1])) },
+	"concat":                    estimateConcat,
+	"json.filter":               estimateValues,
+	"json.marshal":              estimateValues,
+	"json.marshal_with_options": estimateValues,
+	"json.patch":                estimateValues,
+	"json.remove":               estimateValues,
+	"numbers.range":             func(o []*ast.Term) float64 { return valueBytes * math.Abs(float(o[1])-float(o[0])) },
+	"numbers.range_step": func(o []*ast.Term) float64 {
+		return valueBytes * math.Abs(float(o[1])-float(o[0])) / max(1, float(o[2]))
+	},
+	"object.subset":     estimateValues,
+	"object.union":      estimateValues,
+	"object.union_n":    estimateValues,
+	"regex.replace":     func(o []*ast.Term) float64 { return (1 + length(o[0])) * (1 + length(o[2])) },
+	"replace":           estimateReplace,
+	"sort":              estimateValues,
+	"split":             func(o []*ast.Term) float64 { return valueBytes * (1 + occurrences(o[0], o[1])) },
+	"sprintf":           estimateSprintf,
+	"strings.replace_n": func(o []*ast.Term) float64 { return (1 + length(o[1])) * (1 + termSize(o[0])) },
+	"walk":              estimateValues,
+	"yaml.marshal":      estimateValues,
+}
+
+func estimateValues(operands []*ast.Term) (size float64) {
+	for _, operand := range operands {
+		size += termSize(operand)
+	}
+	return size
+}
+
+func estimateConcat(operands []*ast.Term) float64 {
+	return termSize(operands[1]) + length(operands[0])*length(operands[1])
+}
+
+func estimateReplace(operands []*ast.Term) float64 {
+	return length(operands[0]) + occurrences(operands[0], operands[1])*length(operands[2])
+}
+
+func estimateSprintf(operands []*ast.Term) float64 {
+	format, _ := operands[0].Value.(ast.String)
+	verbs, widths := 0, 0
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			continue
+		}
+		verbs++
+		for i++; i < len(format) && strings.IndexByte("+-# 0123456789.[]*", format[i]) >= 0; i++ {
+			switch width := leadingNumber(string(format[i:])); {
+			case format[i] == '*', width > maxWidth:
+				return math.Inf(1)
+			default:
+				widths += width
+			}
+		}
+	}
+	return float64(len(format)+widths) + float64(max(verbs, 1))*termSize(operands[1])
+}
+
+// leadingNumber returns the number that a text begins with, or 0.
+func leadingNumber(text string) int {
+	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	number, err := strconv.Atoi(text[:end])
+	if err != nil && end > 0 {
+		return math.MaxInt
+	}
+	return number
+}
+
+// length returns the length of a string in bytes, or of a collection.
+func length(term *ast.Term) float64 {
+	switch value := term.Value.(type) {
+	case ast.String:
+		return float64(len(value))
+	case *ast.Array:
+		return float64(value.Len())
+	case ast.Set:
+		return float64(value.Len())
+	case ast.Object:
+		return float64(value.Len())
+	}
+	return 0
+}
+
+// float returns a number, or 0 for anything else.
+func float(term *ast.Term) float64 {
+	number, _ := term.Value.(ast.Number)
+	value, _ := number.Float64()
+	return value
+}
+
+// occurrences returns how often a text contains another one.
+func occurrences(text, part *ast.Term) float64 {
+	whole, _ := text.Value.(ast.String)
+	separator, _ := part.Value.(ast.String)
+	return float64(strings.Count(string(whole), string(separator)))
+}
+
+// termSize returns about how many bytes a value takes as text, and stops above
+// maxBuiltinSize.
+func termSize(term *ast.Term) float64 {
+	remaining := maxBuiltinSize
+	if !deduct(term, &remaining) {
+		return math.Inf(1)
+	}
+	return float64(maxBuiltinSize - remaining)
+}
+
+// deduct subtracts the size of a value, and reports whether something remains.
+func deduct(term *ast.Term, remaining *int) bool {
+	*remaining -= 8
+	if text, ok := term.Value.(ast.String); ok {
+		*remaining -= len(text)
+	}
+	if *remaining < 0 {
+		return false
+	}
+	more := func(term *ast.Term) bool { return !deduct(term, remaining) }
+	switch value := term.Value.(type) {
+	case *ast.Array:
+		return !value.Until(more)
+	case ast.Set:
+		return !value.Until(more)
+	case ast.Object:
+		return !value.Until(func(key, value *ast.Term) bool { return more(key) || more(value) })
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"sluice.dev/api/policytime"
+)
+
+const (
+	// maxFormerSets is the number of replaced sets that are kept.
+	maxFormerSets = 8
+	// formerSetAge is how long they are kept, in machine time: longer than the admission of
+	// one object takes, and than replicas of the webhook differ.
+	formerSetAge = 30 * time.Second
+)
+
+// formerSets are the sets that were replaced a moment ago.
+type formerSets struct {
+	mu      sync.Mutex
+	sets    []formerSet   // the latest last
+	changed chan struct{} // closed when the current set is replaced
+}
+
+type formerSet struct {
+	set        *Set
+	replacedAt time.Time
+}
+
+// add adds the set that was current until now, or nil before the first.
+func (f *formerSets) add(replaced *Set) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+	f.removeOld()
+	if replaced != nil {
+		f.sets = append(f.sets, formerSet{set: replaced, replacedAt: policytime.MachineNow()})
+		f.sets = slices.Clone(f.sets[max(0, len(f.sets)-maxFormerSets):])
+	}
+}
+
+func (f *formerSets) removeOld() {
+	now := policytime.MachineNow()
+	f.sets = slices.DeleteFunc(f.sets, func(former formerSet) bool { return now.Sub(former.replacedAt) > formerSetAge })
+}
+
+// Former returns the sets that were replaced within the last half minute, the latest first,
+// without those that are equal to the given one.
+func (e *Engine) Former(current *Set) []*Set {
+	e.former.mu.Lock()
+	defer e.former.mu.Unlock()
+	e.former.removeOld()
+	var sets []*Set
+	for _, former := range slices.Backward(e.former.sets) {
+		known := func(other *Set) bool { return other.digest == former.set.digest }
+		if former.set.digest != current.digest && !slices.ContainsFunc(sets, known) {
+			sets = append(sets, former.set)
+		}
+	}
+	return sets
+}
+
+// Replaced returns a channel that is closed when the set is no longer current.
+func (e *Engine) Replaced(set *Set) <-chan struct{} {
+	e.former.mu.Lock()
+	defer e.former.mu.Unlock()
+	if e.current.Load() != set {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	return e.former.changed
+}

@@ -1,0 +1,148 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice.dev/policies/engine"
+)
+
+// hostilePolicies are rules that take time or memory without end, by name, with the error of
+// their evaluation.
+var hostilePolicies = map[string]struct{ rule, message string }{
+	"doubled text by concat": {`deny contains "x" if {
+	a := "0123456789abcdef"
+	b := concat("", [a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a])
+	c := concat("", [b, b, b, b, b, b, b, b, b, b, b, b, b, b, b, b])
+	d := concat("", [c, c, c, c, c, c, c, c, c, c, c, c, c, c, c, c])
+	e := concat("", [d, d, d, d, d, d, d, d, d, d, d, d, d, d, d, d])
+	f := concat("", [e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e])
+	count(f) > 0
+}`, "concat"},
+	"doubled list": {doublings(`array.concat(%, %)`, "[1, 2, 3, 4]", 40, "count(%) > 0"), "array.concat: the call is too large"},
+	"wide sprintf": {`deny contains "x" if count(sprintf("%999999999d", [1])) > 0`, "sprintf: the call is too large"},
+	"many wide verbs": {`deny contains "x" if {
+	format := concat("", [verb | some _ in numbers.range(1, 20000); verb := "%[1]1000d"])
+	count(sprintf(format, [1])) > 0
+}`, "sprintf: the call is too large"},
+	"width from an argument":     {`deny contains "x" if count(sprintf("%*d", [99999999, 1])) > 0`, "sprintf: the call is too large"},
+	"precision":                  {`deny contains "x" if count(sprintf("%.99999999f", [1.5])) > 0`, "sprintf: the call is too large"},
+	"long argument, many times":  {`deny contains "x" if count(sprintf(concat("", ["%[1]s" | some _ in numbers.range(1, 50000)]), [concat("", ["0123456789" | some _ in numbers.range(1, 50000)])])) > 0`, ""},
+	"empty pattern":              {doublings(`replace(%, "", %)`, `"0123456789"`, 10, "count(%) > 0"), "replace"},
+	"empty regular pattern":      {doublings(`regex.replace(%, "", %)`, `"0123456789"`, 10, "count(%) > 0"), "regex.replace"},
+	"several patterns":           {doublings(`strings.replace_n({"a": %}, %)`, `"aaaaaaaaaa"`, 10, "count(%) > 0"), "strings.replace_n"},
+	"large range":                {`deny contains "x" if count(numbers.range(1, 1000000000)) > 0`, "numbers.range: the call is too large"},
+	"large range downward":       {`deny contains "x" if count(numbers.range(1000000000, 1)) > 0`, "numbers.range: the call is too large"},
+	"large range in steps":       {`deny contains "x" if count(numbers.range_step(1, 1000000000000, 3)) > 0`, "numbers.range_step: the call is too large"},
+	"marshal of doubled lists":   {doublings(`[%, %]`, `"0123456789"`, 19, "count(json.marshal(%)) > 0"), "json.marshal: the call is too large"},
+	"marshal of doubled objects": {doublings(`{"a": %, "b": %}`, `"0123456789"`, 19, "count(json.marshal(%)) > 0"), "json.marshal: the call is too large"},
+	"YAML of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(yaml.marshal(%)) > 0"), "yaml.marshal: the call is too large"},
+	"format of doubled lists":    {doublings(`[%, %]`, `"0123456789"`, 19, `count(sprintf("%v", [%])) > 0`), "sprintf: the call is too large"},
+	"walk of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count([1 | walk(%, _)]) > 0"), "walk: the call is too large"},
+	"sort of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(sort([%, 1])) > 0"), "sort: the call is too large"},
+	"union of doubled objects":   {doublings(`{"a": %, "b": %}`, `"0123456789"`, 19, "count(object.union(%, {})) > 0"), "object.union: the call is too large"},
+	"remainder of large numbers": {`deny contains "x" if (1e300 * 1e300) % 7 > 0`, "the number has 601 characters"},
+	"product of many numbers":    {`deny contains "x" if product(numbers.range(1, 100000)) % 7 > 0`, ""},
+	"product of products":        {doublings(`% * %`, "1234567890", 40, "% > 0"), "the number has"},
+	"encoded again and again":    {doublings(`base64.encode(concat("", [%, %]))`, `"0123456789"`, 40, "count(%) > 0"), "bytes, and 1048576 are allowed"},
+	"endless search":             {`deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a + b < 0 }`, "processor time"},
+	"nested comprehensions":      {`deny contains "x" if count([1 | some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a < b]) < 0`, "processor time"},
+	"growing set":                {`deny contains "x" if count({[a, b, c] | some a in numbers.range(1, 1000); some b in numbers.range(1, 1000); some c in numbers.range(1, 1000)}) < 0`, "processor time"},
+	"many findings": {`deny contains message if { some a in numbers.range(1, 100000); message := sprintf("%d", [a]) }
+deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a * b < 0 }`, "processor time"},
+	"large overrides": {`overrides := {"metadata": {"labels": {key: key | some a in numbers.range(1, 70000); key := sprintf("l%d", [a])}}}`, ""},
+	"deep overrides":  {doublings(`{"a": %, "b": %}`, "1", 40, "true", `overrides := %`), ""},
+}
+
+// doublings returns a rule in which each of n variables is made of the one before, named by %.
+func doublings(step, first string, n int, condition string, more ...string) string {
+	name := func(i int) string { return "v" + strings.Repeat("i", i) }
+	var text strings.Builder
+	if len(more) > 0 {
+		for i := range n {
+			text.WriteString(name(i+1) + " := " + strings.ReplaceAll(step, "%", name(i)) + "\n")
+		}
+		return name(0) + " := " + first + "\n" + text.String() + strings.ReplaceAll(more[0], "%", name(n)) + "\n"
+	}
+	text.WriteString("deny contains \"x\" if {\n\t" + name(0) + " := " + first + "\n")
+	for i := range n {
+		text.WriteString("\t" + name(i+1) + " := " + strings.ReplaceAll(step, "%", name(i)) + "\n")
+	}
+	condition = strings.ReplaceAll(condition, `"%v"`, `"$v"`)
+	condition = strings.ReplaceAll(strings.ReplaceAll(condition, "%", name(n)), `"$v"`, `"%v"`)
+	return text.String() + "\t" + condition + "\n}"
+}
+
+// Every hostile policy ends, in bounded memory, and only refuses what it matches itself.
+// Guards invariant 10 of the design.
+func TestHostilePoliciesAreBounded(t *testing.T) {
+	const limit, maxAllocated = 200 * time.Millisecond, 512 << 20
+	for name, tc := range hostilePolicies {
+		t.Run(name, func(t *testing.T) {
+			hostile := engine.Source{Name: "hostile", Rego: "package hostile\n\n" + tc.rule}
+			modest := engine.Source{Name: "modest", Rego: "package modest\n\nwarn contains \"seen\""}
+			options := engine.Options{Limits: engine.Limits{Evaluation: limit, Request: time.Minute}}
+			e := newEngineWithOptions(t, options, hostile, modest)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			outcome, err := e.Evaluate(t.Context(), podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`))
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > maxAllocated {
+				t.Errorf("%d MiB allocated, want at most %d", allocated>>20, maxAllocated>>20)
+			}
+			if len(outcome.Failures) != 1 || outcome.Failures[0].Policy != "hostile" {
+				t.Fatalf("failures: %v", outcome.Failures)
+			}
+			if got := outcome.Failures[0].Err.Error(); !strings.Contains(got, tc.message) {
+				t.Errorf("%s, want %s", got, tc.message)
+			}
+			if len(outcome.Warnings) != 1 || outcome.Warnings[0].Policy != "modest" {
+				t.Errorf("the other policy's warnings: %v", outcome.Warnings)
+			}
+		})
+	}
+}
+
+// A policy that keeps exceeding its processor time is no longer evaluated for that project: it
+// refuses what it matches where it is in Deny, and is skipped where it only warns. Other projects are evaluated.
+func TestQuarantinedPolicyAnswersAtOnce(t *testing.T) {
+	rule := hostilePolicies["endless search"].rule
+	deny := engine.Source{Name: "deny", Rego: "package deny1\n\n" + rule}
+	warn := engine.Source{Name: "warn", Enforcement: "Warn", Rego: "package warn1\n\n" + rule}
+	options := engine.Options{Limits: engine.Limits{Evaluation: 20 * time.Millisecond, Request: time.Minute}, CacheEntries: -1}
+	e := newEngineWithOptions(t, options, deny, warn)
+	in := podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`)
+	for range 3 {
+		if _, err := e.Evaluate(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outcome, err := e.Evaluate(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Failures) != 1 || !errors.Is(outcome.Failures[0].Err, engine.ErrQuarantined) || outcome.Failures[0].Policy != "deny" {
+		t.Errorf("failures: %v", outcome.Failures)
+	}
+	if len(outcome.Denials) != 1 || outcome.Denials[0].Policy != "deny" || len(outcome.Warnings) != 0 {
+		t.Errorf("denials %v, warnings %v", outcome.Denials, outcome.Warnings)
+	}
+	in.Subject.Project = "another"
+	if outcome, err = e.Evaluate(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range outcome.Failures {
+		if !errors.Is(failure.Err, engine.ErrDeadline) {
+			t.Errorf("another project: %v", failure.Err)
+		}
+	}
+}

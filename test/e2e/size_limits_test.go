@@ -1,0 +1,205 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+)
+
+// numberedKeys returns a map of so many labels or annotations.
+func numberedKeys(number int) map[string]string {
+	keys := make(map[string]string, number)
+	for i := range number {
+		keys[fmt.Sprintf("example.org/key-%d", i)] = "x"
+	}
+	return keys
+}
+
+// memberWithToken returns a client with a token of a ServiceAccount that may edit the namespace.
+func memberWithToken(t *testing.T, namespace, name string) kubernetes.Interface {
+	t.Helper()
+	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	})
+	token, err := sharedCluster.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(sharedCluster.config)
+	config.BearerToken, config.WarningHandler, config.QPS = token.Status.Token, rest.NoWarnings{}, -1
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := clientset.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{Limit: 1})
+		return err
+	})
+	return clientset
+}
+
+// A member's object with more labels, annotations or entries of lists than policies go through is
+// refused at its creation, and where the number grows. Guards invariant 10 of the design.
+func TestSizeLimitsReject(t *testing.T) {
+	t.Parallel()
+	const ns = "course-ml"
+	member := memberWithToken(t, ns, "storm")
+	pods := member.CoreV1().Pods(ns)
+	full := newPod(ns, "as-many-labels-as-allowed", func(p *corev1.Pod) {
+		p.Labels, p.Annotations = numberedKeys(256), numberedKeys(256)
+		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"} // it stays pending
+	})
+	if _, err := pods.Create(t.Context(), full, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteAndWait(t, full) })
+	createPod := func(change func(*corev1.Pod)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := pods.Create(ctx, newPod(ns, "storm", change), metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}
+	}
+	createJob := func(change func(*batchv1.Job)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "storm"}}
+			job.Spec.Template.Spec = newPod(ns, "storm").Spec
+			job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+			change(job)
+			_, err := member.BatchV1().Jobs(ns).Create(ctx, job, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}
+	}
+	patch := func(body string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := pods.Patch(ctx, full.Name, "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun})
+			return err
+		}
+	}
+	variables := func(number int) []corev1.EnvVar {
+		list := make([]corev1.EnvVar, number)
+		for i := range list {
+			list[i] = corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "x"}
+		}
+		return list
+	}
+	for name, tc := range map[string]struct {
+		attempt func(context.Context) error
+		message string // empty if it is accepted
+	}{
+		"a pod with 40,000 labels":   {createPod(func(p *corev1.Pod) { p.Labels = numberedKeys(40000) }), "metadata.labels: 40000 entries, of which at most 256 are allowed"},
+		"a pod with 257 labels":      {createPod(func(p *corev1.Pod) { p.Labels = numberedKeys(257) }), "metadata.labels: 257 entries, of which at most 256 are allowed"},
+		"a pod with 257 annotations": {createPod(func(p *corev1.Pod) { p.Annotations = numberedKeys(257) }), "metadata.annotations: 257 entries, of which at most 256 are allowed"},
+		"a pod with 5,001 variables": {createPod(func(p *corev1.Pod) { p.Spec.Containers[0].Env = variables(5001) }), "env: 5001 entries, of which at most 5000 are allowed"},
+		"a label more":               {patch(`{"metadata":{"labels":{"more":"x"}}}`), "metadata.labels: 257 entries, of which at most 256 are allowed"},
+		"an annotation more":         {patch(`{"metadata":{"annotations":{"more":"x"}}}`), "metadata.annotations: 257 entries, of which at most 256 are allowed"},
+		"a label for another":        {patch(`{"metadata":{"labels":{"more":"x","example.org/key-0":null}}}`), ""},
+		"another value of a label":   {patch(`{"metadata":{"labels":{"example.org/key-0":"y"}}}`), ""},
+		"a Job with 257 labels":      {createJob(func(j *batchv1.Job) { j.Labels = numberedKeys(257) }), "metadata.labels: 257 entries, of which at most 256 are allowed"},
+		"a template with 40,000 labels": {createJob(func(j *batchv1.Job) {
+			j.Spec.Template.Labels = numberedKeys(40000)
+		}), "entries, of which at most 256 are allowed"},
+		"a template with 5,001 variables": {createJob(func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].Env = variables(5001)
+		}), "env: 5001 entries, of which at most 5000 are allowed"},
+		"an ordinary Job": {createJob(func(*batchv1.Job) {}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.attempt(t.Context())
+			if tc.message == "" {
+				if err != nil {
+					t.Errorf("rejected: %v", err)
+				}
+				return
+			}
+			if err := checkRejected(err, tc.message); err != nil {
+				t.Errorf("%.500s", err.Error())
+			}
+		})
+	}
+}
+
+// statusPatch returns a change of a pod's status as the kubelet writes it.
+func statusPatch(number int) []byte {
+	return fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"False","message":"%d"}]}}`, number)
+}
+
+// A pod from before the project keeps its labels: its status is written, it can be annotated and
+// loses a finalizer, and it is deleted, and none of this takes the API server long. Only what policies
+// guard stays. Guards invariants 2 and 10 of the design.
+func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
+	t.Parallel()
+	const name, number = "adopted-storm", 10000
+	create(t, newNamespace(name, v1alpha1.AnnotationAdoptBy, name))
+	pod := newPod(name, "storm", func(p *corev1.Pod) {
+		p.Labels, p.Finalizers = numberedKeys(number), []string{"example.org/stay"}
+		p.Labels["runai-gpu-group/a"] = "x"
+		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
+	})
+	eventually(t, func() error {
+		_, err := sharedCluster.clientset.CoreV1().Pods(name).Create(t.Context(), pod, metav1.CreateOptions{})
+		return err
+	})
+	sharedCluster.createGovernedProject(t, "h2-students", name, v1alpha1.PoolQuota{Name: "dgx-mig", GPU: newProject(name).Spec.NodePools[0].GPU})
+	member := memberWithToken(t, name, "storm").CoreV1().Pods(name)
+	kubelet := sharedCluster.clientset.CoreV1().Pods(name)
+	patch := func(pods corev1client.PodInterface, body string, subresources ...string) error {
+		start := policytime.MachineNow()
+		_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresources...)
+		if took := policytime.MachineNow().Sub(start); took > 5*time.Second {
+			t.Errorf("%.60s took %s", body, took)
+		}
+		return err
+	}
+	// The namespace's label reaches the API server's policies a moment later.
+	eventually(t, func() error {
+		return checkRejected(patch(member, `{"metadata":{"labels":{"more":"x"}}}`), "metadata.labels: 10002 entries")
+	})
+	for what, err := range map[string]error{
+		"a status write":        patch(kubelet, string(statusPatch(1)), "status"),
+		"an annotation":         patch(member, `{"metadata":{"annotations":{"mine":"x"}}}`),
+		"another label's value": patch(member, `{"metadata":{"labels":{"example.org/key-0":"y"}}}`),
+		"a label removed":       patch(member, `{"metadata":{"labels":{"example.org/key-1":null}}}`),
+	} {
+		if err != nil {
+			t.Errorf("%s: %.500s", what, err.Error())
+		}
+	}
+	for body, message := range map[string]string{
+		`{"metadata":{"labels":{"sluice.dev/project":"other"}}}`:                         "create the pod again",
+		`{"metadata":{"labels":{"runai-gpu-group/a":"y"}}}`:                              "what KAI-Scheduler reads",
+		`{"metadata":{"labels":{"runai-gpu-group/a":null}}}`:                             "what KAI-Scheduler reads",
+		`{"metadata":{"labels":{"kueue.x-k8s.io/podset":"x","example.org/key-2":null}}}`: "kueue.x-k8s.io/",
+		`{"metadata":{"annotations":{"sluice.dev/decisions":"{}"}}}`:                     "create the pod again",
+	} {
+		if err := checkRejected(patch(member, body), message); err != nil {
+			t.Errorf("%s: %.500s", body, err.Error())
+		}
+	}
+	if err := patch(member, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.org/stay"]}}`); err != nil {
+		t.Errorf("a finalizer removed: %.500s", err.Error())
+	}
+	if err := member.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Errorf("the deletion: %.500s", err.Error())
+	}
+	eventually(t, func() error { return checkDeleted(t.Context(), pod) })
+}

@@ -1,0 +1,87 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cabundle
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+)
+
+var testTime = time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+
+func newCertificate(t *testing.T, serial int64, isCA bool, validity time.Duration) certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "sluice"},
+		NotBefore: testTime.Add(-time.Hour), NotAfter: testTime.Add(validity),
+		IsCA: isCA, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate(der)
+}
+
+// Two replicas with different files end with one bundle that trusts both, whichever writes last, and the old
+// authority leaves after an hour.
+func TestReplicasDoNotFightWhileAuthorityChanges(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	before, after := newCertificate(t, 1, true, year), newCertificate(t, 2, true, year)
+	var old, young otherCertificates
+	bundle := encodeBundle([]certificate{before})
+	write := func(replica *otherCertificates, own certificate, at time.Duration) bool {
+		t.Helper()
+		next := encodeBundle(replica.merge([]certificate{own}, []webhookEntry{{"a", bundle}, {"b", bundle}}, testTime.Add(at)))
+		changed := !bytes.Equal(next, bundle)
+		bundle = next
+		return changed
+	}
+	if !write(&young, after, 0) {
+		t.Error("the new authority was not added")
+	}
+	for at := range 10 {
+		if write(&old, before, time.Duration(at)*time.Minute) || write(&young, after, time.Duration(at)*time.Minute) {
+			t.Fatalf("the replicas write against each other")
+		}
+	}
+	if trusted := decodeBundle(bundle); !slices.Contains(trusted, before) || !slices.Contains(trusted, after) {
+		t.Errorf("%d certificates, want both", len(trusted))
+	}
+	write(&old, after, 20*time.Minute) // it has the new file now
+	write(&young, after, otherCertificateAge)
+	if trusted := decodeBundle(bundle); !slices.Equal(trusted, []certificate{after}) {
+		t.Errorf("%d certificates after an hour, want the new one", len(trusted))
+	}
+}
+
+// What others write into the configurations is only kept if it is a valid authority, and never without limit.
+func TestForeignCertificatesAreLimited(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	own := newCertificate(t, 1, true, year)
+	hostile := []certificate{newCertificate(t, 2, false, year), newCertificate(t, 3, true, -time.Minute), "no certificate"}
+	var o otherCertificates
+	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(hostile)}, {"b", []byte("no PEM")}}, testTime); len(merged) != 1 {
+		t.Errorf("%d certificates, want only the own one", len(merged))
+	}
+	var many []certificate
+	for serial := range int64(2 * maxCertificates) {
+		many = append(many, newCertificate(t, 10+serial, true, year))
+	}
+	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(many)}}, testTime); len(merged) > maxCertificates || !slices.Contains(merged, own) {
+		t.Errorf("%d certificates, want at most %d with the own one", len(merged), maxCertificates)
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evaluation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge"
+)
+
+// SizeLimits are the largest numbers of labels and annotations of an object; 0 means the default. The limits of all
+// other lists and maps are constants of package v1alpha1.
+type SizeLimits struct {
+	Labels, Annotations int
+}
+
+// managedKeys are the keys that do not count: the object can have them from an earlier call.
+var managedKeys = func() map[string]bool {
+	keys := make(map[string]bool)
+	for _, key := range v1alpha1.ManagedKeys() {
+		keys[key] = true
+	}
+	return keys
+}()
+
+// denialsForSize returns a denial for each list and map of an object that has more entries than policies go through,
+// and for each text that is longer. Its own cost grows with the object's size.
+func denialsForSize(object map[string]any, limits SizeLimits) []merge.Finding {
+	check := sizeCheck{limits: limits}
+	check.walk("", "", object)
+	slices.SortFunc(check.denials, func(a, b merge.Finding) int { return cmp.Compare(a.Field, b.Field) })
+	return check.denials
+}
+
+type sizeCheck struct {
+	limits  SizeLimits
+	denials []merge.Finding
+}
+
+// walk checks a value and all values in it. The parent is the name of the field that contains the value.
+func (c *sizeCheck) walk(path, parent string, value any) {
+	switch value := value.(type) {
+	case []any:
+		if c.check(path, len(value), v1alpha1.MaxListEntries) {
+			return
+		}
+		for i, element := range value {
+			switch element := element.(type) {
+			case []any, map[string]any:
+				c.walk(fmt.Sprintf("%s[%d]", path, i), parent, element)
+			case string:
+				if len(element) > v1alpha1.MaxTextBytes {
+					c.denyText(fmt.Sprintf("%s[%d]", path, i), len(element), v1alpha1.MaxTextBytes)
+				}
+			}
+		}
+	case map[string]any:
+		if c.check(path, len(value), v1alpha1.MaxListEntries) {
+			return
+		}
+		for name, field := range value {
+			switch field := field.(type) {
+			case []any:
+				c.walk(joinPath(path, name), name, field)
+			case map[string]any:
+				c.walkMap(joinPath(path, name), parent, name, field)
+			case string:
+				limit := v1alpha1.MaxTextBytes
+				if name == "path" || name == "workingDir" || strings.HasSuffix(name, "Path") {
+					limit = v1alpha1.MaxPathBytes
+				}
+				if len(field) > limit {
+					c.denyText(joinPath(path, name), len(field), limit)
+				}
+			}
+		}
+	}
+}
+
+// walkMap checks the map in a field. Some fields have limits of their own.
+func (c *sizeCheck) walkMap(path, parent, name string, value map[string]any) {
+	switch {
+	case parent == "metadata" && name == "labels":
+		c.check(path, countKeys(value), cmp.Or(c.limits.Labels, int(v1alpha1.DefaultMaxLabels)))
+	case parent == "metadata" && name == "annotations":
+		c.check(path, countKeys(value), cmp.Or(c.limits.Annotations, int(v1alpha1.DefaultMaxAnnotations)))
+	case parent == "resources" && (name == "limits" || name == "requests"):
+		c.check(path, len(value), v1alpha1.MaxContainerResources)
+	default:
+		c.walk(path, name, value)
+	}
+}
+
+// check reports whether a number exceeds its limit, and adds the denial.
+func (c *sizeCheck) check(path string, number, limit int) bool {
+	if number <= limit {
+		return false
+	}
+	c.denials = append(c.denials, merge.Finding{
+		Field:   path,
+		Message: fmt.Sprintf("%d entries, of which at most %d are allowed", number, limit),
+		Fix:     "remove those that are not needed",
+	})
+	return true
+}
+
+// denyText adds the denial of a text that is too long.
+func (c *sizeCheck) denyText(path string, length, limit int) {
+	c.denials = append(c.denials, merge.Finding{Field: path, Message: fmt.Sprintf("%d bytes, of which at most %d are allowed", length, limit)})
+}
+
+// countKeys returns the number of keys that are not Sluice's.
+func countKeys(value map[string]any) int {
+	number := len(value)
+	for key := range managedKeys {
+		if _, ok := value[key]; ok {
+			number--
+		}
+	}
+	return number
+}
+
+func joinPath(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

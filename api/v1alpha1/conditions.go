@@ -7,7 +7,7 @@ package v1alpha1
 const (
 	// ConditionReady is true when the object is in the state that its spec requests.
 	ConditionReady = "Ready"
-	// ConditionUnsupported is true when the scheduler or the hardware does not support
+	// ConditionUnsupported is true when Sluice, the scheduler or the hardware does not support
 	// something that the spec requests. The reason and the message name it.
 	ConditionUnsupported = "Unsupported"
 	// ConditionQueueApplied is true on a Department or Project whose queues exist in all its
@@ -96,6 +96,9 @@ const (
 	ReasonProgressing = "Progressing"
 	// ReasonSupported means that everything that the spec requests is supported.
 	ReasonSupported = "Supported"
+	// ReasonFieldsWithoutEffect means that fields of the spec have no effect yet. The message
+	// names them.
+	ReasonFieldsWithoutEffect = "FieldsWithoutEffect"
 	// ReasonMultipleReasons means that the message lists several reasons.
 	ReasonMultipleReasons = "MultipleReasons"
 )
@@ -111,9 +114,6 @@ const (
 	ReasonRequirementsMissing = "RequirementsMissing"
 	// ReasonGPUCountUnknown means that the number of GPUs of a node is unknown.
 	ReasonGPUCountUnknown = "GPUCountUnknown"
-	// ReasonStrictComputeUnsupported means that the pool cannot limit pods to their share of
-	// compute.
-	ReasonStrictComputeUnsupported = "StrictComputeUnsupported"
 	// ReasonDepartmentLimitUnsupported means that the scheduler cannot limit a department,
 	// only each project, and the limits of the projects add up to more than the department's
 	// limit.

@@ -125,6 +125,14 @@ type DepartmentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUsage `json:"nodePools,omitempty"`
 
+	// PoolSummary shows the allocated GPUs and the limit of each node pool, such as "dgx 9/8, mig
+	// 1/4", for display: a sum over all pools would hide that one of them exceeds its limit. The
+	// pool closest to its limit is first. At most three pools are named; +2 means two more.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=300
+	PoolSummary string `json:"poolSummary,omitempty"`
+
 	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
 	//
 	// +optional
@@ -144,8 +152,7 @@ type DepartmentStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Projects",type=integer,JSONPath=`.status.projects`
 // +kubebuilder:printcolumn:name="Guaranteed",type=string,JSONPath=`.status.gpu.guaranteed`
-// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
-// +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
+// +kubebuilder:printcolumn:name="Allocated of limit",type=string,JSONPath=`.status.poolSummary`
 // +kubebuilder:printcolumn:name="Over quota",type=string,JSONPath=`.status.gpu.overQuota`
 // +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
 // +kubebuilder:printcolumn:name="Validity",type=string,JSONPath=`.spec.projects.validity`,priority=1

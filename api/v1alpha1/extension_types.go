@@ -125,7 +125,7 @@ type ExtensionStatus struct {
 	// +optional
 	NewEnd *metav1.Time `json:"newEnd,omitempty"`
 
-	// Conditions are Applied and Announced.
+	// Conditions are Applied, Announced and Unsupported.
 	//
 	// +optional
 	// +listType=map

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -79,6 +80,45 @@ type ProjectStep struct {
 	At metav1.Time `json:"at"`
 }
 
+// WorkloadUsage is the GPU quota that a workload holds in one node pool.
+type WorkloadUsage struct {
+	// Kind is the kind of the root workload, such as Job.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// Name is the name of the root workload.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// CreatedBy is the name of the user who created the workload. It is absent if that is not
+	// known.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	CreatedBy string `json:"createdBy,omitempty"`
+
+	// NodePool is the name of the node pool. It is absent if Sluice did not admit the pods.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	NodePool string `json:"nodePool,omitempty"`
+
+	// GPUs is the quota of its bound pods in physical GPUs: 500m is half a GPU.
+	//
+	// +required
+	GPUs resource.Quantity `json:"gpus"`
+
+	// Since is the start of its running interval in policy time, or, while no pod has started,
+	// when the first was bound. It is absent if that is not known.
+	//
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
 // ProjectStatus is the observed state of a project.
 type ProjectStatus struct {
 	// ObservedGeneration is the generation of the spec that this status describes.
@@ -139,6 +179,30 @@ type ProjectStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUsage `json:"nodePools,omitempty"`
+
+	// PoolSummary shows the allocated GPUs and the limit of each node pool, such as "dgx 9/8, mig
+	// 1/4", for display: a sum over all pools would hide that one of them exceeds its limit. The
+	// pool closest to its limit is first. At most three pools are named; +2 means two more.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=300
+	PoolSummary string `json:"poolSummary,omitempty"`
+
+	// Workloads are the workloads that hold GPUs now: the ten with the most GPUs, the largest
+	// first. A workload in two node pools is listed for each. The list changes at most every five
+	// seconds.
+	//
+	// +optional
+	// +nullable
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Workloads []WorkloadUsage `json:"workloads,omitempty"`
+
+	// MoreWorkloads is the number of workloads that hold GPUs and are not in the list.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MoreWorkloads int32 `json:"moreWorkloads,omitempty"`
 
 	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending,
 	// QuotaNearlyUsed, Held, Exempt and Unsupported.

@@ -132,8 +132,7 @@ type Exception struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.__namespace__) || !(self.spec.__namespace__ in ['default', 'sluice-system'] || self.spec.__namespace__.startsWith('kube-'))",fieldPath=".spec.namespace",message="must not be a namespace of the system: default, sluice-system and kube-* cannot be a project's"
 // +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.spec.department`
 // +kubebuilder:printcolumn:name="Quota",type=string,JSONPath=`.status.gpu.guaranteed`
-// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
-// +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
+// +kubebuilder:printcolumn:name="Allocated of limit",type=string,JSONPath=`.status.poolSummary`
 // +kubebuilder:printcolumn:name="Over quota",type=string,JSONPath=`.status.gpu.overQuota`
 // +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

@@ -4,6 +4,12 @@
 package v1alpha1
 
 import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -137,9 +143,8 @@ type GPUUsage struct {
 	// +optional
 	Limit resource.Quantity `json:"limit,omitempty"`
 
-	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools that
-	// Kueue serves, only pods admitted by Kueue count. A pod that has no node yet counts both
-	// here and in pending.
+	// Allocated is the GPU quota of pods that are bound to a node and have not ended. Pods
+	// without a node count as pending, although the limit counts them, too.
 	//
 	// +optional
 	Allocated resource.Quantity `json:"allocated,omitempty"`
@@ -150,8 +155,8 @@ type GPUUsage struct {
 	// +optional
 	OverQuota resource.Quantity `json:"overQuota,omitempty"`
 
-	// Pending is the GPU quota requested by work that is not running: unscheduled pods,
-	// workloads queued in Kueue, and pods rejected for lack of quota.
+	// Pending is the GPU quota requested by work without a node: unscheduled pods, workloads
+	// queued in Kueue, and pods rejected for lack of quota. It is no part of allocated.
 	//
 	// +optional
 	Pending resource.Quantity `json:"pending,omitempty"`
@@ -167,6 +172,12 @@ type PoolUsage struct {
 	Name string `json:"name"`
 
 	GPUUsage `json:",inline"`
+
+	// Unscheduled is the GPU quota of admitted pods that have no node. It is no part of allocated,
+	// but the limit counts it. Departments do not have it.
+	//
+	// +optional
+	Unscheduled resource.Quantity `json:"unscheduled,omitempty"`
 
 	// Uncounted is the GPU quota of pods that are older than the quota. The enforced limit is
 	// lowered by this amount until they end.
@@ -191,4 +202,36 @@ func SetOverQuota(all *GPUUsage, pools []PoolUsage) {
 // overGuaranteed returns the part of allocated that exceeds the guarantee.
 func (u *GPUUsage) overGuaranteed() resource.Quantity {
 	return *resource.NewMilliQuantity(max(0, u.Allocated.MilliValue()-u.Guaranteed.MilliValue()), resource.DecimalSI)
+}
+
+// maxSummarizedPools is the number of node pools that a summary names.
+const maxSummarizedPools = 3
+
+// SummarizePools returns the allocated GPUs and the limit of each pool, such as "dgx 9/8, mig
+// 1/4", the pool closest to its limit first. Of more than three pools it names three, and the
+// number of the others.
+func SummarizePools(pools []PoolUsage) string {
+	byUse := slices.Clone(pools)
+	slices.SortStableFunc(byUse, func(a, b PoolUsage) int { return cmp.Compare(b.usedPart(), a.usedPart()) })
+	named := make([]string, 0, maxSummarizedPools)
+	for _, pool := range byUse[:min(len(byUse), maxSummarizedPools)] {
+		named = append(named, fmt.Sprintf("%s %s/%s", pool.Name, pool.Allocated.String(), pool.Limit.String()))
+	}
+	summary := strings.Join(named, ", ")
+	if more := len(byUse) - len(named); more > 0 {
+		summary += fmt.Sprintf(", +%d", more)
+	}
+	return summary
+}
+
+// usedPart returns the part of the limit that is allocated: 1 at the limit.
+func (u *GPUUsage) usedPart() float64 {
+	allocated, limit := float64(u.Allocated.MilliValue()), float64(u.Limit.MilliValue())
+	switch {
+	case allocated <= 0:
+		return 0
+	case limit <= 0:
+		return math.Inf(1)
+	}
+	return allocated / limit
 }

@@ -13,7 +13,7 @@ import (
 
 // ClockState is the state of a workload's clock.
 //
-// +kubebuilder:validation:Enum=Pending;Running;Paused;Stopped
+// +kubebuilder:validation:Enum=Pending;Running;Paused;Stopped;Finished;Deleted
 type ClockState string
 
 // The states of a clock.
@@ -23,10 +23,16 @@ const (
 	// ClockStateRunning means that at least one GPU pod runs, also if Sluice tried to stop the
 	// workload and could not (condition Unstoppable).
 	ClockStateRunning ClockState = "Running"
-	// ClockStatePaused means that GPU pods have run and none runs now.
+	// ClockStatePaused means that GPU pods have run, none runs now, and the workload exists and
+	// has not finished.
 	ClockStatePaused ClockState = "Paused"
 	// ClockStateStopped means that Sluice stopped the workload.
 	ClockStateStopped ClockState = "Stopped"
+	// ClockStateFinished means that the workload finished by itself, with success or not.
+	ClockStateFinished ClockState = "Finished"
+	// ClockStateDeleted means that the workload no longer exists, or that Sluice may no longer
+	// read it. A stop of a deleted workload stays Stopped until it ends.
+	ClockStateDeleted ClockState = "Deleted"
 )
 
 // WorkloadClockStatus is the running time of a workload and its deadline. All times in it are
@@ -72,8 +78,8 @@ type WorkloadClockStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Successor string `json:"successor,omitempty"`
 
-	// CompletedAt is when the workload was first found to have finished by itself. No other
-	// workload inherits the running time of a finished one.
+	// CompletedAt is when the workload was first found to have finished by itself, with success
+	// or not. No other workload inherits the running time of a finished one.
 	//
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`

@@ -101,7 +101,7 @@ func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1
 		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
 		Inputs: map[string]string{
 			mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputNodePool: pool.pool,
-			mail.InputPercent: strconv.FormatInt(pool.percent, 10), mail.InputAllocated: pool.allocated, mail.InputLimit: pool.limit,
+			mail.InputPercent: strconv.FormatInt(pool.percent, 10), mail.InputAllocated: pool.used, mail.InputLimit: pool.limit,
 		},
 	}
 	to, err := r.Notices.missingRecipients(ctx, a, ProjectRecipients(project, &department))
@@ -133,9 +133,9 @@ const (
 
 // poolUse is the use of a nearly used node pool.
 type poolUse struct {
-	pool             string
-	percent          int64
-	allocated, limit string
+	pool        string
+	percent     int64
+	used, limit string
 	// pending reports whether work is pending for the pool.
 	pending bool
 }
@@ -148,13 +148,15 @@ func poolsNearLimit(status *v1alpha1.ProjectStatus, was bool) (full []poolUse) {
 		threshold = resetPercent
 	}
 	for _, pool := range status.NodePools {
-		limit, allocated := pool.Limit.MilliValue(), pool.Allocated.MilliValue()
+		used := pool.Allocated.DeepCopy()
+		used.Add(pool.Unscheduled) // the limit counts both
+		limit := pool.Limit.MilliValue()
 		if limit <= 0 {
 			continue
 		}
-		if percent := allocated * 100 / limit; percent >= threshold {
+		if percent := used.MilliValue() * 100 / limit; percent >= threshold {
 			full = append(full, poolUse{
-				pool: pool.Name, percent: percent, allocated: pool.Allocated.String(), limit: pool.Limit.String(),
+				pool: pool.Name, percent: percent, used: used.String(), limit: pool.Limit.String(),
 				pending: pool.Pending.Sign() > 0,
 			})
 		}
@@ -175,7 +177,7 @@ func nearlyUsedCondition(full []poolUse, generation int64, now metav1.Time) meta
 	}
 	var pools []string
 	for _, u := range full {
-		pools = append(pools, fmt.Sprintf("%s of %s GPUs in %s", u.allocated, u.limit, u.pool))
+		pools = append(pools, fmt.Sprintf("%s of %s GPUs in %s", u.used, u.limit, u.pool))
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNearlyUsed
 	c.Message = "in use: " + strings.Join(pools, ", ")

@@ -30,25 +30,29 @@ import (
 func TestQuotaThresholdNeedsPendingWork(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	steps := []struct {
-		after     time.Duration
-		allocated string
-		pending   string // of the nearly used pool
-		waits     bool   // the condition Pending
-		nearly    bool
-		notices   int
+		after       time.Duration
+		allocated   string
+		unscheduled string
+		pending     string // of the nearly used pool
+		waits       bool   // the condition Pending
+		nearly      bool
+		notices     int
 	}{
-		{hour, "8900m", "2", true, false, 0},
-		{hour, "9", "0", false, true, 0},
-		{hour, "10", "0", true, true, 0},  // for another pool
-		{hour, "10", "1", false, true, 0}, // for a node, not for quota
-		{hour, "10", "1", true, true, 1},
-		{hour, "8", "1", true, true, 1},
-		{hour, "7999m", "0", false, false, 1},
-		{hour, "9", "2", true, true, 1},
-		{day, "9", "2", true, true, 2},
-		{hour, "9", "2", true, true, 2},
-		{7 * day, "10", "0", false, true, 2},
-		{hour, "10", "500m", true, true, 3},
+		{hour, "8900m", "0", "2", true, false, 0},
+		{hour, "9", "0", "0", false, true, 0},
+		{hour, "10", "0", "0", true, true, 0},  // for another pool
+		{hour, "10", "0", "1", false, true, 0}, // for a node, not for quota
+		{hour, "10", "0", "1", true, true, 1},
+		{hour, "8", "0", "1", true, true, 1},
+		{hour, "7999m", "0", "0", false, false, 1},
+		{hour, "9", "0", "2", true, true, 1},
+		{day, "9", "0", "2", true, true, 2},
+		{hour, "9", "0", "2", true, true, 2},
+		{7 * day, "10", "0", "0", false, true, 2},
+		{hour, "10", "0", "500m", true, true, 3},
+		// Pods without a node count, as in the quota.
+		{7 * day, "2", "5900m", "5900m", true, false, 3},
+		{hour, "2", "7", "8", true, true, 4},
 	}
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +90,7 @@ func TestQuotaThresholdNeedsPendingWork(t *testing.T) {
 					{Name: "empty"},
 					{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{
 						Limit: resource.MustParse("10"), Allocated: resource.MustParse(step.allocated), Pending: resource.MustParse(step.pending),
-					}},
+					}, Unscheduled: resource.MustParse(step.unscheduled)},
 				}
 				waits := metav1.Condition{Type: v1alpha1.ConditionPending, Status: metav1.ConditionFalse, Reason: "Test"}
 				if step.waits {

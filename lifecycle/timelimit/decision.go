@@ -22,7 +22,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.recordPause()
 	d.resetClock()
 	d.updateRunningTime()
-	d.recordCompletion()
+	d.recordEnd()
 	d.resetClock()
 	d.updateStartingTime()
 	d.determineLimit()
@@ -64,6 +64,10 @@ func (d *decision) setState() {
 		d.Status.State = v1alpha1.ClockStateStopped
 	case d.Status.RunningSince != nil:
 		d.Status.State = v1alpha1.ClockStateRunning
+	case d.Status.MissingSince != nil:
+		d.Status.State = v1alpha1.ClockStateDeleted
+	case d.Status.CompletedAt != nil && !d.observed.HasPods:
+		d.Status.State = v1alpha1.ClockStateFinished
 	case d.Status.AccumulatedSeconds > 0 || d.Status.PausedSince != nil:
 		d.Status.State = v1alpha1.ClockStatePaused
 	default:
@@ -151,6 +155,11 @@ type Observation struct {
 	StartingSince time.Time
 	// Completed is true if the workload finished by itself.
 	Completed bool
+	// Missing is true if the workload has no pods and does not exist.
+	Missing bool
+	// HasPods is true if GPU pods exist, bound or not, that have not ended and are not being
+	// deleted. A Job of several pods can create the next after one succeeded.
+	HasPods bool
 	// ProjectDeleted is true if the workload has pods, bound or not, and its project is being
 	// deleted.
 	ProjectDeleted bool

@@ -40,10 +40,17 @@ func (d *decision) recordPause() {
 	}
 }
 
-// recordCompletion records that the workload finished by itself.
-func (d *decision) recordCompletion() {
-	if d.observed.Completed && !d.observed.Running && d.Status.CompletedAt == nil {
+// recordEnd records that the workload finished by itself, or that it does not exist.
+func (d *decision) recordEnd() {
+	switch {
+	case d.observed.Running || !d.observed.StartingSince.IsZero() || d.observed.ProjectDeleted:
+		d.Status.MissingSince = nil
+		return
+	case d.observed.Completed && d.Status.CompletedAt == nil:
 		d.Status.CompletedAt = metaTime(d.now)
+	}
+	if d.observed.Missing && d.Status.MissingSince == nil {
+		d.Status.MissingSince = metaTime(d.now)
 	}
 }
 

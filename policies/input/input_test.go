@@ -193,6 +193,7 @@ func TestPoolWithUnmetSchedulerRequirementsIsUnsupported(t *testing.T) {
 		"nothing said yet":         {nil, ""},
 		"all is there":             {[]metav1.Condition{supported, condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "RequirementsMet")}, ""},
 		"unsupported":              {[]metav1.Condition{unsupported}, "SchedulerMissing!"},
+		"a field without effect":   {[]metav1.Condition{condition(v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect)}, ""},
 		"requirements are missing": {[]metav1.Condition{supported, missing}, "RequirementsMissing!"},
 		"both":                     {[]metav1.Condition{missing, unsupported}, "SchedulerMissing!"},
 		"GPUs are not known":       {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown)}, ""},

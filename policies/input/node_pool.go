@@ -132,7 +132,10 @@ func unsupportedReason(pool *v1alpha1.NodePool) string {
 		{v1alpha1.ConditionRequirementsMet, v1alpha1.ReasonRequirementsMissing, metav1.ConditionFalse},
 	} {
 		found := meta.FindStatusCondition(pool.Status.Conditions, cause.condition)
-		if found != nil && found.Status == cause.status && (cause.reason == "" || found.Reason == cause.reason) {
+		if found == nil || found.Status != cause.status || found.Reason == v1alpha1.ReasonFieldsWithoutEffect {
+			continue
+		}
+		if cause.reason == "" || found.Reason == cause.reason {
 			return found.Message
 		}
 	}

@@ -89,6 +89,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ResourceQuotaApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadLimits"):
 		return &apiv1alpha1.WorkloadLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadUsage"):
+		return &apiv1alpha1.WorkloadUsageApplyConfiguration{}
 
 	}
 	return nil

@@ -88,7 +88,9 @@ func newClockRow(clock *v1alpha1.WorkloadClock, now time.Time) clockRow {
 	}
 	if limit := status.Limit; limit != nil {
 		row.LimitSeconds = ptr.To(wholeSeconds(limit.InForce.Length()))
-		row.LeftSeconds = ptr.To(max(0, *row.LimitSeconds-row.RanSeconds))
+		if !row.hasEnded() {
+			row.LeftSeconds = ptr.To(max(0, *row.LimitSeconds-row.RanSeconds))
+		}
 	}
 	if status.Deadline != nil && running {
 		row.Reason = status.Deadline.Reason
@@ -105,6 +107,11 @@ func newClockRow(clock *v1alpha1.WorkloadClock, now time.Time) clockRow {
 	return row
 }
 
+// hasEnded reports whether the workload finished or was deleted.
+func (r *clockRow) hasEnded() bool {
+	return r.State == v1alpha1.ClockStateFinished || r.State == v1alpha1.ClockStateDeleted
+}
+
 // wholeSeconds returns the whole seconds of a duration, and 0 for a negative one:
 // an object's clock may be ahead of this machine's.
 func wholeSeconds(duration time.Duration) int64 { return int64(max(0, duration) / time.Second) }
@@ -118,7 +125,8 @@ func optionalTime(at *metav1.Time) *time.Time {
 }
 
 // sortClockRows sorts running workloads by their end, then paused ones by the time
-// left, then those without an end, then stopped ones, the latest first.
+// left, then those without an end, then stopped ones, the latest first, then those
+// that finished or were deleted.
 func sortClockRows(rows []clockRow) {
 	slices.SortStableFunc(rows, func(a, b clockRow) int {
 		rankA, keyA := clockSortKey(a)
@@ -135,6 +143,8 @@ func sortClockRows(rows []clockRow) {
 
 func clockSortKey(r clockRow) (rank int, key int64) {
 	switch {
+	case r.hasEnded():
+		return 4, 0
 	case r.State == v1alpha1.ClockStateStopped && r.EndsAt != nil:
 		return 3, -r.EndsAt.Unix()
 	case r.State == v1alpha1.ClockStateStopped:

@@ -83,6 +83,10 @@ func sampleClocks() []v1alpha1.WorkloadClock {
 			Limit:   runtimeLimit("48h"),
 			Stopped: &v1alpha1.ClockStop{At: *clockTime(-2 * time.Hour), Reason: v1alpha1.EndMaxRuntime, Until: clockTime(-time.Hour)},
 		}),
+		newClock("lab", "Job", "done", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateFinished, AccumulatedSeconds: 7200, Limit: runtimeLimit("48h"),
+		}),
+		newClock("lab", "Pod", "gone", v1alpha1.WorkloadClockStatus{State: v1alpha1.ClockStateDeleted}),
 		newClock("lab", "Job", "waits", v1alpha1.WorkloadClockStatus{State: v1alpha1.ClockStatePending}),
 		// The API accepts such names. A terminal must not receive them.
 		newClock("lab", "Ev\x1b[2Jil", "a\nb", v1alpha1.WorkloadClockStatus{

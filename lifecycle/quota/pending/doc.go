@@ -1,8 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pending reports the GPU quota that each project uses and the work that waits
-// for it, and makes controllers retry when quota becomes available.
+// Package pending reports the GPU quota that each project uses, which workloads hold it, and
+// the work that waits for it, and makes controllers retry when quota becomes available.
 //
 // A pod that does not fit into a ResourceQuota is rejected and does not exist. Its
 // controller retries with a growing delay: a Job within a minute, a ReplicaSet after up
@@ -10,9 +10,9 @@
 // until Kueue admits them.
 //
 // The controller reads the FailedCreate events of controllers, the rendered quotas, the
-// GPU pods of package podcache, the rejected workloads and Kueue's Workloads. It writes
-// the allocated and pending GPUs and the condition Pending to the status of a Project,
-// and events to workloads. When quota becomes available, it sets an annotation on the
+// GPU pods of package podcache, WorkloadClocks, the rejected workloads and Kueue's Workloads.
+// It writes the allocated and pending GPUs, the largest workloads and the condition Pending to
+// the status of a Project, and events to workloads. When quota becomes available, it sets an annotation on the
 // oldest pending workloads that makes their controllers retry. It records how long pods
 // were pending.
 //

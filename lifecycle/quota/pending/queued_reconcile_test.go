@@ -230,7 +230,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 	if err := mgr.Add(pods); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Events: events.NewFakeRecorder(100)}
+	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Clocks: clocksByController{}, Events: events.NewFakeRecorder(100)}
 	if err := r.SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Pods reads the GPU pods.
 	Pods PodReader
+	// Clocks finds the workloads of pods.
+	Clocks ClockResolver
 	// Events records why workloads are pending.
 	Events events.EventRecorder
 
@@ -51,6 +53,8 @@ type Reconciler struct {
 	// for queued ones, by project. Only one pass at a time uses them.
 	pendingSince map[string]pendingTimes
 	announced    map[string]announcements
+	// listedAt is when the list of workloads changed last, by project, in machine time.
+	listedAt map[string]time.Time
 	// leadingSince is when this process became the leader, in machine time.
 	leadingSince time.Time
 
@@ -80,6 +84,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("pending").
 		Watches(&corev1.Event{}, enqueueSettled(r.requestsForNamespace), builder.WithPredicates(rejectionEvents)).
 		Watches(&corev1.ResourceQuota{}, enqueueSettled(requestsForQuota), builder.WithPredicates(quotaStatusChanged)).
+		Watches(&v1alpha1.WorkloadClock{}, enqueueSettled(r.requestsForNamespace), builder.WithPredicates(holderChanged)).
 		Watches(&v1alpha1.Project{}, enqueueSettled(requestForObject), builder.WithPredicates(nodePoolsChanged)).
 		WatchesRawSource(&podChangeSource{reconciler: r}).
 		Build(apply.RequeueOnConflict(r))
@@ -90,7 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) initState() {
-	r.pendingSince, r.announced = map[string]pendingTimes{}, map[string]announcements{}
+	r.pendingSince, r.announced, r.listedAt = map[string]pendingTimes{}, map[string]announcements{}, map[string]time.Time{}
 	r.waitTimes.waitsByProject = map[string][]podWait{}
 	r.leadingSince = policytime.MachineNow()
 }
@@ -102,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if apierrors.IsNotFound(err) || err == nil && (!project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil) {
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
+		delete(r.listedAt, req.Name)
 		recordPending(req.Name, 0, time.Time{})
 		r.waitTimes.drain(req.Name)
 		return reconcile.Result{}, nil
@@ -139,9 +145,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.waitTimes.observeWaits(&project)
 	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
 	observed := ObservedState{Quotas: quotas.Items, Charges: charges, Rejected: pending, Queued: queued}
+	var wait time.Duration
+	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, &project, now); err != nil {
+		return reconcile.Result{}, err
+	}
 	recordPending(project.Name, len(pending)+len(queued), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
+	}
+	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait
 	}
 	status := DesiredStatus(&project, observed, metav1.NewTime(now))
 	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&project, &project.Status), statusFields(&project, &status)); err != nil {
@@ -166,6 +179,15 @@ func (r *Reconciler) listRejected(
 
 // observeRejected reads each object and returns those that are still pending.
 func (r *Reconciler) observeRejected(ctx context.Context, rejected []RejectedObject, now time.Time) ([]Workload, error) {
+	if len(rejected) == 0 {
+		return nil, nil
+	}
+	existing := map[types.UID]int32{} // by controller
+	for pod := range r.Pods.InNamespace(rejected[0].Namespace) {
+		if !pod.Deleting {
+			existing[pod.Controller.UID]++
+		}
+	}
 	var pending []Workload
 	for _, one := range rejected {
 		object := workloadKinds[one.Kind].newObject()
@@ -176,7 +198,7 @@ func (r *Reconciler) observeRejected(ctx context.Context, rejected []RejectedObj
 		if err != nil {
 			return nil, fmt.Errorf("get %s %s/%s: %w", one.Kind, one.Namespace, one.Name, err)
 		}
-		if w, waits := ObserveWorkload(one, object, now); waits {
+		if w, waits := ObserveWorkload(one, object, existing[one.UID], now); waits {
 			pending = append(pending, w)
 		}
 	}

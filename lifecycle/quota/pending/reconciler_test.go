@@ -27,6 +27,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/v1alpha1/applyconfiguration"
+	"sluice.dev/lifecycle/podcache"
 )
 
 // testEnv is a project whose ReplicaSet web-1 waits, and what was written there.
@@ -67,7 +68,7 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
-	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Events: g.recorder}
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Clocks: clocksByController{}, Events: g.recorder}
 	g.initState()
 	return g
 }
@@ -113,6 +114,30 @@ func TestFittingWorkloadRetriedOnce(t *testing.T) {
 	}
 	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
 		t.Errorf("a retry is in progress, and it was retried again: %v", wrote)
+	}
+}
+
+// Protects invariant 11: a pod that was created after a rejection does not count a second time as
+// missing while the status of its controller does not count it yet.
+func TestCreatedPodIsNotMissing(t *testing.T) {
+	for name, change := range map[string]func(*podcache.Pod){"waiting for a node": withoutNode, "bound": func(*podcache.Pod) {}} {
+		t.Run(name, func(t *testing.T) {
+			g := newTestEnv(t, 1000)
+			set := &appsv1.ReplicaSet{}
+			if err := g.client.Get(t.Context(), types.NamespacedName{Namespace: "thesis", Name: "web-1"}, set); err != nil {
+				t.Fatal(err)
+			}
+			g.pods = fakePods{newGPUPod("dgx", 500, change, func(p *podcache.Pod) { p.Controller.UID = set.UID })}
+			g.reconcileOnce(t)
+			project := &v1alpha1.Project{}
+			if err := g.client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, project); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{"waiting for a node": "500m", "bound": "0"}[name]
+			if got := project.Status.GPU.Pending.String(); got != want {
+				t.Errorf("pending = %s, want %s", got, want)
+			}
+		})
 	}
 }
 

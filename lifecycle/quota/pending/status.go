@@ -30,10 +30,14 @@ type ObservedState struct {
 	// not admitted, the oldest first.
 	Rejected []Workload
 	Queued   []QueuedWorkload
+	// Workloads are the largest workloads that hold GPUs, MoreWorkloads the number of the
+	// others.
+	Workloads     []v1alpha1.WorkloadUsage
+	MoreWorkloads int32
 }
 
-// DesiredStatus returns the project's status with the allocated and pending GPUs and the
-// condition Pending. It changes no other field.
+// DesiredStatus returns the project's status with the allocated and pending GPUs, the workloads
+// that hold them, and the condition Pending. It changes no other field.
 func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
 	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
@@ -43,8 +47,11 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
 		pool.Allocated, pool.Pending = milliQuantity(in[pool.Name]), milliQuantity(by[pool.Name])
+		pool.Unscheduled = milliQuantity(observed.Charges.Unscheduled[pool.Name])
 	}
 	v1alpha1.SetOverQuota(&status.GPU, status.NodePools)
+	status.PoolSummary = v1alpha1.SummarizePools(status.NodePools)
+	status.Workloads, status.MoreWorkloads = observed.Workloads, observed.MoreWorkloads
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionPending, Status: metav1.ConditionTrue,
 		ObservedGeneration: project.Generation, LastTransitionTime: now,
@@ -78,12 +85,22 @@ func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac
 	setQuantity(status.GPU.OverQuota, gpu.WithOverQuota)
 	setQuantity(status.GPU.Pending, gpu.WithPending)
 	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
+	if status.PoolSummary != "" {
+		fields.WithPoolSummary(status.PoolSummary)
+	}
+	for i := range status.Workloads {
+		fields.WithWorkloads(workloadFields(&status.Workloads[i]))
+	}
+	if status.MoreWorkloads > 0 {
+		fields.WithMoreWorkloads(status.MoreWorkloads)
+	}
 	for i := range status.NodePools {
 		use := &status.NodePools[i]
 		pool := ac.PoolUsage().WithName(use.Name)
 		setQuantity(use.Allocated, pool.WithAllocated)
 		setQuantity(use.OverQuota, pool.WithOverQuota)
 		setQuantity(use.Pending, pool.WithPending)
+		setQuantity(use.Unscheduled, pool.WithUnscheduled)
 		fields.WithNodePools(pool)
 	}
 	return ac.Project(project.Name).WithStatus(fields)
@@ -141,10 +158,12 @@ func (c poolCharges) total() (all workload.Milli) {
 
 // PodCharges is the GPU quota of a project's pods by node pool.
 type PodCharges struct {
-	// Admitted is the quota of admitted pods and Queued that of pods gated by Kueue. A
+	// Bound is the quota of pods that are bound to a node and Unbound that of all others. A
 	// ResourceQuota counts both.
-	Admitted, Queued poolCharges
-	// Pending is the quota of pods that are gated or have no node.
+	Bound, Unbound poolCharges
+	// Unscheduled is the part of Unbound of pods that Kueue does not hold back.
+	Unscheduled poolCharges
+	// Pending is the part of Unbound of pods that are not being deleted.
 	Pending poolCharges
 	// PendingSince is the creation of the oldest of those pods; zero if there is none.
 	PendingSince time.Time
@@ -152,17 +171,20 @@ type PodCharges struct {
 
 // SumPodCharges sums the GPU quota of the project's pods.
 func SumPodCharges(pods iter.Seq[*podcache.Pod], project string) PodCharges {
-	c := PodCharges{Admitted: poolCharges{}, Queued: poolCharges{}, Pending: poolCharges{}}
+	c := PodCharges{Bound: poolCharges{}, Unbound: poolCharges{}, Unscheduled: poolCharges{}, Pending: poolCharges{}}
 	for pod := range pods {
 		if pod.Project != project {
 			continue
 		}
-		by := c.Admitted
-		if pod.Queued {
-			by = c.Queued
+		if pod.IsBound() {
+			c.Bound[pod.Pool] += pod.Milli
+			continue
 		}
-		by[pod.Pool] += pod.Milli
-		if pod.Node == "" && !pod.Deleting {
+		c.Unbound[pod.Pool] += pod.Milli
+		if !pod.Queued {
+			c.Unscheduled[pod.Pool] += pod.Milli
+		}
+		if !pod.Deleting {
 			c.Pending[pod.Pool] += pod.Milli
 			c.PendingSince = earliest(c.PendingSince, pod.CreatedAt)
 		}
@@ -190,22 +212,23 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// allocatedByPool returns the allocated GPU quota in total and by node pool. If a pool has its
-// own quota resource, the exact value of the ResourceQuota is used. If several pools share one,
-// the quota has only their sum, and the pods determine each pool's part.
+// allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound pods.
+// Pods without a node are pending and do not count twice. If a pool has its own quota resource,
+// the exact value of the ResourceQuota is used. If several pools share one, the quota has only
+// their sum, and the pods determine each pool's part.
 func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
 	in = poolCharges{}
-	var queued workload.Milli
+	var unbound workload.Milli
 	for _, pool := range project.Spec.NodePools {
 		_, used, alone := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilliFor(pool.Name))
 		if !alone {
-			in[pool.Name] = c.Admitted[pool.Name]
-			queued += c.Queued[pool.Name]
+			in[pool.Name] = c.Bound[pool.Name]
+			unbound += c.Unbound[pool.Name]
 			continue
 		}
-		in[pool.Name] = max(0, workload.Milli(used)-c.Queued[pool.Name])
+		in[pool.Name] = max(0, workload.Milli(used)-c.Unbound[pool.Name])
 		all += in[pool.Name]
 	}
 	_, shared, _ := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli)
-	return all + max(0, workload.Milli(shared)-queued), in
+	return all + max(0, workload.Milli(shared)-unbound), in
 }

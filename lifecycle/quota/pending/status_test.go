@@ -29,6 +29,7 @@ func newThesisProject() *v1alpha1.Project {
 	p.Status.GPU.Allocated = resource.MustParse("1")
 	p.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx"}, {Name: "old"}}
 	p.Status.NodePools = []v1alpha1.PoolUsage{{Name: "dgx"}, {Name: "old"}}
+	p.Status.PoolSummary = "dgx 1/0, old 0/0"
 	one := p.Status.GPU.Allocated
 	p.Status.GPU.OverQuota, p.Status.NodePools[0].Allocated, p.Status.NodePools[0].OverQuota = one, one, one
 	return p
@@ -144,7 +145,7 @@ func TestSumPodCharges(t *testing.T) {
 		newGPUPod("mig", 250, withKueueHold), newGPUPod("mig", 125, withKueueHold, withDeletion), newGPUPod("whole", 4000, withOtherProject), newGPUPod("", 1, withoutNode),
 	}), "thesis")
 	want := PodCharges{
-		Admitted: poolCharges{"whole": 1500, "mig": 125, "": 1}, Queued: poolCharges{"mig": 375}, Pending: poolCharges{"whole": 500, "mig": 250, "": 1},
+		Bound: poolCharges{"whole": 1000}, Unbound: poolCharges{"whole": 500, "mig": 500, "": 1}, Unscheduled: poolCharges{"whole": 500, "mig": 125, "": 1}, Pending: poolCharges{"whole": 500, "mig": 250, "": 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -162,9 +163,9 @@ func newUsedQuota(unit corev1.ResourceName, used string) corev1.ResourceQuota {
 	}
 }
 
-// What a quota counts is in the status to the last thousandth: a pod that Kueue holds
-// back as pending, all others as allocated.
-func TestAllocatedMatchesQuota(t *testing.T) {
+// Protects invariant 11: what a quota counts is in the status to the last thousandth and once: a
+// pod with a node as allocated, one that Kueue or the scheduler holds back as pending.
+func TestPodsCountOnceAsQuotaCountsThem(t *testing.T) {
 	shared, own := newUsedQuota(v1alpha1.ResourceGPUMilli, "8125"), newUsedQuota(v1alpha1.ResourceGPUMilliFor("dgx"), "1500")
 	busy := []*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withKueueHold), newGPUPod("mig", 1125), newGPUPod("dgx", 500), newGPUPod("dgx", 1000, withoutNode)}
 	tests := map[string]struct {
@@ -173,9 +174,14 @@ func TestAllocatedMatchesQuota(t *testing.T) {
 		want   []string // allocated, over quota and pending: in all, and in whole, mig, dgx
 	}{
 		"nothing counted": {nil, nil, []string{"0 0 0", "0 0 0", "0 0 0", "0 0 0"}},
-		"all at once":     {[]corev1.ResourceQuota{shared, own}, busy, []string{"6625m 2125m 4", "4 0 3", "1125m 625m 0", "1500m 1500m 1"}},
+		"all at once":     {[]corev1.ResourceQuota{shared, own}, busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
 		"a counted pod that is not in the cache yet": {
 			[]corev1.ResourceQuota{shared}, nil, []string{"8125m 3625m 0", "0 0 0", "0 0 0", "0 0 0"},
+		},
+		"a pod that waits for a node": {
+			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "7000")},
+			[]*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withoutNode)},
+			[]string{"4 0 3", "4 0 3", "0 0 0", "0 0 0"},
 		},
 		"a pod in a queue that the quota does not count yet": {
 			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "0")}, []*podcache.Pod{newGPUPod("whole", 3000, withKueueHold)}, []string{"0 0 3", "0 0 3", "0 0 0", "0 0 0"},

@@ -38,14 +38,14 @@ func (w *Workload) PendingCharge() workload.Milli { return workload.Milli(w.Miss
 // statusSettleDelay is how long after a rejection the object's status may not include it yet.
 const statusSettleDelay = 10 * time.Second
 
-// ObserveWorkload returns the pending workload of an object. It returns false if the object is
-// not pending.
-func ObserveWorkload(rejected RejectedObject, object client.Object, now time.Time) (Workload, bool) {
+// ObserveWorkload returns the pending workload of an object, which has at least existingPods pods:
+// its status may not count the latest yet. It returns false if the object is not pending.
+func ObserveWorkload(rejected RejectedObject, object client.Object, existingPods int32, now time.Time) (Workload, bool) {
 	w := Workload{RejectedObject: rejected, Since: rejected.First, Root: rootOfObject(rejected, object)}
 	if object.GetUID() != rejected.UID || !object.GetDeletionTimestamp().IsZero() {
 		return w, false
 	}
-	if w.MissingPods = workloadKinds[rejected.Kind].missingPods(object); w.MissingPods == 0 {
+	if w.MissingPods = workloadKinds[rejected.Kind].missingPods(object, existingPods); w.MissingPods == 0 {
 		return w, false
 	}
 	if since, reported, known := replicaFailureSince(object); reported {
@@ -88,8 +88,9 @@ type pendingTimes map[types.UID]time.Time
 type workloadKind struct {
 	schema.GroupVersionKind
 	newObject func() client.Object
-	// missingPods returns the number of pods that the object still has to create.
-	missingPods func(client.Object) int32
+	// missingPods returns the number of pods that the object, which has at least existing ones,
+	// still has to create.
+	missingPods func(object client.Object, existing int32) int32
 }
 
 // workloadKinds lists these kinds by the name in events.
@@ -112,23 +113,23 @@ var workloadKinds = map[string]workloadKind{
 	},
 }
 
-func missingReplicas(object client.Object) int32 {
+func missingReplicas(object client.Object, existing int32) int32 {
 	var desired *int32
-	var existing int32
+	var counted int32
 	switch set := object.(type) {
 	case *appsv1.ReplicaSet:
-		desired, existing = set.Spec.Replicas, set.Status.Replicas
+		desired, counted = set.Spec.Replicas, set.Status.Replicas
 	case *appsv1.StatefulSet:
-		desired, existing = set.Spec.Replicas, set.Status.Replicas
+		desired, counted = set.Spec.Replicas, set.Status.Replicas
 	case *corev1.ReplicationController:
-		desired, existing = set.Spec.Replicas, set.Status.Replicas
+		desired, counted = set.Spec.Replicas, set.Status.Replicas
 	}
-	return max(0, valueOr(desired, 1)-existing)
+	return max(0, valueOr(desired, 1)-max(counted, existing))
 }
 
 // missingJobPods counts like the Job controller: the parallelism, limited by the missing
 // completions, minus the active pods.
-func missingJobPods(object client.Object) int32 {
+func missingJobPods(object client.Object, existing int32) int32 {
 	job, ok := object.(*batchv1.Job)
 	if !ok || job.Spec.Suspend != nil && *job.Spec.Suspend || isJobFinished(job) {
 		return 0
@@ -140,7 +141,7 @@ func missingJobPods(object client.Object) int32 {
 	case job.Status.Succeeded > 0:
 		return 0 // a Job with a work queue creates no pods after one succeeded
 	}
-	return max(0, desired-job.Status.Active)
+	return max(0, desired-max(job.Status.Active, existing))
 }
 
 func isJobFinished(job *batchv1.Job) bool {

@@ -48,7 +48,7 @@ func TestMissingPods(t *testing.T) {
 			if _, ok := tc.object.(*batchv1.Job); ok {
 				missing = missingJobPods
 			}
-			if got := missing(tc.object); got != tc.want {
+			if got := missing(tc.object, 0); got != tc.want {
 				t.Errorf("missing = %d, want %d", got, tc.want)
 			}
 		})
@@ -92,7 +92,7 @@ func TestObserveWorkload(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			refused := RejectedObject{Kind: "ReplicaSet", Namespace: "ns", Name: "web-1", UID: "uid", First: noonPlus(0), Last: noonPlus(1)}
-			got, waits := ObserveWorkload(refused, tc.object, noonPlus(tc.now))
+			got, waits := ObserveWorkload(refused, tc.object, 0, noonPlus(tc.now))
 			if waits != tc.waits {
 				t.Fatalf("waits = %v", waits)
 			}

@@ -27,6 +27,7 @@ func BuildStatus(
 	status.ObservedGeneration = department.Generation
 	status.Projects = int32(len(projects))
 	status.GPU, status.NodePools = ComputeUsage(department, projects)
+	status.PoolSummary = v1alpha1.SummarizePools(status.NodePools)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 		Message:            "all node pools of spec.nodePools exist",
@@ -54,6 +55,9 @@ func statusFields(department *v1alpha1.Department, status *v1alpha1.DepartmentSt
 			WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
 		WithConditions(apply.Conditions(status.Conditions,
 			v1alpha1.ConditionReady, v1alpha1.ConditionOversubscribed, v1alpha1.ConditionUnsupported)...)
+	if status.PoolSummary != "" {
+		fields.WithPoolSummary(status.PoolSummary)
+	}
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
 		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).WithGuaranteed(pool.Guaranteed).WithLimit(pool.Limit).
@@ -94,15 +98,16 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 	return condition
 }
 
-// UnsupportedCondition reports the fields of the department that the schedulers of its
-// node pools do not support. kube-scheduler has no queues and no departments: the API
-// server counts each project alone, and training is not preempted for a guarantee.
+// UnsupportedCondition reports the fields of the department that have no effect yet, and those
+// that the schedulers of its node pools do not support. kube-scheduler has no queues and no
+// departments: the API server counts each project alone, and training is not preempted for a
+// guarantee.
 func UnsupportedCondition(
 	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
 ) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
-		Message:            "the schedulers of its node pools support all fields",
+		Message:            "all fields are supported",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
 	var limits, guarantees []string
@@ -129,15 +134,22 @@ func UnsupportedCondition(
 			"gets it only while there is room",
 			strings.Join(guarantees, ", ")))
 	}
-	if len(reasons) == 0 {
-		return condition
+	var messages []string
+	if len(reasons) > 0 {
+		messages = append(messages, "with kube-scheduler "+strings.Join(reasons, "; ")+
+			". Kueue and KAI support both: see spec.scheduler of the node pool")
 	}
-	if len(limits) > 0 && len(guarantees) > 0 {
+	unsupported := tenancy.UnsupportedInDepartment(department)
+	if len(unsupported) > 0 {
+		condition.Reason = v1alpha1.ReasonFieldsWithoutEffect
+		messages = append(messages, tenancy.DescribeUnsupported(unsupported))
+	}
+	if min(len(limits), 1)+min(len(guarantees), 1)+min(len(unsupported), 1) > 1 {
 		condition.Reason = v1alpha1.ReasonMultipleReasons
 	}
-	condition.Status = metav1.ConditionTrue
-	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") +
-		". Kueue and KAI support both: see spec.scheduler of the node pool"
+	if len(messages) > 0 {
+		condition.Status, condition.Message = metav1.ConditionTrue, strings.Join(messages, ". In addition, ")
+	}
 	return condition
 }
 

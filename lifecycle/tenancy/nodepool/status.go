@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
@@ -101,15 +102,21 @@ func readyCondition(pool *v1alpha1.NodePool, observation Observation) metav1.Con
 	return condition
 }
 
-// unsupportedCondition reports whether a policy supports the pool's scheduler.
+// unsupportedCondition reports whether a policy supports the pool's scheduler, and else the fields
+// that have no effect yet. Pods are accepted all the same with these.
 func unsupportedCondition(pool *v1alpha1.NodePool, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
-	if !support.Supported {
+	fields := tenancy.UnsupportedInNodePool(pool)
+	switch {
+	case !support.Supported:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = ReasonSchedulerMissing
 		condition.Message = fmt.Sprintf("no policy %s%s is in force, so that nothing is written for spec.scheduler %s; the "+
 			"policies in force support %s",
 			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(support.SupportedSchedulers, ", "), "no scheduler"))
+	case len(fields) > 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect
+		condition.Message = tenancy.DescribeUnsupported(fields)
 	}
 	return condition
 }

@@ -65,6 +65,8 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 	shared := newPool("dgx", "dgx")
 	kueue := newPool("queued", "queued")
 	kueue.Spec.Scheduler = v1alpha1.SchedulerKueue
+	strict := newPool("strict", "strict")
+	strict.Spec.Compute = v1alpha1.ComputeStrict
 	tests := map[string]struct {
 		pools       []v1alpha1.NodePool
 		nodes       []corev1.Node
@@ -73,14 +75,15 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 		reason      string
 		wantMessage []string
 	}{
-		"ready":        {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
-		"no nodes":     {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
-		"no GPUs":      {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "0", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"none of them reports a GPU"}},
-		"nothing said": {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"GPU feature discovery"}},
-		"contested":    {[]v1alpha1.NodePool{shared, newPool("b", "dgx")}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSelectorConflict, []string{"a (also in b)", "belongs to neither"}},
-		"unknown":      {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"nvidia.com/gpu.count=x"}},
-		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "the policies in force support kube-scheduler"}},
-		"supported":    {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
+		"ready":                  {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
+		"no nodes":               {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
+		"no GPUs":                {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "0", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"none of them reports a GPU"}},
+		"nothing said":           {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"GPU feature discovery"}},
+		"contested":              {[]v1alpha1.NodePool{shared, newPool("b", "dgx")}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSelectorConflict, []string{"a (also in b)", "belongs to neither"}},
+		"unknown":                {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"nvidia.com/gpu.count=x"}},
+		"unsupported":            {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "the policies in force support kube-scheduler"}},
+		"a field without effect": {[]v1alpha1.NodePool{strict}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect, []string{"spec.compute: Strict"}},
+		"supported":              {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -189,6 +189,7 @@ func ComputeUsage(
 		use := v1alpha1.PoolUsage{Name: pool.Name}
 		if at := slices.IndexFunc(was.NodePools, func(use v1alpha1.PoolUsage) bool { return use.Name == pool.Name }); at >= 0 {
 			use.Allocated, use.Pending = was.NodePools[at].Allocated, was.NodePools[at].Pending
+			use.Unscheduled = was.NodePools[at].Unscheduled
 		}
 		use.Guaranteed, use.Limit = gpuQuantity(int64(pool.Guaranteed)), gpuQuantity(int64(pool.Limit))
 		use.Uncounted = gpuQuantity(int64(uncounted[pool.Name]))

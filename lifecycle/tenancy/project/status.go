@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/policytime"
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
@@ -24,7 +25,7 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine met
 	phase := v1alpha1.ProjectActive
 	var conditions []metav1.Condition
 	if project.DeletionTimestamp.IsZero() {
-		conditions = outcome.conditions(project)
+		conditions = append(outcome.conditions(project), unsupportedConditions(project)...)
 		if outcome.ClaimError == nil {
 			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
 		}
@@ -44,6 +45,22 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine met
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
+}
+
+// unsupportedConditions returns the condition Unsupported, or none if the project never set a
+// field without effect.
+func unsupportedConditions(project *v1alpha1.Project) []metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonSupported, Message: "all fields are supported",
+	}
+	if fields := tenancy.UnsupportedInProject(project); len(fields) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect
+		condition.Message = tenancy.DescribeUnsupported(fields)
+	} else if meta.FindStatusCondition(project.Status.Conditions, condition.Type) == nil {
+		return nil
+	}
+	return []metav1.Condition{condition}
 }
 
 func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {
@@ -70,7 +87,8 @@ func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac
 	fields := ac.ProjectStatus().WithObservedGeneration(status.ObservedGeneration).
 		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit)).
 		WithConditions(apply.Conditions(status.Conditions,
-			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionQueueApplied, v1alpha1.ConditionUncounted)...)
+			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionQueueApplied,
+			v1alpha1.ConditionUncounted, v1alpha1.ConditionUnsupported)...)
 	if status.Phase != "" {
 		fields.WithPhase(status.Phase)
 	}

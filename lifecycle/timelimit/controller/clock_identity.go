@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +60,7 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	case s.State == "":
 	case successor.ContinuesOwn(w.clock, w.now):
 		inheritedFrom = timelimit.InheritedFrom(s, successor.Creator)
+		s.CompletedAt, s.MissingSince = nil, nil // those of the earlier workload
 	default:
 		if err := r.keepFormerClock(ctx, w, successor.Creator); err != nil {
 			return err
@@ -218,39 +218,6 @@ func (r *Reconciler) isStoppedDeletedOrPaused(ctx context.Context, c *v1alpha1.W
 }
 
 func isActivePod(pod *podcache.Pod) bool { return !pod.Deleting }
-
-// observeCompletion reports whether the workload finished by itself, when its last pod ends:
-// by the status of its root, or because the pod that ended last succeeded. A Job reports its
-// completion a moment after that.
-func (r *Reconciler) observeCompletion(ctx context.Context, w *workload) (bool, error) {
-	s := &w.clock.Status
-	if len(w.runningPods) > 0 || s.CompletedAt != nil || s.RunningSince == nil && s.IdleSince == nil {
-		return false, nil
-	}
-	object, err := r.getRoot(ctx, rootOfClock(w.clock))
-	if err != nil || object != nil && isFinished(object) {
-		return err == nil, err
-	}
-	last := r.Workloads.lastEndedPod(client.ObjectKeyFromObject(w.clock))
-	if last == nil {
-		return false, nil
-	}
-	object, err = r.getRoot(ctx, owner.Root{GroupVersionKind: podKind, Namespace: last.Namespace, Name: last.Name, UID: last.UID})
-	if object == nil || err != nil {
-		return false, err
-	}
-	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-	return phase == string(corev1.PodSucceeded) && object.GetDeletionTimestamp() == nil, nil
-}
-
-var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
-
-// isFinished reports whether a workload finished by itself. A deleted pod ends in the same
-// phases.
-func isFinished(object *unstructured.Unstructured) bool {
-	kind, known := workloadkind.Lookup(object.GroupVersionKind().GroupKind())
-	return known && kind.IsFinished(object) && (object.GroupVersionKind() != podKind || object.GetDeletionTimestamp() == nil)
-}
 
 // rootOfClock returns the last root object of a clock.
 func rootOfClock(c *v1alpha1.WorkloadClock) owner.Root {

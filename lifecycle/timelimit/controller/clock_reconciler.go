@@ -106,7 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
-		Completed: w.completed, Utilization: w.utilization, ProjectDeleted: w.isDeleted() && len(w.allPods()) > 0,
+		Completed: w.completed, Missing: w.missing, HasPods: w.hasPods, Utilization: w.utilization,
+		ProjectDeleted: w.isDeleted() && len(w.allPods()) > 0,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {

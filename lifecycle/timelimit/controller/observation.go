@@ -39,8 +39,10 @@ type workload struct {
 	startingPods []*podcache.Pod
 	// unboundPods are its other GPU pods, if the project is being deleted.
 	unboundPods []*podcache.Pod
-	// completed is true if the workload finished by itself.
-	completed bool
+	// completed is true if the workload finished by itself, missing if it does not exist.
+	completed, missing bool
+	// hasPods is true if GPU pods exist, bound or not, that are not being deleted.
+	hasPods bool
 	// createdAt is the creation of the root, in machine time, if its clock starts at zero. Pods
 	// of another user's workload of that name can still exist.
 	createdAt    time.Time
@@ -95,7 +97,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 	if err := r.reconcileIdentity(ctx, w); err != nil {
 		return nil, err
 	}
-	if w.completed, err = r.observeCompletion(ctx, w); err != nil {
+	if err := r.observeEnd(ctx, w); err != nil {
 		return nil, err
 	}
 	w.limits, w.workloadType = w.effectiveLimits(w.now, w.heldPods(), w.clock.Status.WorkloadType)
@@ -136,6 +138,7 @@ func (w *workload) heldGPUs() *resource.Quantity {
 // ready or gone, and its grace period is over, but nothing reports that it ended.
 func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podcache.Pod) error {
 	now := policytime.MachineNow()
+	w.hasPods = slices.ContainsFunc(pods, isActivePod)
 	for _, pod := range pods {
 		if !pod.IsBound() {
 			if w.tenant != nil && w.isDeleted() {

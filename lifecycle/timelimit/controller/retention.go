@@ -55,7 +55,7 @@ func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 		if c.Status.RunningSince != nil {
 			continue
 		}
-		err := r.reconcileMissingWorkload(ctx, c)
+		err := r.reconcileEndedWorkload(ctx, c)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -70,27 +70,33 @@ func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 	return nil
 }
 
-// reconcileMissingWorkload sets or clears MissingSince of a clock, and deletes the clock when
-// its workload has been missing for clockRetention.
-func (r *Reconciler) reconcileMissingWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
+// reconcileEndedWorkload records that a workload is missing, or exists again, or finished by
+// itself, and deletes the clock of one that has been missing for clockRetention. The change of
+// the clock causes a reconciliation, which sets the state.
+func (r *Reconciler) reconcileEndedWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
 	now := r.Clock.Now().Truncate(time.Second)
 	missingSince := c.Status.MissingSince
 	if missingSince != nil && now.Before(missingSince.Add(clockRetention)) {
-		return nil // spares a read for each of many clocks; setDisplayFields clears MissingSince if pods run again
+		return nil // spares a read for each of many clocks; timelimit.Decide clears MissingSince if pods are bound again
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
 	switch {
 	case err != nil:
 		return err
-	case object != nil && missingSince == nil:
-		return nil
 	case object == nil && missingSince != nil:
 		return r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	}
 	next := c.DeepCopy()
-	next.Status.MissingSince = nil
-	if object == nil {
-		next.Status.MissingSince = &metav1.Time{Time: now}
+	s := &next.Status
+	switch {
+	case object == nil:
+		s.MissingSince = &metav1.Time{Time: now}
+	case missingSince != nil:
+		s.MissingSince = nil
+	case s.PausedSince != nil && s.Stopped == nil && s.CompletedAt == nil && isFinished(object):
+		s.CompletedAt = &metav1.Time{Time: now}
+	default:
+		return nil
 	}
 	return client.IgnoreNotFound(r.Client.Status().Update(ctx, next))
 }

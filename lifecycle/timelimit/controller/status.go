@@ -42,9 +42,6 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
 	s.GPUs = w.heldGPUs()
-	if len(w.allPods()) > 0 {
-		s.MissingSince = nil
-	}
 	s.Local = renderLocalStatus(s, w.zone)
 	unknown := len(w.runningPods) > 0 && !w.utilization.Known && (!w.limits.IdleTimeout.IsZero() || w.limits.Clock == v1alpha1.ClockActive)
 	setCondition(s, v1alpha1.ConditionIdleUnknown, unknown, reasonNoSample, reasonSampled,
@@ -91,6 +88,10 @@ func renderLocalStatus(s *v1alpha1.WorkloadClockStatus, zone *time.Location) *v1
 		l.Ends = "stopped"
 	case s.Stopped != nil:
 		l.Ends = "stopped until " + s.Stopped.Until.In(zone).Format(localTimeFormat)
+	case s.State == v1alpha1.ClockStateFinished:
+		l.Ends = "finished"
+	case s.State == v1alpha1.ClockStateDeleted:
+		l.Ends = "deleted"
 	case s.Deadline != nil:
 		l.Ends = s.Deadline.At.In(zone).Format(localTimeFormat)
 	case s.Limit != nil:

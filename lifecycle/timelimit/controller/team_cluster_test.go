@@ -42,6 +42,8 @@ var (
 type teamCluster struct {
 	*fakeCluster
 	objects int
+	// withoutNodes creates pods that wait for a node.
+	withoutNodes bool
 }
 
 func newTeamCluster(t testing.TB) *teamCluster {
@@ -95,6 +97,9 @@ func (c *teamCluster) startRootPod(object *unstructured.Unstructured) {
 		pod.Name, pod.UID = name+"-pod", uid+"-pod"
 		version, ownerKind := kind.ToAPIVersionAndKind()
 		pod.Controller = podcache.Owner{APIVersion: version, Kind: ownerKind, Name: name, UID: uid}
+	}
+	if c.withoutNodes {
+		pod.Node, pod.Running, pod.StartedAt = "", false, time.Time{}
 	}
 	c.pods[pod.UID] = pod
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/policytime"
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
@@ -91,6 +92,9 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	if err := r.Client.Get(ctx, name, &cached); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
+	if fields := tenancy.UnsupportedInExtension(&cached); len(fields) > 0 {
+		return nil, r.reportUnsupported(ctx, &cached, tenancy.DescribeUnsupported(fields))
+	}
 	if cached.Spec.Action != v1alpha1.ActionExtend || cached.Spec.By == nil || isDecisionAnnounced(&cached) {
 		return nil, nil
 	}
@@ -111,6 +115,19 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 		return nil, fmt.Errorf("get the clock of %s: %w", q.workloadName(), err)
 	}
 	return q, nil
+}
+
+// reportUnsupported sets the condition Unsupported of an Extension whose action has no effect yet.
+func (r *Reconciler) reportUnsupported(ctx context.Context, e *v1alpha1.Extension, message string) error {
+	next := e.DeepCopy()
+	changed := meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFieldsWithoutEffect, Message: message,
+		ObservedGeneration: e.Generation,
+	})
+	if !changed {
+		return nil
+	}
+	return r.updateStatus(ctx, next)
 }
 
 // isDecisionAnnounced reports whether the decision was announced. Then nothing is left to do.

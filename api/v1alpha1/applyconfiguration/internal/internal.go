@@ -229,6 +229,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: poolSummary
+      type:
+        scalar: string
     - name: projects
       type:
         scalar: numeric
@@ -689,6 +692,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uncounted
       type:
         namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: unscheduled
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: dev.sluice.api.v1alpha1.Project
   map:
     fields:
@@ -796,6 +802,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: gpu
       type:
         namedType: dev.sluice.api.v1alpha1.GPUUsage
+    - name: moreWorkloads
+      type:
+        scalar: numeric
     - name: namespace
       type:
         namedType: dev.sluice.api.v1alpha1.ProjectNamespace
@@ -822,6 +831,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: phaseSince
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: poolSummary
+      type:
+        scalar: string
+    - name: workloads
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.WorkloadUsage
+          elementRelationship: atomic
 - name: dev.sluice.api.v1alpha1.ProjectStep
   map:
     fields:
@@ -889,6 +907,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: startTimeout
       type:
         namedType: dev.sluice.api.period.Duration
+- name: dev.sluice.api.v1alpha1.WorkloadUsage
+  map:
+    fields:
+    - name: createdBy
+      type:
+        scalar: string
+    - name: gpus
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: nodePool
+      type:
+        scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: io.k8s.api.core.v1.TaintEffect
   scalar: string
 - name: io.k8s.api.core.v1.Toleration

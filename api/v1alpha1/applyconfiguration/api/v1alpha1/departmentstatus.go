@@ -22,6 +22,10 @@ type DepartmentStatusApplyConfiguration struct {
 	GPU *GPUUsageApplyConfiguration `json:"gpu,omitempty"`
 	// NodePools is the GPU quota and usage in each node pool.
 	NodePools []PoolUsageApplyConfiguration `json:"nodePools,omitempty"`
+	// PoolSummary shows the allocated GPUs and the limit of each node pool, such as "dgx 9/8, mig
+	// 1/4", for display: a sum over all pools would hide that one of them exceeds its limit. The
+	// pool closest to its limit is first. At most three pools are named; +2 means two more.
+	PoolSummary *string `json:"poolSummary,omitempty"`
 	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -66,6 +70,14 @@ func (b *DepartmentStatusApplyConfiguration) WithNodePools(values ...*PoolUsageA
 		}
 		b.NodePools = append(b.NodePools, *values[i])
 	}
+	return b
+}
+
+// WithPoolSummary sets the PoolSummary field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PoolSummary field is set to the value of the last call.
+func (b *DepartmentStatusApplyConfiguration) WithPoolSummary(value string) *DepartmentStatusApplyConfiguration {
+	b.PoolSummary = &value
 	return b
 }
 

@@ -18,15 +18,14 @@ type GPUUsageApplyConfiguration struct {
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
 	// Limit is the largest number of GPUs in use at the same time.
 	Limit *resource.Quantity `json:"limit,omitempty"`
-	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools that
-	// Kueue serves, only pods admitted by Kueue count. A pod that has no node yet counts both
-	// here and in pending.
+	// Allocated is the GPU quota of pods that are bound to a node and have not ended. Pods
+	// without a node count as pending, although the limit counts them, too.
 	Allocated *resource.Quantity `json:"allocated,omitempty"`
 	// OverQuota is the part of allocated that exceeds the guarantee. It is computed for each
 	// node pool separately.
 	OverQuota *resource.Quantity `json:"overQuota,omitempty"`
-	// Pending is the GPU quota requested by work that is not running: unscheduled pods,
-	// workloads queued in Kueue, and pods rejected for lack of quota.
+	// Pending is the GPU quota requested by work without a node: unscheduled pods, workloads
+	// queued in Kueue, and pods rejected for lack of quota. It is no part of allocated.
 	Pending *resource.Quantity `json:"pending,omitempty"`
 }
 

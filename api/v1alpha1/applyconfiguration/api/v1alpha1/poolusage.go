@@ -17,6 +17,9 @@ type PoolUsageApplyConfiguration struct {
 	// Name is the name of the NodePool.
 	Name                       *string `json:"name,omitempty"`
 	GPUUsageApplyConfiguration `json:""`
+	// Unscheduled is the GPU quota of admitted pods that have no node. It is no part of allocated,
+	// but the limit counts it. Departments do not have it.
+	Unscheduled *resource.Quantity `json:"unscheduled,omitempty"`
 	// Uncounted is the GPU quota of pods that are older than the quota. The enforced limit is
 	// lowered by this amount until they end.
 	Uncounted *resource.Quantity `json:"uncounted,omitempty"`
@@ -73,6 +76,14 @@ func (b *PoolUsageApplyConfiguration) WithOverQuota(value resource.Quantity) *Po
 // If called multiple times, the Pending field is set to the value of the last call.
 func (b *PoolUsageApplyConfiguration) WithPending(value resource.Quantity) *PoolUsageApplyConfiguration {
 	b.GPUUsageApplyConfiguration.Pending = &value
+	return b
+}
+
+// WithUnscheduled sets the Unscheduled field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Unscheduled field is set to the value of the last call.
+func (b *PoolUsageApplyConfiguration) WithUnscheduled(value resource.Quantity) *PoolUsageApplyConfiguration {
+	b.Unscheduled = &value
 	return b
 }
 

@@ -39,6 +39,16 @@ type ProjectStatusApplyConfiguration struct {
 	GPU *GPUUsageApplyConfiguration `json:"gpu,omitempty"`
 	// NodePools is the GPU quota and usage in each node pool.
 	NodePools []PoolUsageApplyConfiguration `json:"nodePools,omitempty"`
+	// PoolSummary shows the allocated GPUs and the limit of each node pool, such as "dgx 9/8, mig
+	// 1/4", for display: a sum over all pools would hide that one of them exceeds its limit. The
+	// pool closest to its limit is first. At most three pools are named; +2 means two more.
+	PoolSummary *string `json:"poolSummary,omitempty"`
+	// Workloads are the workloads that hold GPUs now: the ten with the most GPUs, the largest
+	// first. A workload in two node pools is listed for each. The list changes at most every five
+	// seconds.
+	Workloads []WorkloadUsageApplyConfiguration `json:"workloads,omitempty"`
+	// MoreWorkloads is the number of workloads that hold GPUs and are not in the list.
+	MoreWorkloads *int32 `json:"moreWorkloads,omitempty"`
 	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending,
 	// QuotaNearlyUsed, Held, Exempt and Unsupported.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
@@ -132,6 +142,35 @@ func (b *ProjectStatusApplyConfiguration) WithNodePools(values ...*PoolUsageAppl
 		}
 		b.NodePools = append(b.NodePools, *values[i])
 	}
+	return b
+}
+
+// WithPoolSummary sets the PoolSummary field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PoolSummary field is set to the value of the last call.
+func (b *ProjectStatusApplyConfiguration) WithPoolSummary(value string) *ProjectStatusApplyConfiguration {
+	b.PoolSummary = &value
+	return b
+}
+
+// WithWorkloads adds the given value to the Workloads field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Workloads field.
+func (b *ProjectStatusApplyConfiguration) WithWorkloads(values ...*WorkloadUsageApplyConfiguration) *ProjectStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWorkloads")
+		}
+		b.Workloads = append(b.Workloads, *values[i])
+	}
+	return b
+}
+
+// WithMoreWorkloads sets the MoreWorkloads field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MoreWorkloads field is set to the value of the last call.
+func (b *ProjectStatusApplyConfiguration) WithMoreWorkloads(value int32) *ProjectStatusApplyConfiguration {
+	b.MoreWorkloads = &value
 	return b
 }
 

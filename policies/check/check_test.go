@@ -86,6 +86,7 @@ func TestUnknownFieldsOfObjectAreWarnings(t *testing.T) {
 		"one of the kinds": {jobField, []string{"Pod", "Job.batch"}, ""},
 		"none of them":     {`deny contains "x" if input.object.spec.nme`, []string{"Pod", "Job"}, "(kind Pod, Job of Kubernetes 1.37)"},
 		"Gatekeeper's":     {`violation contains {"msg": "x"} if input.review.object.spec.nodename == "x"`, nil, "did you mean nodeName?"},
+		"in Rego v0":       {"violation[{\"msg\": \"x\"}] { input.review.object.spec.nodename == \"x\" }", nil, "did you mean nodeName?"},
 		"old":              {`deny contains "x" if input.oldObject.spec.nodename == "x"`, nil, "did you mean nodeName?"},
 		"a label":          {`deny contains "x" if input.object.metadata.labels.team == "x"`, nil, ""},
 		"a quantity":       {`deny contains "x" if input.object.spec.containers[_].resources.limits["nvidia.com/gpu"] == "2"`, nil, ""},

@@ -140,8 +140,12 @@ func isLabeledBuiltIn(policy *v1alpha1.Policy) bool {
 	return policy.Labels[v1alpha1.LabelBuiltIn] == "true"
 }
 
-// parameterErrors returns the errors of a mirror's parameters.
+// parameterErrors returns the errors of a mirror's parameters, and of a schema, which would have
+// no effect.
 func parameterErrors(policy *v1alpha1.Policy) field.ErrorList {
+	if policy.Spec.ParametersSchema != nil {
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "parametersSchema"), "Sluice knows the parameters of a built-in policy")}
+	}
 	if policy.Spec.Parameters == nil || len(policy.Spec.Parameters.Raw) == 0 {
 		return nil
 	}

@@ -82,6 +82,9 @@ func TestInvalidPoliciesAreRefused(t *testing.T) {
 		}), []string{`spec.parameters.a: Invalid value: must be of type integer: "string"`}},
 		"name of a built-in policy": {newPolicy(goodRego, func(p *v1alpha1.Policy) { p.Name = "core.gpu" }), []string{"metadata.name: Forbidden: a built-in policy has this name"}},
 		"label of a mirror":         {newPolicy(goodRego, builtIn("mine", "{}")), []string{"metadata.labels[sluice.dev/built-in]: Forbidden"}},
+		"a mirror's schema": {newPolicy("x", builtIn("core.limits", `{}`), func(p *v1alpha1.Policy) {
+			p.Spec.ParametersSchema = &apiextensionsv1.JSON{Raw: []byte(`{"type": "object"}`)}
+		}), []string{"spec.parametersSchema: Forbidden"}},
 		"a mirror's parameters": {newPolicy("x", builtIn("core.limits", `{"minimumGraceSeconds": "soon"}`)), []string{
 			`spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`,
 		}},

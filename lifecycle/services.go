@@ -25,6 +25,7 @@ import (
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/owner"
 	"sluice.dev/policies"
+	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
 )
@@ -68,7 +69,11 @@ func newServices(
 	if s.policies, err = engine.New(engine.Options{Libraries: policies.Libraries()}); err != nil {
 		return nil, fmt.Errorf("create policy engine: %w", err)
 	}
-	s.policyStore = &store.Store{Engine: s.policies, BuiltIn: s.builtIn, Logger: logger.WithName("policies")}
+	policyCompiler, err := check.NewProcess(check.DefaultLimits)
+	if err != nil {
+		return nil, err
+	}
+	s.policyStore = &store.Store{Engine: s.policies, BuiltIn: s.builtIn, Compiler: policyCompiler, Logger: logger.WithName("policies")}
 	if err := s.policyStore.SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up policy store: %w", err)
 	}

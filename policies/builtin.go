@@ -66,6 +66,15 @@ func BuiltIn() []engine.Source {
 	return sources
 }
 
+// Names returns the names of the built-in policies, sorted. The caller owns the slice.
+func Names() []string {
+	var names []string
+	for _, source := range BuiltIn() {
+		names = append(names, source.Name)
+	}
+	return names
+}
+
 // Libraries returns the modules that policies import as data.sluice.lib.<name>, sorted by name. The caller owns the
 // slice.
 func Libraries() []engine.Library {

@@ -33,6 +33,7 @@ import (
 	"sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
+	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
 	"sluice.dev/webhook/cabundle"
@@ -42,6 +43,7 @@ import (
 	"sluice.dev/webhook/validation"
 	"sluice.dev/webhook/validation/department"
 	"sluice.dev/webhook/validation/extension"
+	"sluice.dev/webhook/validation/policy"
 	"sluice.dev/webhook/validation/project"
 	"sluice.dev/webhook/validation/restart"
 	"sluice.dev/webhook/workload"
@@ -58,6 +60,7 @@ const (
 	PathRestarts        = "/validate/restarts"
 	PathProjects        = "/validate/projects"
 	PathDepartments     = "/validate/departments"
+	PathPolicies        = "/validate/policies"
 	PathPodGroups       = "/mutate/podgroups"
 
 	PathMutateExtensions   = "/mutate/extensions"
@@ -74,11 +77,15 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	policyStore, err := newPolicyStore(ctx, mgr, cfg, logger)
+	policyChecker, err := check.NewProcess(check.DefaultLimits)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := registerHandlers(ctx, mgr, cfg, policyStore.Engine, logger); err != nil {
+	policyStore, err := newPolicyStore(ctx, mgr, cfg, policyChecker, logger)
+	if err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := registerHandlers(ctx, mgr, cfg, policyStore.Engine, policyChecker, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, logger); err != nil {
@@ -114,7 +121,7 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 }
 
 // newPolicyStore returns the policy engine with the store that updates it from the cluster.
-func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, logger logr.Logger) (*store.Store, error) {
+func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler store.Compiler, logger logr.Logger) (*store.Store, error) {
 	policyEngine, err := engine.New(engine.Options{
 		Libraries: policies.Libraries(),
 		Limits:    engine.Limits{Evaluation: cfg.PolicyTimeout.Duration, Request: cfg.RequestTimeout.Duration},
@@ -123,11 +130,13 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, logger l
 	if err != nil {
 		return nil, err
 	}
-	policyStore := &store.Store{Engine: policyEngine, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
+	policyStore := &store.Store{Engine: policyEngine, BuiltIn: policies.BuiltIn(), Compiler: compiler, Logger: logger.WithName("policies")}
 	return policyStore, policyStore.SetupWithManager(ctx, mgr)
 }
 
-func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policyEngine *engine.Engine, logger logr.Logger) error {
+func registerHandlers(
+	ctx context.Context, mgr ctrl.Manager, cfg *Config, policyEngine *engine.Engine, policyChecker policy.Checker, logger logr.Logger,
+) error {
 	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -156,6 +165,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
 	var limits requestLimits
+	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker}
 	for _, webhook := range []struct {
 		path, name string
 		handler    admission.Handler
@@ -170,6 +180,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: base.Tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
 		{PathProjects, "projects", projectValidator.Handler(scheme)},
+		{PathPolicies, "policies", policyValidator.Handler(scheme)},
 		{PathMutateExtensions, "extensions", extensionDefaulter.Handler(scheme)},
 		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
 	} {

@@ -56,6 +56,15 @@ type PolicySpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 
+	// ParametersSchema is an OpenAPI v3 schema of parameters, as in a CustomResourceDefinition,
+	// of at most 16 KiB. Parameters that it does not list are refused. Default: any
+	// parameters.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	ParametersSchema *apiextensionsv1.JSON `json:"parametersSchema,omitempty"`
+
 	// Replaces is the name of the built-in policy that this policy replaces, such as
 	// core.gpu. core.project and core.quota cannot be replaced.
 	//
@@ -94,7 +103,8 @@ type PolicyMatch struct {
 	Projects []string `json:"projects,omitempty"`
 
 	// Kinds are kinds of objects, without their group, such as Pod, or with it, such as
-	// Job.batch. An empty list matches pods.
+	// Job.batch. An empty list matches pods. The webhook refuses other kinds than Pod and
+	// Job.batch: other workloads are evaluated as the pods that they create.
 	//
 	// +optional
 	// +listType=set
@@ -103,7 +113,8 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	Kinds []string `json:"kinds,omitempty"`
 
-	// Operations are CREATE and UPDATE. An empty list matches both.
+	// Operations are the operations for which the policy is evaluated. An empty list matches
+	// all. The webhook refuses UPDATE, since policies are evaluated for new objects only.
 	//
 	// +optional
 	// +listType=set

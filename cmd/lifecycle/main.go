@@ -15,9 +15,11 @@ import (
 	"sluice.dev/lifecycle"
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/manifests"
+	"sluice.dev/policies/check"
 )
 
 func main() {
+	check.RunIfChild()
 	var cfg config.Config
 	os.Exit(base.Main(ctrl.SetupSignalHandler(), "lifecycle", os.Args[1:], os.Stderr, &cfg,
 		func(ctx context.Context, logger logr.Logger) error {

@@ -12,9 +12,11 @@ import (
 
 	"sluice.dev/cmd/sluice/commands"
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/check"
 )
 
 func main() {
+	check.RunIfChild()
 	root := commands.NewRootCommand()
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(err.Error()))

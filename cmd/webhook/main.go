@@ -12,10 +12,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	base "sluice.dev/api/config"
+	"sluice.dev/policies/check"
 	"sluice.dev/webhook"
 )
 
 func main() {
+	check.RunIfChild()
 	var cfg webhook.Config
 	os.Exit(base.Main(ctrl.SetupSignalHandler(), "webhook", os.Args[1:], os.Stderr, &cfg,
 		func(ctx context.Context, logger logr.Logger) error { return webhook.Run(ctx, &cfg, logger) }))

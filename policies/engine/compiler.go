@@ -48,7 +48,7 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 		return nil, problems
 	}
 	c := &compiler{libraries: modules}
-	if compiled, problems := c.compileModules(modules, true); len(problems) > 0 {
+	if compiled, problems := c.compileModules(modules, true, nil); len(problems) > 0 {
 		return nil, problems
 	} else if problems := validateReferences(compiled); len(problems) > 0 {
 		return nil, sortProblems(problems)
@@ -71,7 +71,7 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	if p.module == nil {
 		return nil, sortProblems(problems)
 	}
-	opa, wrong := c.compileModules(c.withLibraries(p.module), !p.gatekeeper)
+	opa, wrong := c.compileModules(c.withLibraries(p.module), !p.gatekeeper, nil)
 	problems = append(problems, wrong...)
 	if opa != nil {
 		problems = append(problems, validateReferences(opa)...)
@@ -123,7 +123,7 @@ func (c *compiler) withLibraries(module *ast.Module) map[string]*ast.Module {
 	return modules
 }
 
-func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool) (*ast.Compiler, []Problem) {
+func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool, schemas *ast.SchemaSet) (*ast.Compiler, []Problem) {
 	allowed := capabilities
 	if !strict {
 		allowed = capabilitiesV0
@@ -133,6 +133,7 @@ func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool) (
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(strict).
 		WithEnablePrintStatements(false).
+		WithSchemas(schemas).
 		SetErrorLimit(maxProblems)
 	opa.Compile(modules)
 	if opa.Failed() {

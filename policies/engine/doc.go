@@ -50,7 +50,9 @@
 // depends on them, through helper rules and functions too, is a compile error. Passing on
 // all of input, or reading input[x] with a variable x, counts as reading them. A
 // reference to a field of input or to data that does not exist is a compile error too:
-// undefined inside a deny would mean consent.
+// undefined inside a deny would mean consent. Fields below these are checked by
+// [Engine.CheckTypes], when a policy is applied. A policy can carry a schema of its
+// parameters; others are an error.
 //
 // # What a policy requires
 //

@@ -38,6 +38,11 @@ type Source struct {
 	// Parameters is the JSON object that the policy reads as input.parameters; empty is
 	// {}.
 	Parameters []byte
+	// ParametersSchema is the OpenAPI v3 schema of the parameters; empty allows all.
+	ParametersSchema []byte
+	// Rejections are problems that were found before the compilation. A source with
+	// rejections is not compiled.
+	Rejections []Problem `json:"-"`
 	// BuiltIn reports whether the policy is part of Sluice.
 	BuiltIn bool
 	// Replaces names a built-in policy that is not evaluated while this one is active. A
@@ -60,6 +65,9 @@ func FromPolicy(policy *v1alpha1.Policy) Source {
 	if policy.Spec.Parameters != nil {
 		source.Parameters = policy.Spec.Parameters.Raw
 	}
+	if policy.Spec.ParametersSchema != nil {
+		source.ParametersSchema = policy.Spec.ParametersSchema.Raw
+	}
 	return source
 }
 
@@ -76,10 +84,15 @@ type Library struct {
 // digest identifies everything in a source but its generation.
 type digest [sha256.Size]byte
 
+// Digest identifies everything in a source but its generation and rejections.
+func (s Source) Digest() [sha256.Size]byte { return s.digest() }
+
 func (s Source) digest() digest {
 	h := sha256.New()
 	match, _ := json.Marshal(s.Match) // lists of strings always encode
-	for _, part := range []string{s.Name, s.Rego, string(s.Enforcement), string(match), string(s.Parameters), s.Replaces} {
+	for _, part := range []string{
+		s.Name, s.Rego, string(s.Enforcement), string(match), string(s.Parameters), string(s.ParametersSchema), s.Replaces,
+	} {
 		hashText(h, part)
 	}
 	hashText(h, strconv.FormatBool(s.BuiltIn))
@@ -113,14 +126,20 @@ func (s Source) validate() (*ast.Term, []Problem) {
 	default:
 		report("enforcement is %q; Deny, Warn and DryRun are allowed", s.Enforcement)
 	}
+	schema, err := parseParametersSchema(s.ParametersSchema)
+	if err != nil {
+		report("%v", err)
+	}
 	if len(s.Parameters) == 0 {
-		return ast.InternedEmptyObject, problems
+		return ast.InternedEmptyObject, append(problems, schema.validate(nil)...)
 	}
 	parameters, err := document.Decode(s.Parameters)
 	if err != nil {
-		report("parameters: %v", err)
+		report("%s: %v", parametersPath, err)
 	} else if _, ok := parameters.Value().(map[string]any); !ok {
-		report("parameters must be a JSON object")
+		report("%s must be a JSON object", parametersPath)
+	} else {
+		problems = append(problems, schema.validate(s.Parameters)...)
 	}
 	return parameters.Term(), problems
 }
@@ -215,6 +234,9 @@ func problemsFromOPA(err error) []Problem {
 }
 
 func opaMessage(err *ast.Error) string {
+	if undefined := undefinedFieldMessage(err); undefined != "" {
+		return undefined
+	}
 	message := []string{err.Message}
 	// The details of a parse error are the line with a caret: they add nothing to the
 	// place.

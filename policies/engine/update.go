@@ -95,7 +95,10 @@ func (u *updater) updatePolicy(name string, candidates []Source) Report {
 	if len(candidates) > 1 {
 		problems = append(problems, Problem{Message: fmt.Sprintf("%d policies are named %s; choose another name", len(candidates), name)})
 	}
-	if ok {
+	if ok && len(source.Rejections) > 0 {
+		report.Generation = source.Generation
+		problems = append(problems, source.Rejections...)
+	} else if ok {
 		report.Generation = source.Generation
 		built, wrong := u.buildPolicy(source)
 		problems = append(problems, wrong...)

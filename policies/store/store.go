@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -39,6 +40,9 @@ type Store struct {
 	Engine *engine.Engine
 	// BuiltIn are the policies that are always in force.
 	BuiltIn []engine.Source
+	// Compiler compiles new versions of policies outside of this process, before the engine
+	// does. A version that exhausts it never reaches the engine. nil compiles nothing.
+	Compiler Compiler
 	// Logger logs the problems of policies.
 	Logger logr.Logger
 
@@ -46,6 +50,9 @@ type Store struct {
 
 	// parameters are the active parameters of the mirrors. Only update uses them.
 	parameters map[string]parameterSet
+	// compiled are the versions of policies that the compiler has compiled. Only update uses
+	// it.
+	compiled compiledVersions
 
 	// listenerMu is held during the calls of listeners, so that they receive the updates in order.
 	listenerMu sync.Mutex
@@ -101,16 +108,25 @@ func (s *Store) Start(ctx context.Context) error {
 	default:
 	}
 	for {
-		if err := s.update(ctx); err != nil {
+		var retry <-chan time.Time
+		switch err := s.update(ctx); {
+		case errors.Is(err, errNotCompiled):
+			s.Logger.Error(err, "Failed to update policies, retrying", "interval", retryInterval)
+			retry = time.After(retryInterval) //nolint:forbidigo // machine time: the interval of attempts
+		case err != nil:
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-retry:
 		}
 	}
 }
+
+// retryInterval is the time between two attempts to start the compiler.
+const retryInterval = 5 * time.Second
 
 // newEventHandler calls notify for each event that can change the active policies, but not for a new status, which
 // results from the last update.
@@ -140,6 +156,12 @@ func (s *Store) update(ctx context.Context) error {
 		return fmt.Errorf("list policies: %w", err)
 	}
 	desired := collectSources(s.BuiltIn, objects.Items, s.parameters)
+	if err := s.rejectExhausting(ctx, desired.sources); err != nil {
+		if ctx.Err() != nil {
+			return nil // the program ends
+		}
+		return err
+	}
 	s.parameters = desired.parameters
 	reports := desired.reports(s.Engine.Update(desired.sources))
 	s.listenerMu.Lock()
@@ -185,7 +207,7 @@ func (s *Store) Report(name string) (engine.Report, bool) {
 	return engine.Report{}, false
 }
 
-// Ready is a health checs. It fails until the first update, and while a built-in policy is not in force.
+// Ready is a health check. It fails until the first update, and while a built-in policy is not in force.
 func (s *Store) Ready(*http.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,6 +52,7 @@ with simulated DGX nodes.`,
 			newNoticesListCommand(), newNoticesShowCommand(), newNoticesResendCommand(), newNoticesTestCommand(),
 			newNoticesPauseCommand(), newNoticesResumeCommand(), newNoticesPreviewCommand()),
 		newGroup("brake", "Show or release the stop limiter", brakeHelp, newBrakeShowCommand(), newBrakeReleaseCommand()),
+		newGroup("policy", "Check policies", policyHelp, newPolicyCheckCommand()),
 		newReportCommand(),
 		newSimulateCommand(),
 	)

@@ -234,6 +234,7 @@ func policyTable() table {
 			{"an unknown operation", `{spec: {match: {operations: [DELETE]}}}`, "spec.match.operations[0]", `"CREATE", "UPDATE"`},
 			{"an operation twice", `{spec: {match: {operations: [CREATE, CREATE]}}}`, "spec.match.operations[1]", "Duplicate value"},
 			{"parameters that are not an object", `{spec: {parameters: [1]}}`, "spec.parameters", "must be of type object"},
+			{"a schema of parameters that is not an object", `{spec: {parametersSchema: [1]}}`, "spec.parametersSchema", "must be of type object"},
 			{"replaces a policy that cannot be replaced", `{spec: {replaces: core.quota}}`, "spec.replaces", builtIn},
 			{"replaces another policy that cannot be replaced", `{spec: {replaces: core.project}}`, "spec.replaces", builtIn},
 			{"replaces a policy that is not built in", `{spec: {replaces: interactive-at-most-one-gpu}}`, "spec.replaces", builtIn},

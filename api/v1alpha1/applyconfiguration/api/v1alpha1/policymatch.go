@@ -20,9 +20,11 @@ type PolicyMatchApplyConfiguration struct {
 	// Projects are names of projects.
 	Projects []string `json:"projects,omitempty"`
 	// Kinds are kinds of objects, without their group, such as Pod, or with it, such as
-	// Job.batch. An empty list matches pods.
+	// Job.batch. An empty list matches pods. The webhook refuses other kinds than Pod and
+	// Job.batch: other workloads are evaluated as the pods that they create.
 	Kinds []string `json:"kinds,omitempty"`
-	// Operations are CREATE and UPDATE. An empty list matches both.
+	// Operations are the operations for which the policy is evaluated. An empty list matches
+	// all. The webhook refuses UPDATE, since policies are evaluated for new objects only.
 	Operations []apiv1alpha1.PolicyOperation `json:"operations,omitempty"`
 }
 

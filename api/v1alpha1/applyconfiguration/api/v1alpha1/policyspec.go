@@ -23,6 +23,10 @@ type PolicySpecApplyConfiguration struct {
 	Match *PolicyMatchApplyConfiguration `json:"match,omitempty"`
 	// Parameters is an object of any form that the policy reads as input.parameters.
 	Parameters *v1.JSON `json:"parameters,omitempty"`
+	// ParametersSchema is an OpenAPI v3 schema of parameters, as in a CustomResourceDefinition,
+	// of at most 16 KiB. Parameters that it does not list are refused. Default: any
+	// parameters.
+	ParametersSchema *v1.JSON `json:"parametersSchema,omitempty"`
 	// Replaces is the name of the built-in policy that this policy replaces, such as
 	// core.gpu. core.project and core.quota cannot be replaced.
 	Replaces *string `json:"replaces,omitempty"`
@@ -57,6 +61,14 @@ func (b *PolicySpecApplyConfiguration) WithMatch(value *PolicyMatchApplyConfigur
 // If called multiple times, the Parameters field is set to the value of the last call.
 func (b *PolicySpecApplyConfiguration) WithParameters(value v1.JSON) *PolicySpecApplyConfiguration {
 	b.Parameters = &value
+	return b
+}
+
+// WithParametersSchema sets the ParametersSchema field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ParametersSchema field is set to the value of the last call.
+func (b *PolicySpecApplyConfiguration) WithParametersSchema(value v1.JSON) *PolicySpecApplyConfiguration {
+	b.ParametersSchema = &value
 	return b
 }
 

@@ -1,0 +1,122 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/check"
+	"sluice.dev/policies/engine"
+)
+
+const policyHelp = `Check policies before they are applied.
+
+The webhook makes the same check when a policy is applied. This one needs no cluster.`
+
+func newPolicyCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Check policies",
+		Long: `Check the Policy objects in files, or - for the standard input.
+
+The command prints each problem and each warning with its line and column in spec.rego. It fails
+if a policy has a problem: the webhook would refuse that policy.`,
+		Example: `  # Check a policy
+  sluice policy check no-latest.yaml
+
+  # Check all policies of a directory
+  sluice policy check policies/*.yaml`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		process, err := check.NewProcess(check.DefaultLimits)
+		if err != nil {
+			return err
+		}
+		refused := 0
+		for _, file := range args {
+			policies, err := readPolicies(cmd.InOrStdin(), file)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			for i := range policies {
+				result, err := process.Check(cmd.Context(), engine.FromPolicy(&policies[i]))
+				if err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+				printCheck(cmd.OutOrStdout(), policies[i].Name, result)
+				if len(result.Problems) > 0 {
+					refused++
+				}
+			}
+		}
+		if refused > 0 {
+			return fmt.Errorf("policies with problems: %d", refused)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// printCheck prints the result of one policy.
+func printCheck(output io.Writer, name string, result check.Result) {
+	for _, problem := range result.Problems {
+		fmt.Fprintln(output, printer.Sanitize(problem.Error()))
+	}
+	for _, warning := range result.Warnings {
+		fmt.Fprintln(output, printer.Sanitize("Warning: "+warning.Error()))
+	}
+	if len(result.Problems) == 0 {
+		fmt.Fprintln(output, printer.Sanitize(name+": no problems"))
+	}
+}
+
+// readPolicies reads the policies of a file; - is the standard input. Objects of other kinds are
+// an error.
+func readPolicies(stdin io.Reader, path string) ([]v1alpha1.Policy, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		stdin = file
+	}
+	var policies []v1alpha1.Policy
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
+	for {
+		raw, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		var policy v1alpha1.Policy
+		if err := yaml.UnmarshalStrict(raw, &policy); err != nil {
+			return nil, err
+		}
+		switch {
+		case policy.Kind == "" && policy.Name == "": // an empty document
+		case policy.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("Policy"):
+			return nil, fmt.Errorf("%s %s is not a Policy of %s", policy.Kind, policy.Name, v1alpha1.GroupVersion)
+		default:
+			policies = append(policies, policy)
+		}
+	}
+	if len(policies) == 0 {
+		return nil, errors.New("no policies found")
+	}
+	return policies, nil
+}

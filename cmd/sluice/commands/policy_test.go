@@ -1,0 +1,55 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sluice.dev/policies/check"
+)
+
+func TestMain(m *testing.M) {
+	check.RunIfChild()
+	os.Exit(m.Run())
+}
+
+// The command prints what the webhook would refuse and warn of, and fails if there is a problem.
+func TestPolicyCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	const text = `apiVersion: sluice.dev/v1alpha1
+kind: Policy
+metadata: {name: good}
+spec:
+  rego: |
+    package good
+    warn contains "x" if input.object.spec.nodename
+---
+apiVersion: sluice.dev/v1alpha1
+kind: Policy
+metadata: {name: bad}
+spec:
+  parameters: {maxGpus: 1}
+  parametersSchema: {type: object, properties: {maxGPUs: {type: integer}}}
+  rego: |
+    package bad
+    deny contains "x" if input.workload.gpu > input.parameters.maxGPUs
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := runCommand(t, "policy", "check", file)
+	if err == nil || err.Error() != "policies with problems: 1" {
+		t.Errorf("err = %v", err)
+	}
+	compareGolden(t, "policy/check.txt", output)
+	sample := filepath.Join("..", "..", "..", "manifests", "samples", "policies", "interactive-at-most-one-gpu.yaml")
+	if output, err := runCommand(t, "policy", "check", sample); err != nil || output != "interactive-at-most-one-gpu: no problems\n" {
+		t.Errorf("the sample: %q, %v", output, err)
+	}
+	if _, err := runCommand(t, "policy", "check", filepath.Join("testdata", "usage", "all.json")); err == nil {
+		t.Error("a file that is no policy was accepted")
+	}
+}

@@ -1,0 +1,60 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"sluice.dev/policies/check"
+	"sluice.dev/policies/engine"
+)
+
+// Compiler compiles policies with limits of time and memory; [check.Process] implements it.
+type Compiler interface {
+	// Compile returns a result for each source, in order.
+	Compile(ctx context.Context, sources []engine.Source) ([]check.Result, error)
+}
+
+// compiledVersions are the rejections of the compiled versions of policies, by the digest of the
+// source; none for a version that the engine can compile.
+type compiledVersions map[[sha256.Size]byte][]engine.Problem
+
+// errNotCompiled reports that the compiler did not run. The policies in force stay.
+var errNotCompiled = errors.New("the policies could not be compiled in a child process")
+
+// rejectExhausting compiles the versions of policies that are new to this process, and sets the
+// rejections of those that exhausted the compiler. The built-in policies are trusted.
+func (s *Store) rejectExhausting(ctx context.Context, sources []engine.Source) error {
+	if s.Compiler == nil {
+		return nil
+	}
+	var fresh []engine.Source
+	current := make(compiledVersions, len(sources))
+	for _, source := range sources {
+		if rejections, ok := s.compiled[source.Digest()]; ok {
+			current[source.Digest()] = rejections
+		} else if !source.BuiltIn {
+			fresh = append(fresh, source)
+		}
+	}
+	if len(fresh) > 0 {
+		results, err := s.Compiler.Compile(ctx, fresh)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNotCompiled, err)
+		}
+		for i, result := range results {
+			if current[fresh[i].Digest()] = nil; result.Exhausted {
+				current[fresh[i].Digest()] = result.Problems
+			}
+		}
+	}
+	for i := range sources {
+		sources[i].Rejections = current[sources[i].Digest()]
+	}
+	s.compiled = current
+	return nil
+}

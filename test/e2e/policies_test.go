@@ -1,0 +1,75 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// kubectlApply applies a manifest and returns the output of kubectl.
+func kubectlApply(t *testing.T, manifest string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "kubectl", "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig"), "apply", "-f", "-")
+	command.Stdin = strings.NewReader(manifest)
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// policyManifest returns a Policy that matches no project of the other tests.
+func policyManifest(name, rego string) string {
+	return fmt.Sprintf("apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: %s}\nspec:\n  match: {projects: [nobody]}\n  rego: |\n    %s\n",
+		name, strings.ReplaceAll(rego, "\n", "\n    "))
+}
+
+// exhaustingPolicy returns a small policy with which the compiler would be busy for hours.
+func exhaustingPolicy() string {
+	const depth = 40
+	return "package slow\n\ndeny contains \"x\" if " + strings.Repeat("count([y | y := ", depth) + "1" + strings.Repeat("])", depth) + " > 1\n"
+}
+
+// A policy that could not be in force is refused when it is applied: one that does not compile,
+// one that reads a field that does not exist, and one that exhausts the compiler. The webhook
+// answers other requests meanwhile. Guards invariants 10 and 11 of the design.
+func TestPoliciesAreJudgedWhenTheyAreApplied(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ rego, message string }{
+		"broken":        {"package broken\n\ndeny contains \"x\" if input.objekt\n", "spec.rego:3:22: Invalid value: input.objekt does not exist"},
+		"unknown-field": {"package unknown\n\ndeny contains \"x\" if input.workload.gpu > 1\n", "spec.rego:3:22: Invalid value: input.workload.gpu does not exist; did you mean gpus?"},
+		"slow":          {exhaustingPolicy(), "the policy cannot be compiled: it needs more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := kubectlApply(t, policyManifest("judged-"+name, tt.rego))
+			t.Logf("kubectl apply: %s", out)
+			if err == nil || !strings.Contains(out, tt.message) {
+				t.Errorf("kubectl apply: %v: %s\nwant %s", err, out, tt.message)
+			}
+		})
+	}
+	const good = "package good\n\ndeny contains \"x\" if input.object.spec.nodename\n"
+	t.Cleanup(func() {
+		_ = sharedCluster.adminClient.Delete(context.Background(), &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "judged-good"}})
+	})
+	out, err := kubectlApply(t, policyManifest("judged-good", good))
+	if err != nil {
+		t.Fatalf("kubectl apply: %v: %s", err, out)
+	}
+	for _, warning := range []string{
+		"Warning: spec.rego:3:22: input.object.spec.nodename does not exist; did you mean nodeName?",
+		"Warning: spec.match.projects[0]: there is no project nobody",
+	} {
+		if !strings.Contains(out, warning) {
+			t.Errorf("kubectl apply prints\n%s\nwant %s", out, warning)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func (d *decision) openInterval() {
 	if s := d.Status.Stopped; s != nil {
 		if s.Until != nil && !s.Until.After(began) {
 			d.Status.Stopped, d.Released = nil, true
-		} else {
+		} else if d.Status.StartingSince == nil { // else it was counted when its pods were bound
 			s.Times, s.Retries = s.Times+1, 0
 		}
 	}

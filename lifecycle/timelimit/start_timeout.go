@@ -22,12 +22,17 @@ func (d *decision) updateStartingTime() {
 	if since.After(d.now) {
 		since = d.now
 	}
-	if recorded := d.Status.StartingSince; recorded != nil && truncateToSecond(since).After(recorded.Time) {
+	recorded := d.Status.StartingSince
+	if recorded != nil && truncateToSecond(since).After(recorded.Time) {
 		d.removeWarnings(v1alpha1.EndStartTimeout) // other pods
 	}
 	d.Status.StartingSince = metaTime(since)
-	if s := d.Status.Stopped; s != nil && s.Until != nil && s.Until.Before(d.Status.StartingSince) {
+	switch s := d.Status.Stopped; {
+	case s == nil:
+	case s.Until != nil && s.Until.Before(d.Status.StartingSince):
 		d.Status.Stopped, d.Released = nil, true
+	case recorded == nil && s.At.Before(d.Status.StartingSince):
+		s.Times, s.Retries = s.Times+1, 0
 	}
 }
 

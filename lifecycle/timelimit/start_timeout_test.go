@@ -20,6 +20,25 @@ func (w *simulation) bindPods() {
 	w.decide()
 }
 
+// A workload that is started again after its stop is counted once, although its pods are stopped
+// before they run, or run later: what starts it again and again is reported.
+func TestRestartIsCountedWhenPodsAreBound(t *testing.T) {
+	w := newSimulation()
+	w.startPods()
+	w.advance(48 * hour)
+	for times := int32(1); times <= 4; times++ {
+		if got := w.status.Stopped.Times; got != times {
+			t.Errorf("%d stops are counted, want %d", got, times)
+		}
+		w.endPods()
+		w.now = w.now.Add(time.Minute)
+		w.bindPods()
+		if times%2 == 0 {
+			w.startPods()
+		}
+	}
+}
+
 // Protects invariant 5: pods that hold GPUs and do not start are stopped after a warning.
 func TestDecideStartTimeout(t *testing.T) {
 	tests := map[string]struct {

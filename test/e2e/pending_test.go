@@ -179,8 +179,8 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	}
 	eventually(t, func() error {
 		columns := strings.Fields(kubectl(t, "get", "sldept", "waiting", "--no-headers"))
-		if got := strings.Join(columns[:min(len(columns), 7)], " "); got != "waiting True 1 500m 1 1 500m" {
-			return unexpectedState("the department shows the allocated and pending quota of its project", got)
+		if got := strings.Join(columns[:min(len(columns), 7)], " "); got != "waiting True 1 500m dgx-mig 1/1 500m" {
+			return unexpectedState("the department shows the allocated quota and the limit of its project", got)
 		}
 		return nil
 	})

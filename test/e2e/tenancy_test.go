@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -489,6 +490,7 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 		}
 		return nil
 	})
+	expectUseShown(t, p.Name)
 	w.dean.warnings.drain()
 	if err := patchAs(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.NodePools[0] = newPoolQuota("dgx", "500m", "500m") }); err != nil {
 		t.Fatalf("reduce the quota below its usage: %v", err)
@@ -502,6 +504,25 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 		t.Errorf("the running pod: %v, %v", train.DeletionTimestamp, err)
 	}
 	deletePodNow(t, train)
+}
+
+// usedByTrain matches the entry of pod train in the output of kubectl describe.
+var usedByTrain = regexp.MustCompile(`Workloads:\s+(Created By:.*\s+)?Gpus:\s+1\s+Kind:\s+Pod\s+Name:\s+train\s+Node Pool:\s+dgx\s+Since:`)
+
+// expectUseShown checks that kubectl shows the use of a project's quota: the allocated GPUs and the
+// limit of the node pool, and that pod train holds them.
+func expectUseShown(t *testing.T, project string) {
+	t.Helper()
+	eventually(t, func() error {
+		columns := kubectl(t, "get", "slproj/"+project)
+		if !strings.Contains(columns, "ALLOCATED OF LIMIT") || !strings.Contains(columns, "dgx 1/2") {
+			return unexpectedState("the columns show dgx 1/2", columns)
+		}
+		if described := kubectl(t, "describe", "slproj/"+project); !usedByTrain.MatchString(described) {
+			return unexpectedState("the description names pod train", described)
+		}
+		return nil
+	})
 }
 
 // A project keeps its namespace, and its Pod Security cannot be weaker than its

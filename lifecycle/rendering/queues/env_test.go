@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,8 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/project"
@@ -110,6 +113,7 @@ func startTestEnv(t testing.TB) *testEnv {
 		(&project.Reconciler{
 			Client: writing, Live: mgr.GetAPIReader(), Policies: w.policies.engine, PolicyChanges: w.policies, Queues: engines,
 			Events: mgr.GetEventRecorder("test"), Clock: policytime.System(), Access: noAccess{},
+			Pods: noPods{}, Notices: notification.Recorder{Client: writing, Live: mgr.GetAPIReader()},
 		}).SetupWithManager(mgr),
 	); err != nil {
 		t.Fatal(err)
@@ -126,6 +130,13 @@ func startTestEnv(t testing.TB) *testEnv {
 	t.Cleanup(w.stop)
 	return w
 }
+
+// noPods: nothing runs in these projects.
+type noPods struct{}
+
+func (noPods) HasSynced() bool { return true }
+
+func (noPods) InNamespace(string) iter.Seq[*podcache.Pod] { return func(func(*podcache.Pod) bool) {} }
 
 // noAccess: the members of these projects have none.
 type noAccess struct{}

@@ -73,6 +73,7 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 
 // announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
+	before := d.Status.Deadline
 	d.Status.Deadline = nil
 	if d.isStopInForce() || d.observed.ProjectDeleted {
 		return
@@ -81,7 +82,7 @@ func (d *decision) announceDeadlines() {
 		d.Status.Deadline = d.announceStartTimeout()
 		return
 	}
-	deadline, idle := d.announceRuntimeLimit(), d.announceIdleTimeout()
+	deadline, idle := d.announceRuntimeLimit(before), d.announceIdleTimeout()
 	if idle != nil && (deadline == nil || idle.At.Before(&deadline.At)) {
 		deadline = idle
 	}
@@ -106,8 +107,9 @@ func (d *decision) pruneLeads() {
 	})
 }
 
-// announceRuntimeLimit adds the due warnings of the runtime limit and returns its deadline.
-func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
+// announceRuntimeLimit adds the due warnings of the runtime limit and returns its deadline. A
+// warning says nothing new if it has the deadline of the one before, whose limit was another.
+func (d *decision) announceRuntimeLimit(before *v1alpha1.ClockDeadline) *v1alpha1.ClockDeadline {
 	if d.Status.Limit == nil || d.Status.RunningSince == nil {
 		return nil
 	}
@@ -131,9 +133,11 @@ func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
 		end = laterOf(end, d.lastAnnouncedAt(limit, first, len(due) > 0).Add(d.limits.shortestLead()))
 	}
 	for i, lead := range due {
+		said := before != nil && before.Reason == v1alpha1.EndMaxRuntime && before.At.Time.Equal(metaTime(end).Time) &&
+			d.hasWarned(v1alpha1.EndMaxRuntime, lead, time.Duration(before.LimitSeconds)*time.Second)
 		d.recordWarning(Warning{
 			Reason: v1alpha1.EndMaxRuntime, Lead: lead, DueAt: d.now.Add(limit - d.runningTime() - lead), Deadline: end,
-			LimitSeconds: wholeSeconds(limit), Superseded: i < len(due)-1,
+			LimitSeconds: wholeSeconds(limit), Superseded: said || i < len(due)-1,
 		})
 	}
 	deadline := &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: v1alpha1.EndMaxRuntime, LimitSeconds: wholeSeconds(limit)}

@@ -123,7 +123,8 @@ type Warning struct {
 	Deadline time.Time
 	// LimitSeconds is the limit in accumulated running time, for MaxRuntime.
 	LimitSeconds int64
-	// Superseded is true if a later warning of the same decision contains this one.
+	// Superseded is true if a later warning of the same decision contains this one, or if one of
+	// a former limit had the same deadline.
 	Superseded bool
 }
 

@@ -39,6 +39,7 @@ func TestUnknownFieldsOfInputAreRefused(t *testing.T) {
 		"render":              {`objects contains {"kind": input.nodePool.nme}`, "input.nodePool.nme does not exist; did you mean name?"},
 		"a string as number":  {`deny contains "x" if input.workload.devices == "2"`, "match error"},
 		"without any schema":  {`deny contains "x" if input.objekt`, "input.objekt does not exist"},
+		"the present use":     {`deny contains "x" if input.use.gpus > 1`, "input.use.gpus does not exist"},
 		"a number's fields":   {`deny contains "x" if input.workload.devices.count > 1`, "undefined ref: input.workload.devices.count"},
 		"a misspelled method": {`deny contains "x" if startwith(input.project.name, "x")`, "undefined function startwith"},
 	} {
@@ -59,7 +60,6 @@ func TestReferencesThatTheCheckCannotSee(t *testing.T) {
 		"an argument":           "deny contains \"x\" if many(input.workload)\nmany(w) if w.gpu > 1",
 		"a field of any map":    `deny contains "x" if input.project.labels.tem == "x"`,
 		"parameters, no schema": `deny contains "x" if input.parameters.maxGpu > 1`,
-		"present use":           `deny contains "x" if input.use.gpus > 1`,
 		"the admission request": `deny contains "x" if input.review.userInfo.username == "x"`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ var tenantFields = map[string]reflect.Type{
 	"department": reflect.TypeFor[input.Department](),
 	"nodePools":  reflect.TypeFor[[]input.NodePool](),
 	"nodePool":   reflect.TypeFor[input.NodePool](),
+	"use":        reflect.TypeFor[input.Use](),
 	"now":        reflect.TypeFor[string](),
 }
 

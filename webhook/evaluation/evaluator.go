@@ -182,6 +182,7 @@ func (e *Evaluator) evaluate(
 		Subject: request.Subject(),
 		Review:  request.Review, Object: object,
 		Project: documents.Project, Department: documents.Department, NodePools: documents.NodePools,
+		Usage:    documents.Use,
 		Now:      e.Clock.Now().In(request.Tenant.TimeZone),
 		Template: request.IsTemplate,
 	}

@@ -30,7 +30,7 @@ type Tenant struct {
 	TimeZone *time.Location
 	// LongestExtension is the longest extension that the department grants without approval.
 	LongestExtension period.Duration
-	// Documents are input.project, input.department and input.nodePools.
+	// Documents are input.project, input.department, input.nodePools and input.use.
 	Documents Documents
 	// NodePools are the same node pools as Go values.
 	NodePools []input.NodePool
@@ -42,9 +42,9 @@ type Tenant struct {
 	Version string
 }
 
-// Documents are the parts of the policies' input about a tenant.
+// Documents are the parts of the policies' input about a tenant. Use is as of the cache.
 type Documents struct {
-	Project, Department, NodePools document.Document
+	Project, Department, NodePools, Use document.Document
 }
 
 // TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
@@ -168,6 +168,7 @@ func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools
 		{&tenant.Documents.Project, input.NewProject(project, department)},
 		{&tenant.Documents.Department, departmentInput},
 		{&tenant.Documents.NodePools, tenant.NodePools},
+		{&tenant.Documents.Use, input.NewUse(project)},
 	} {
 		if *part.target, err = document.FromGo(part.source); err != nil {
 			return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)

@@ -94,6 +94,15 @@ func TestReconcilerInvariants(t *testing.T) {
 	})
 }
 
+// An extension that moves no deadline, since lifecycle was away, does not announce it again.
+// Guards invariant 5 of the design.
+func TestExtensionAfterDowntimeRepeatsNoWarning(t *testing.T) {
+	result := simulate(t, []simulatedEvent{{kind: "start"}, {kind: "downtime", amount: 7}, {kind: "extend", amount: 5}}, false)
+	for _, fault := range append(result.faults, result.violations()...) {
+		t.Error(fault)
+	}
+}
+
 // The order in which pods, workloads and clocks are reconciled at one time is random. It does
 // not change the result.
 func TestReconcileOrderIsIrrelevant(t *testing.T) {

@@ -65,6 +65,7 @@ bench: build ## Run the benchmarks
 .PHONY: generate
 generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules and tables
 	go test ./lifecycle/timelimit/suspend -count=1 -run '^TestGenerated' -update
+	go test ./policies/check -count=1 -run '^TestInputReference' -update
 
 .PHONY: generate-api
 generate-api: $(CONTROLLER_GEN) $(CRD_REF_DOCS)

@@ -21,6 +21,9 @@ type Successor struct {
 	TemplateHash string
 	// Own is the status of its clock, if it ran before; nil for a new workload.
 	Own *v1alpha1.WorkloadClockStatus
+	// Earlier is the status of an earlier workload of the same creator and name, whose clock it
+	// does not keep; nil if there is none.
+	Earlier *v1alpha1.WorkloadClockStatus
 }
 
 // ContinuesOwn reports whether a workload that was created again under its name keeps its
@@ -43,7 +46,22 @@ func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time
 	if n.Own != nil && !clock.RanAfter(n.Own) {
 		return false
 	}
-	return CanContinue(&clock.Status, resetAfter, now) || clock.Status.Successor == n.Clock && canPassTimeOn(&clock.Status, resetAfter, now)
+	if CanContinue(&clock.Status, resetAfter, now) {
+		return true
+	}
+	// It was recorded as the successor before a crash, unless that was the earlier workload.
+	return clock.Status.Successor == n.Clock && !n.hasEarlierContinued(clock) && canPassTimeOn(&clock.Status, resetAfter, now)
+}
+
+// hasEarlierContinued reports whether the earlier workload of the name ran since the pause of a
+// clock that has the name as its successor. Then it continued that clock.
+func (n Successor) hasEarlierContinued(clock *v1alpha1.WorkloadClock) bool {
+	paused := clock.Status.PausedSince
+	if n.Earlier == nil || paused == nil {
+		return false
+	}
+	since := cmp.Or(n.Earlier.RunningSince, n.Earlier.LastRunningSince)
+	return since != nil && !since.Before(paused)
 }
 
 // CanContinue reports whether a later workload can continue a clock. Any number of workloads

@@ -99,6 +99,42 @@ func TestStatusNamesLargestWorkloads(t *testing.T) {
 	})
 }
 
+// Protects invariant 11: while a project is being deleted, its status shows the workloads that end.
+func TestStatusOfDeletedProjectShowsEndOfWorkloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTestEnv(t, 1000)
+		g.Clocks = clocksByController{}
+		g.pods = fakePods{newGPUPod("dgx", 1000, ofJob("train"))}
+		g.reconcileOnce(t)
+		project := &v1alpha1.Project{}
+		if err := g.client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, project); err != nil {
+			t.Fatal(err)
+		}
+		project.Finalizers = []string{v1alpha1.FinalizerProject}
+		if err := g.client.Update(t.Context(), project); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.client.Delete(t.Context(), project); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		g.reconcileOnce(t)
+		if got := g.workloads(t); len(got) != 1 {
+			t.Errorf("the status names %v, want the workload that still runs", got)
+		}
+		g.pods = nil
+		g.reconcileOnce(t)
+		time.Sleep(10 * time.Second)
+		g.reconcileOnce(t)
+		if got := g.workloads(t); len(got) > 0 {
+			t.Errorf("the status names %v although no pod is left", got)
+		}
+		if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
+			t.Errorf("wrote %v although nothing changed", wrote)
+		}
+	})
+}
+
 // The list has ten workloads and the number of the others, and changes at most every five seconds.
 func TestListOfWorkloadsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,22 +104,25 @@ func (r *Reconciler) initState() {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var project v1alpha1.Project
 	err := r.Client.Get(ctx, req.NamespacedName, &project)
-	if apierrors.IsNotFound(err) || err == nil && (!project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil) {
+	isDeleted := err == nil && !project.DeletionTimestamp.IsZero()
+	if apierrors.IsNotFound(err) || isDeleted || err == nil && project.Status.Namespace == nil {
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
-		delete(r.listedAt, req.Name)
 		recordPending(req.Name, 0, time.Time{})
 		r.waitTimes.drain(req.Name)
+		if isDeleted && project.Status.Namespace != nil {
+			return r.reconcileDeleted(ctx, &project)
+		}
+		delete(r.listedAt, req.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get project %s: %w", req.Name, err)
 	}
 	target := apply.ProjectTarget(&project)
-	var quotas corev1.ResourceQuotaList
-	labels := client.MatchingLabels{v1alpha1.LabelProject: target.Name}
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(target.Namespace), labels); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
+	quotas, err := r.listQuotas(ctx, &project)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	now := policytime.MachineNow()
 	rejected, err := r.listRejected(ctx, target.Namespace, quotas.Items, now)
@@ -161,6 +164,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("apply status of project %s: %w", project.Name, err)
 	}
 	return result, nil
+}
+
+// reconcileDeleted updates the status of a project that is being deleted: its namespace can wait
+// long for the end of the last workload. Nothing is pending any more.
+func (r *Reconciler) reconcileDeleted(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
+	quotas, err := r.listQuotas(ctx, project)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := policytime.MachineNow()
+	observed := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(project.NamespaceName()), project.Name)}
+	var wait time.Duration
+	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, project, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	status := DesiredStatus(project, observed, metav1.NewTime(now))
+	err = apply.Status(ctx, r.Client, fieldManager, statusFields(project, &project.Status), statusFields(project, &status))
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("apply status of deleted project %s: %w", project.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// listQuotas returns the ResourceQuotas of a project.
+func (r *Reconciler) listQuotas(ctx context.Context, project *v1alpha1.Project) (*corev1.ResourceQuotaList, error) {
+	var quotas corev1.ResourceQuotaList
+	labels := client.MatchingLabels{v1alpha1.LabelProject: project.Name}
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(project.NamespaceName()), labels); err != nil {
+		return nil, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
+	}
+	return &quotas, nil
 }
 
 // listRejected returns the objects of the namespace whose pods exceeded one of the quotas.

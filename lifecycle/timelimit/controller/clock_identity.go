@@ -65,6 +65,9 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 		if err := r.keepFormerClock(ctx, w, successor.Creator); err != nil {
 			return err
 		}
+		if w.clock.CountsFor(successor.Creator) {
+			successor.Earlier = s.DeepCopy()
+		}
 		*s = v1alpha1.WorkloadClockStatus{}
 		w.createdAt = object.GetCreationTimestamp().Time
 	}

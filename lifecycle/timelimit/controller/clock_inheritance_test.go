@@ -200,6 +200,49 @@ func TestCompletedWorkloadPassesNoTime(t *testing.T) {
 	}
 }
 
+// Protects users from an early end: the time of a deleted workload passes to one successor. If that
+// completes, or another one continues it, the next workload of its name starts at zero.
+func TestTimeIsInheritedOnce(t *testing.T) {
+	for _, kind := range []schema.GroupVersionKind{podKind, jobKind} {
+		for _, former := range []bool{false, true} {
+			for _, continued := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, former clock %v, continued %v", kind.Kind, former, continued), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						c := newTeamCluster(t)
+						first, second := "first", "second"
+						if former { // another user takes the name meanwhile
+							second = first
+						}
+						c.create(kind, first, alice)
+						c.advance(40 * time.Hour)
+						c.delete(kind, first)
+						if former {
+							c.create(kind, first, bob)
+							c.advance(time.Minute)
+							c.delete(kind, first)
+						}
+						c.create(kind, second, alice)
+						c.advance(10 * time.Minute)
+						c.expectRan(kind, second, 40*time.Hour+10*time.Minute)
+						if !continued {
+							c.complete(kind, second)
+						}
+						c.delete(kind, second)
+						if continued {
+							c.create(kind, "third", alice)
+							c.advance(10 * time.Minute)
+							c.expectRan(kind, "third", 40*time.Hour+20*time.Minute)
+						}
+						c.create(kind, second, alice)
+						c.advance(10 * time.Minute)
+						c.expectRan(kind, second, 10*time.Minute)
+					})
+				})
+			}
+		}
+	}
+}
+
 // A Job reports its completion after its last pod ended. The pod's success counts, even if
 // the Job was deleted by then. A pod that was deleted does not count.
 func TestSucceededPodCompletesItsWorkload(t *testing.T) {

@@ -75,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Workloads.forgetEndedPod(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if len(w.runningPods) == 0 && w.clock.Status.RunningSince != nil && !r.Workloads.IsComplete(req.NamespacedName) {
+	if w.seemsEnded() && !r.Workloads.IsComplete(req.NamespacedName) {
 		return reconcile.Result{RequeueAfter: notReadyRequeue}, nil
 	}
 	decision, err := r.decide(ctx, w)

@@ -116,6 +116,14 @@ func (w *workload) heldPods() []*podcache.Pod {
 	return w.startingPods
 }
 
+// seemsEnded reports whether the pods ended that ran or started according to the clock. After a
+// restart of lifecycle they may not be resolved yet.
+func (w *workload) seemsEnded() bool {
+	s := &w.clock.Status
+	ran := s.RunningSince != nil || s.IdleSince != nil // an idle active clock is paused
+	return ran && len(w.runningPods) == 0 || s.StartingSince != nil && len(w.heldPods()) == 0
+}
+
 // allPods returns the pods that a stop must end.
 func (w *workload) allPods() []*podcache.Pod {
 	return slices.Concat(w.runningPods, w.startingPods, w.unboundPods)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,6 +95,24 @@ func TestDeletedProjectEvictsUnboundPods(t *testing.T) {
 		}
 		if condition := c.unstoppable("train"); condition == nil || condition.Reason != reasonNoEffect {
 			t.Errorf("condition Unstoppable = %+v", condition)
+		}
+	})
+}
+
+// The work of a project whose department is gone is stopped, too: the project would never be deleted.
+func TestDeletedProjectWithoutDepartmentStopsItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(t, newJobOf("train", "kim@example.org"))
+		c.startPod("train", "-1")
+		c.advance(time.Hour)
+		c.deleteProject()
+		department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: testDepartment}}
+		if err := c.rawClient.Delete(t.Context(), department); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(time.Minute)
+		if !ptr.Deref(c.getJob("train").Spec.Suspend, false) {
+			t.Error("it runs on")
 		}
 	})
 }

@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/podcache"
 )
 
 // bindPod adds a pod of the Job that is bound and does not start.
@@ -61,6 +64,35 @@ func TestRunningPodPreventsStartTimeout(t *testing.T) {
 		c.advance(10 * time.Hour)
 		if ptr.Deref(c.getJob("train").Spec.Suspend, false) {
 			t.Error("it was stopped")
+		}
+	})
+}
+
+// After a restart of lifecycle, a workload whose pods are not resolved yet seems to have none. That
+// postpones neither its start timeout nor its idle timeout.
+func TestStartTimeoutSurvivesRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(t, newJob("train"))
+		start := waitForWholeSecond()
+		c.bindPod("train", "-1")
+		c.advance(25 * time.Minute)
+		before := c.clockOf("train").Status
+		c.restart()
+		c.workloads.handlePodChange(podcache.Change{After: c.pods["train-1"]})
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.clockOf("train"))}
+		result, err := c.reconciler.Reconcile(t.Context(), request)
+		if err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("reconciled again after %s, %v", result.RequeueAfter, err)
+		}
+		if diff := cmp.Diff(before, c.clockOf("train").Status); diff != "" {
+			t.Errorf("its clock changed (-before +after):\n%s", diff)
+		}
+		c.advance(5 * time.Minute)
+		if !ptr.Deref(c.getJob("train").Spec.Suspend, false) {
+			t.Error("it holds its GPUs still")
+		}
+		if diff := cmp.Diff([]string{"WorkloadIdle 15m0s", "WorkloadStopped 30m0s"}, c.noticeTexts(start)); diff != "" {
+			t.Errorf("notices (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -5,8 +5,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
@@ -22,9 +26,19 @@ type tenant struct {
 	zone       *time.Location
 }
 
-// lookUpTenant returns the tenant of a namespace, or nil if the namespace has no project.
+// lookUpTenant returns the tenant of a namespace, or nil if the namespace has no project. The work of
+// a project that is being deleted is stopped even if its department is gone.
 func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenant, error) {
 	project, department, err := inventory.TenantForNamespace(ctx, r.Client, namespace)
+	if apierrors.IsNotFound(err) {
+		if project, err = inventory.ProjectForNamespace(ctx, r.Client, namespace); err != nil || project == nil {
+			return nil, err
+		}
+		if project.DeletionTimestamp.IsZero() {
+			return nil, fmt.Errorf("department %s of project %s does not exist", project.Spec.Department, project.Name)
+		}
+		department = &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: project.Spec.Department}}
+	}
 	if project == nil || err != nil {
 		return nil, err
 	}

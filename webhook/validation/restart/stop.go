@@ -139,14 +139,21 @@ func (s *startRequest) isSameObject(c *v1alpha1.WorkloadClock) bool {
 }
 
 // isSameCreator reports whether the creator of the started workload used the time of a clock. Each run of a CronJob
-// continues the stop of an earlier one.
+// continues the stop of an earlier one. Lifecycle stops again what its creator lets a ServiceAccount scale.
 func (s *startRequest) isSameCreator(c *v1alpha1.WorkloadClock) bool {
-	if s.cronJob == "" {
+	switch {
+	case s.cronJob != "":
+	case s.kind == (schema.GroupKind{}) && strings.HasPrefix(s.creator, serviceAccountPrefix):
+		return s.creator == c.Status.CreatedBy // an autoscaler scales the workloads of all users
+	default:
 		return c.CountsFor(s.creator)
 	}
 	run, found := strings.CutPrefix(c.Spec.Root.Name, s.cronJob+"-")
 	return found && run != "" && strings.Trim(run, "0123456789") == ""
 }
+
+// serviceAccountPrefix begins the user names of ServiceAccounts.
+const serviceAccountPrefix = "system:serviceaccount:"
 
 // ownClock returns the clock of the started workload, or nil if it has not run before.
 func (v *Validator) ownClock(ctx context.Context, s *startRequest) (*v1alpha1.WorkloadClock, error) {

@@ -150,12 +150,16 @@ func TestStopAppliesToTheSameObject(t *testing.T) {
 			t.Errorf("%s by %s: allowed %v: %s", tc.uid, tc.creator, response.Allowed, response.Result.Message)
 		}
 	}
+	const autoscaler = "system:serviceaccount:keda:keda-operator"
 	deployment := kindByName(t, "Deployment")
 	clock = newClock(deployment.GroupKind, "web", "", later, func(s *v1alpha1.WorkloadClockStatus) { s.RootUID = "stopped" })
 	for _, tc := range []struct {
 		uid, user string
 		denied    bool
-	}{{"stopped", bob, true}, {"new", anna, true}, {"new", bob, false}} {
+	}{
+		{"stopped", bob, true}, {"new", anna, true}, {"new", bob, false},
+		{"stopped", autoscaler, true}, {"new", autoscaler, false},
+	} {
 		scale := func(n int) map[string]any {
 			return map[string]any{
 				"apiVersion": "autoscaling/v1", "kind": "Scale",

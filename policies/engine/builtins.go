@@ -86,7 +86,10 @@ func checkOperands(name string, operands []*ast.Term) error {
 // larger than the memory that it takes, where it contains another one several times.
 var estimates = map[string]func([]*ast.Term) float64{
 	"array.concat":              func(o []*ast.Term) float64 { return valueBytes * (length(o[0]) + length(o[1])) },
+	"array.flatten":             estimateValues,
 	"concat":                    estimateConcat,
+	"indexof_n":                 estimateIndexes,
+	"internal.template_string":  estimateValues,
 	"json.filter":               estimateValues,
 	"json.marshal":              estimateValues,
 	"json.marshal_with_options": estimateValues,
@@ -96,17 +99,83 @@ var estimates = map[string]func([]*ast.Term) float64{
 	"numbers.range_step": func(o []*ast.Term) float64 {
 		return valueBytes * math.Abs(float(o[1])-float(o[0])) / max(1, float(o[2]))
 	},
-	"object.subset":     estimateValues,
-	"object.union":      estimateValues,
-	"object.union_n":    estimateValues,
+	"object.subset":  estimateValues,
+	"object.union":   estimateValues,
+	"object.union_n": estimateValues,
+	"product":        estimateProduct,
+	"regex.find_all_string_submatch_n": func(o []*ast.Term) float64 {
+		return (1 + occurrences(o[0], ast.InternedTerm("("))) * estimateMatches(o[1], o[2])
+	},
+	"regex.find_n":      func(o []*ast.Term) float64 { return estimateMatches(o[1], o[2]) },
+	"regex.split":       func(o []*ast.Term) float64 { return estimateMatches(o[1], nil) },
 	"regex.replace":     func(o []*ast.Term) float64 { return (1 + length(o[0])) * (1 + length(o[2])) },
 	"replace":           estimateReplace,
 	"sort":              estimateValues,
 	"split":             func(o []*ast.Term) float64 { return valueBytes * (1 + occurrences(o[0], o[1])) },
 	"sprintf":           estimateSprintf,
 	"strings.replace_n": func(o []*ast.Term) float64 { return (1 + length(o[1])) * (1 + termSize(o[0])) },
+	"strings.split_n":   func(o []*ast.Term) float64 { return valueBytes * (1 + occurrences(o[0], o[1])) },
 	"walk":              estimateValues,
 	"yaml.marshal":      estimateValues,
+	"yaml.unmarshal":    estimateYAML,
+}
+
+// estimateIndexes estimates a list of indexes, which may overlap.
+func estimateIndexes(operands []*ast.Term) float64 {
+	return valueBytes * min(length(operands[0]), occurrences(operands[0], operands[1])*length(operands[1]))
+}
+
+// estimateMatches estimates the matches of a regular expression: each byte can be one, unless
+// the call limits their number.
+func estimateMatches(text, most *ast.Term) float64 {
+	matches := 1 + length(text)
+	if most != nil && float(most) >= 0 {
+		matches = min(matches, float(most))
+	}
+	return valueBytes / 2 * matches
+}
+
+// maxProductDigits is the number of digits of a product.
+const maxProductDigits = 10_000
+
+// estimateProduct returns more than is allowed for a product with too many digits.
+func estimateProduct(operands []*ast.Term) float64 {
+	digits := 0.0
+	count := func(term *ast.Term) {
+		if number, ok := term.Value.(ast.Number); ok {
+			digits += max(float64(len(number)), math.Log10(math.Abs(float(term))))
+		}
+	}
+	switch values := operands[0].Value.(type) {
+	case *ast.Array:
+		values.Foreach(count)
+	case ast.Set:
+		values.Foreach(count)
+	}
+	if digits > maxProductDigits {
+		return math.Inf(1)
+	}
+	return digits
+}
+
+// estimateYAML returns more than is allowed for a text with anchors and aliases: each alias
+// repeats what its anchor names, aliases included.
+func estimateYAML(operands []*ast.Term) float64 {
+	text, _ := operands[0].Value.(ast.String)
+	if hasYAMLIndicator(string(text), '&') && hasYAMLIndicator(string(text), '*') {
+		return math.Inf(1)
+	}
+	return float64(len(text))
+}
+
+// hasYAMLIndicator reports whether a name follows an indicator where a YAML value can begin.
+func hasYAMLIndicator(text string, indicator byte) bool {
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] == indicator && strings.IndexByte(" \t\r\n", text[i+1]) < 0 && (i == 0 || strings.IndexByte(" \t\r\n[{,:", text[i-1]) >= 0) {
+			return true
+		}
+	}
+	return false
 }
 
 func estimateValues(operands []*ast.Term) (size float64) {

@@ -26,6 +26,7 @@ type policyEvaluation struct {
 	// overran: it exceeded its limit.
 	overran atomic.Bool
 	stuck   bool // guarded by the evaluator's mu
+	ended   bool // guarded by the evaluator's mu
 }
 
 var _ topdown.Cancel = (*policyEvaluation)(nil)
@@ -68,6 +69,8 @@ type evaluator[T any] struct {
 	responses []response[T]
 	// completed is the number of policies with a response; -1 after all were abandoned.
 	completed int
+	// closed: done is closed, after all were abandoned.
+	closed bool
 }
 
 // evaluateInOrder evaluates all policies for an object of a project, and returns a response
@@ -120,6 +123,7 @@ func (r *evaluator[T]) evaluateOne(ctx context.Context, t *policyEvaluation) (re
 func (r *evaluator[T]) record(t *policyEvaluation, result response[T]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t.ended = true
 	if t.stuck {
 		t.policy.quarantine.finishStuck(r.project)
 	}
@@ -129,7 +133,8 @@ func (r *evaluator[T]) record(t *policyEvaluation, result response[T]) bool {
 		r.completed++
 		return true
 	case -1:
-		if r.current.Load() == t {
+		if r.current.Load() == t && !r.closed {
+			r.closed = true // the next goroutine may not have begun
 			close(r.done)
 		}
 	}
@@ -221,7 +226,7 @@ func (w *watcher[T]) watchAbandoned() {
 func (r *evaluator[T]) abandon(t *policyEvaluation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.stuck || r.completed != t.index && r.completed != -1 {
+	if t.stuck || t.ended || r.completed != t.index && r.completed != -1 {
 		return false
 	}
 	t.stuck = true

@@ -127,3 +127,35 @@ func TestEndOfRequestBlamesNoPolicy(t *testing.T) {
 	checkErrors(t, evaluateFunctions(ctx, "a", policies, pass, wait, pass), nil, ErrRequestDeadline, ErrRequestDeadline)
 	checkErrors(t, evaluateFunctions(t.Context(), "a", policies, pass, pass, pass), nil, nil, nil)
 }
+
+// An abandoned evaluation that ends at the end of the request, before the next goroutine
+// begins, ends nothing twice.
+func TestAbandonedEvaluationEndsWithRequest(t *testing.T) {
+	policies := newPolicies(2)
+	r := &evaluator[struct{}]{
+		policies: policies, project: "a", limit: evaluationLimit, done: make(chan struct{}), responses: make([]response[struct{}], 2),
+		evaluate: func(context.Context, *policy, topdown.Cancel) (struct{}, error) { return struct{}{}, nil },
+	}
+	stuck := &policyEvaluation{policy: policies[0]}
+	r.current.Store(stuck)
+	if !r.abandon(stuck) || !r.abandonAll() {
+		t.Fatal("not abandoned")
+	}
+	r.record(stuck, response[struct{}]{})
+	r.run(t.Context(), 1)
+	<-r.done
+}
+
+// An evaluation that ended just now never counts as stuck: it would for ever.
+func TestEndedEvaluationIsNotStuck(t *testing.T) {
+	policies := newPolicies(1)
+	r := &evaluator[struct{}]{policies: policies, project: "a", done: make(chan struct{}), responses: make([]response[struct{}], 1)}
+	last := &policyEvaluation{policy: policies[0]}
+	r.current.Store(last)
+	r.abandonAll()
+	r.record(last, response[struct{}]{})
+	r.abandon(last)
+	if err := policies[0].quarantine.check("a", false); err != nil {
+		t.Error(err)
+	}
+}

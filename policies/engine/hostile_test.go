@@ -50,6 +50,14 @@ var hostilePolicies = map[string]struct{ rule, message string }{
 	"remainder of large numbers": {`deny contains "x" if (1e300 * 1e300) % 7 > 0`, "the number has 601 characters"},
 	"product of many numbers":    {`deny contains "x" if product(numbers.range(1, 100000)) % 7 > 0`, ""},
 	"product of products":        {doublings(`% * %`, "1234567890", 40, "% > 0"), "the number has"},
+	"product of many digits":     {`deny contains "x" if product([a | some i in numbers.range(1, 100); a := 1e300 + i]) > 0`, "product: the call is too large"},
+	"one long template string":   {doublings(`$"{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}{%}"`, `"0123456789"`, 8, "count(%) > 0"), "internal.template_string"},
+	"YAML aliases of a text":     {`deny contains "x" if { count(yaml.unmarshal(concat("", ["a: &a ", ` + longText + `, "\nb: [", concat(",", ["*a" | some _ in numbers.range(1, 5000)]), "]\n"]))) > 0 }`, "yaml.unmarshal: the call is too large"},
+	"each byte a match":          {`deny contains "x" if count(regex.find_n(".", ` + longText + `, -1)) > 0`, "regex.find_n: the call is too large"},
+	"each byte many groups":      {`deny contains "x" if count(regex.find_all_string_submatch_n("((((((((((((((((((((((((((((((.))))))))))))))))))))))))))))))", ` + longText + `, -1)) > 0`, "regex.find_all_string_submatch_n: the call is too large"},
+	"each byte a part":           {`deny contains "x" if count(regex.split("", ` + longText + `)) > 0`, "regex.split: the call is too large"},
+	"each byte an index":         {`deny contains "x" if count(indexof_n(` + longText + `, "aa")) > 0`, "indexof_n: the call is too large"},
+	"each byte a counted part":   {`deny contains "x" if count(strings.split_n(` + longText + `, "", 900000)) > 0`, "strings.split_n: the call is too large"},
 	"encoded again and again":    {doublings(`base64.encode(concat("", [%, %]))`, `"0123456789"`, 40, "count(%) > 0"), "bytes, and 1048576 are allowed"},
 	"endless search":             {`deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a + b < 0 }`, "processor time"},
 	"nested comprehensions":      {`deny contains "x" if count([1 | some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a < b]) < 0`, "processor time"},
@@ -59,6 +67,9 @@ deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.rang
 	"large overrides": {`overrides := {"metadata": {"labels": {key: key | some a in numbers.range(1, 70000); key := sprintf("l%d", [a])}}}`, ""},
 	"deep overrides":  {doublings(`{"a": %, "b": %}`, "1", 40, "true", `overrides := %`), ""},
 }
+
+// longText is a text of one million bytes.
+const longText = `concat("", ["aaaaaaaaaaaaaaaaaaaa" | some _ in numbers.range(1, 50000)])`
 
 // doublings returns a rule in which each of n variables is made of the one before, named by %.
 func doublings(step, first string, n int, condition string, more ...string) string {

@@ -11,9 +11,17 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 var testTime = time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
@@ -83,5 +91,49 @@ func TestForeignCertificatesAreLimited(t *testing.T) {
 	}
 	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(many)}}, testTime); len(merged) > maxCertificates || !slices.Contains(merged, own) {
 		t.Errorf("%d certificates, want at most %d with the own one", len(merged), maxCertificates)
+	}
+}
+
+// A certificate that is in one configuration only, since the other was written before the write of
+// this one failed, leaves after an hour too.
+func TestCertificateInOneConfigurationLeaves(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	before, after := newCertificate(t, 1, true, year), newCertificate(t, 2, true, year)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(path, encodeBundle([]certificate{after}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := admissionv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	config := admissionv1.WebhookClientConfig{CABundle: encodeBundle([]certificate{after, before})}
+	validating := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "sluice"},
+		Webhooks:   []admissionv1.ValidatingWebhook{{Name: "a", ClientConfig: admissionv1.WebhookClientConfig{CABundle: encodeBundle([]certificate{after})}}},
+	}
+	mutating := &admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "sluice"}, Webhooks: []admissionv1.MutatingWebhook{{Name: "b", ClientConfig: config}},
+	}
+	now := testTime
+	i := &Injector{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(validating, mutating).Build(),
+		CAFile: path, Validating: "sluice", Mutating: "sluice", now: func() time.Time { return now },
+	}
+	for now.Sub(testTime) <= otherCertificateAge {
+		if err := i.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(10 * time.Minute)
+	}
+	if err := i.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(mutating), mutating); err != nil {
+		t.Fatal(err)
+	}
+	if trusted := decodeBundle(mutating.Webhooks[0].ClientConfig.CABundle); !slices.Equal(trusted, []certificate{after}) {
+		t.Errorf("%d certificates after an hour, want the own one", len(trusted))
 	}
 }

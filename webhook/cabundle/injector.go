@@ -48,7 +48,9 @@ type Injector struct {
 	Validating, Mutating string
 
 	injected atomic.Bool
-	others   otherCertificates
+	now      func() time.Time // machine time, if a test does not set it
+	// others are the certificates of other replicas, of each configuration for itself.
+	othersValidating, othersMutating otherCertificates
 }
 
 // Start injects the CA bundle until ctx ends. It implements manager.Runnable.
@@ -94,15 +96,18 @@ func (i *Injector) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if i.now == nil {
+		i.now = policytime.MachineNow
+	}
 	var validating admissionv1.ValidatingWebhookConfiguration
 	var mutating admissionv1.MutatingWebhookConfiguration
 	return errors.Join(
-		i.inject(ctx, i.Validating, &validating, own, func() []webhookEntry {
+		i.inject(ctx, i.Validating, &validating, own, &i.othersValidating, func() []webhookEntry {
 			return webhookEntries(validating.Webhooks, func(w admissionv1.ValidatingWebhook) webhookEntry {
 				return webhookEntry{w.Name, w.ClientConfig.CABundle}
 			})
 		}),
-		i.inject(ctx, i.Mutating, &mutating, own, func() []webhookEntry {
+		i.inject(ctx, i.Mutating, &mutating, own, &i.othersMutating, func() []webhookEntry {
 			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry {
 				return webhookEntry{w.Name, w.ClientConfig.CABundle}
 			})
@@ -125,7 +130,7 @@ func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhoo
 }
 
 // inject patches one configuration. entries returns the webhooks of the object once it is read.
-func (i *Injector) inject(ctx context.Context, name string, object client.Object, own []certificate, entries func() []webhookEntry) error {
+func (i *Injector) inject(ctx context.Context, name string, object client.Object, own []certificate, others *otherCertificates, entries func() []webhookEntry) error {
 	if err := i.Client.Get(ctx, types.NamespacedName{Name: name}, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("%T %s does not exist: apply the manifests, or name another in registration: %w", object, name, err)
@@ -133,7 +138,7 @@ func (i *Injector) inject(ctx context.Context, name string, object client.Object
 		return fmt.Errorf("get %T %s: %w", object, name, err)
 	}
 	present := entries()
-	patch := bundlePatch(present, encodeBundle(i.others.merge(own, present, policytime.MachineNow())))
+	patch := bundlePatch(present, encodeBundle(others.merge(own, present, i.now())))
 	if patch == nil {
 		return nil
 	}

@@ -63,6 +63,9 @@ func (c *sizeCheck) walk(path, parent string, value any) {
 		if c.check(path, len(value), v1alpha1.MaxListEntries) {
 			return
 		}
+		if c.checkKeys(path, value) {
+			return
+		}
 		for name, field := range value {
 			switch field := field.(type) {
 			case []any:
@@ -86,11 +89,17 @@ func (c *sizeCheck) walk(path, parent string, value any) {
 func (c *sizeCheck) walkMap(path, parent, name string, value map[string]any) {
 	switch {
 	case parent == "metadata" && name == "labels":
-		c.check(path, countKeys(value), cmp.Or(c.limits.Labels, int(v1alpha1.DefaultMaxLabels)))
+		if !c.check(path, countKeys(value), cmp.Or(c.limits.Labels, int(v1alpha1.DefaultMaxLabels))) && !c.checkKeys(path, value) {
+			c.checkTexts(path, value, v1alpha1.MaxPathBytes)
+		}
 	case parent == "metadata" && name == "annotations":
-		c.check(path, countKeys(value), cmp.Or(c.limits.Annotations, int(v1alpha1.DefaultMaxAnnotations)))
+		if !c.check(path, countKeys(value), cmp.Or(c.limits.Annotations, int(v1alpha1.DefaultMaxAnnotations))) && !c.checkKeys(path, value) {
+			c.checkTotal(path, value)
+		}
 	case parent == "resources" && (name == "limits" || name == "requests"):
-		c.check(path, len(value), v1alpha1.MaxContainerResources)
+		if !c.check(path, len(value), v1alpha1.MaxContainerResources) && !c.checkKeys(path, value) {
+			c.checkTexts(path, value, v1alpha1.MaxPathBytes)
+		}
 	default:
 		c.walk(path, name, value)
 	}
@@ -107,6 +116,46 @@ func (c *sizeCheck) check(path string, number, limit int) bool {
 		Fix:     "remove those that are not needed",
 	})
 	return true
+}
+
+// checkKeys reports whether a key is too long, and adds the denial. The path of what lies below would contain the key.
+func (c *sizeCheck) checkKeys(path string, value map[string]any) bool {
+	longest := 0
+	for key := range value {
+		longest = max(longest, len(key))
+	}
+	if longest <= v1alpha1.MaxPathBytes {
+		return false
+	}
+	c.denials = append(c.denials, merge.Finding{
+		Field:   path,
+		Message: fmt.Sprintf("a key has %d bytes, of which at most %d are allowed", longest, v1alpha1.MaxPathBytes),
+	})
+	return true
+}
+
+// checkTexts adds a denial for each text of a map that is too long.
+func (c *sizeCheck) checkTexts(path string, value map[string]any, limit int) {
+	for key, field := range value {
+		if text, ok := field.(string); ok && len(text) > limit {
+			c.denyText(joinPath(path, key), len(text), limit)
+		}
+	}
+}
+
+// maxAnnotationsBytes is the size of all annotations that the API server accepts (TotalAnnotationSizeLimitB).
+const maxAnnotationsBytes = 256 << 10
+
+// checkTotal adds a denial for more annotations than the API server accepts. It checks that only after the webhook.
+func (c *sizeCheck) checkTotal(path string, value map[string]any) {
+	total := 0
+	for key, field := range value {
+		text, _ := field.(string)
+		total += len(key) + len(text)
+	}
+	if total > maxAnnotationsBytes {
+		c.denyText(path, total, maxAnnotationsBytes)
+	}
 }
 
 // denyText adds the denial of a text that is too long.

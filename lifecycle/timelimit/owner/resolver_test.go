@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 
@@ -65,7 +66,7 @@ func (s *fakeReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 	case "broken.io":
 		return apierrors.NewServiceUnavailable("try later")
 	}
-	object, ok := s.objects[key.Namespace+"/"+kind.GroupKind().String()+"/"+key.Name]
+	object, ok := s.objects[key.Namespace+"/"+kind.GroupKind().String()+"/"+path.Clean(key.Name)] // like the client for metadata
 	if !ok {
 		return apierrors.NewNotFound(resource, key.Name)
 	}
@@ -305,5 +306,18 @@ func TestForgedReferenceIsNotCachedForOthers(t *testing.T) {
 	elsewhere.Namespace = "other"
 	if root, outcome, _ := finder.Resolve(t.Context(), elsewhere); outcome != owner.OutcomeOwnerNotFound || root.Name != "p" {
 		t.Errorf("a pod of another namespace has the root %v, %s", root, outcome)
+	}
+}
+
+// The client for metadata cleans paths, so that a reference to ./real finds the object real. A root
+// of that name could neither have a clock nor be stopped. Protects the time limit.
+func TestNameOfRootIsThatOfItsObject(t *testing.T) {
+	for _, name := range []string{"./real", "x/../real", "real/", "real/."} {
+		reader := newFakeReader("batch/v1/Job real#1", "batch/v1/Job train#2 < batch/v1/Job "+name+"#1")
+		pod := &podcache.Pod{Namespace: "lab", Name: "train-abc", UID: "pod", Controller: parseOwner("batch/v1/Job train#2")}
+		root, outcome, err := owner.NewResolver(reader, newRESTMapper()).Resolve(t.Context(), pod)
+		if err != nil || root.Name != "train" {
+			t.Errorf("%s: root %s, outcome %s, %v", name, root.Name, outcome, err)
+		}
 	}
 }

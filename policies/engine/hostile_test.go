@@ -182,3 +182,17 @@ func TestOrdinaryCallsAreWithinLimits(t *testing.T) {
 		})
 	}
 }
+
+// A large object is no policy's fault: it is converted before the first evaluation begins. Otherwise the
+// policy would be abandoned, and the next one would convert it at the same time.
+func TestLargeObjectIsNoPolicysFault(t *testing.T) {
+	options := engine.Options{Limits: engine.Limits{Evaluation: 10 * time.Millisecond, Request: time.Minute}}
+	e := newEngineWithOptions(t, options,
+		engine.Source{Name: "a", Rego: "package a\n\nwarn contains \"seen\" if input.object.metadata.name"},
+		engine.Source{Name: "b", Rego: "package b\n\nwarn contains \"seen\" if input.object.metadata.name"})
+	pod := `{"kind": "Pod", "metadata": {"name": "a"}, "spec": {"list": [1` + strings.Repeat(`, {"a": []}`, 200_000) + `]}}`
+	outcome, err := e.Evaluate(t.Context(), podInput(t, pod))
+	if err != nil || len(outcome.Failures) > 0 || len(outcome.Warnings) != 2 {
+		t.Errorf("error %v, failures %v, warnings %v", err, outcome.Failures, outcome.Warnings)
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -39,6 +41,7 @@ var limitBuiltins = sync.OnceFunc(func() {
 		"base64.encode", "base64url.encode", "base64url.encode_no_pad", "div", "format_int", "hex.encode", "minus", "mul", "plus", "rem",
 		"round", "urlquery.encode", "urlquery.encode_object",
 	}, maps.Keys(estimates))
+	names = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(patternOperands)))))
 	for _, name := range names {
 		call := topdown.GetBuiltin(name)
 		topdown.RegisterBuiltinFunc(name, func(ctx topdown.BuiltinContext, operands []*ast.Term, found func(*ast.Term) error) error {
@@ -71,6 +74,11 @@ func checkOperands(name string, operands []*ast.Term) error {
 			}
 		}
 	}
+	if i, ok := patternOperands[name]; ok {
+		if pattern, _ := operands[i].Value.(ast.String); patternSize(string(pattern)) > maxPatternSize {
+			return fmt.Errorf("operand %d: the pattern has more than %d steps with its repetitions", i+1, maxPatternSize)
+		}
+	}
 	estimate, ok := estimates[name]
 	if !ok {
 		return nil
@@ -79,6 +87,43 @@ func checkOperands(name string, operands []*ast.Term) error {
 		return fmt.Errorf("the call is too large: it would take more than %d MiB", maxBuiltinSize>>20)
 	}
 	return nil
+}
+
+// maxPatternSize is the number of steps of a regular expression. A compiled one takes about 200
+// bytes for each, and stays in [patternCache].
+const maxPatternSize = 10_000
+
+// patternOperands are the operands that are regular expressions, by function.
+var patternOperands = map[string]int{
+	"re_match": 0, "regex.find_all_string_submatch_n": 0, "regex.find_n": 0, "regex.is_valid": 0, "regex.match": 0, "regex.replace": 1,
+	"regex.split": 0, "regex.template_match": 0,
+}
+
+// patternSize returns about how many steps a regular expression has.
+func patternSize(pattern string) int {
+	if len(pattern) > maxPatternSize || !strings.Contains(pattern, "{") {
+		return len(pattern)
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return len(pattern) // the function returns the error
+	}
+	return steps(parsed)
+}
+
+// steps returns the number of steps of a parsed expression, with its repetitions.
+func steps(e *syntax.Regexp) int {
+	number := 1 + len(e.Rune)
+	if e.Op == syntax.OpCharClass {
+		number = 1
+	}
+	for _, part := range e.Sub {
+		number += steps(part)
+	}
+	if e.Op == syntax.OpRepeat {
+		number *= max(e.Min, e.Max, 1)
+	}
+	return number
 }
 
 // estimates return about how many bytes a call takes, by function: those whose result can be
@@ -171,11 +216,17 @@ func estimateYAML(operands []*ast.Term) float64 {
 // hasYAMLIndicator reports whether a name follows an indicator where a YAML value can begin.
 func hasYAMLIndicator(text string, indicator byte) bool {
 	for i := 0; i+1 < len(text); i++ {
-		if text[i] == indicator && strings.IndexByte(" \t\r\n", text[i+1]) < 0 && (i == 0 || strings.IndexByte(" \t\r\n[{,:", text[i-1]) >= 0) {
+		if text[i] == indicator && isYAMLName(text[i+1]) &&
+			(i == 0 || text[i-1] >= utf8.RuneSelf || strings.IndexByte(" \t\r\n[{,:", text[i-1]) >= 0) { // some line breaks are no ASCII
 			return true
 		}
 	}
 	return false
+}
+
+// isYAMLName reports whether a byte may be in the name of an anchor.
+func isYAMLName(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
 func estimateValues(operands []*ast.Term) (size float64) {

@@ -153,6 +153,9 @@ func (s *Set) evaluateAll(
 		keys = append(keys, key)
 		missing, policies = append(missing, i), append(policies, m.policy)
 	}
+	if len(policies) > 0 {
+		b.prepare()
+	}
 	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, project, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyResult, error) {
 			return p.evaluate(ctx, kind, b.withParameters(p.parameters), cancel)

@@ -165,6 +165,13 @@ func (b *boundInput) field(name string) document.Document {
 	return document.Document{}
 }
 
+// prepare converts the fields: that is no policy's work.
+func (b *boundInput) prepare() {
+	if b.terms == nil {
+		b.terms = b.fieldTerms()
+	}
+}
+
 // withParameters returns the complete input of a policy with these parameters. It is not
 // safe for concurrent use.
 func (b *boundInput) withParameters(parameters *ast.Term) ast.Value {
@@ -172,9 +179,7 @@ func (b *boundInput) withParameters(parameters *ast.Term) ast.Value {
 	if plain && b.withoutParameters != nil {
 		return b.withoutParameters
 	}
-	if b.terms == nil {
-		b.terms = b.fieldTerms()
-	}
+	b.prepare()
 	value := ast.NewObject(append(b.terms, [2]*ast.Term{parametersTerm, parameters})...)
 	if plain {
 		b.withoutParameters = value

@@ -157,8 +157,11 @@ func TestStopAppliesToTheSameObject(t *testing.T) {
 		uid, user string
 		denied    bool
 	}{
-		{"stopped", bob, true}, {"new", anna, true}, {"new", bob, false},
-		{"stopped", autoscaler, true}, {"new", autoscaler, false},
+		{"stopped", bob, true},
+		{"new", anna, true},
+		{"new", bob, false},
+		{"stopped", autoscaler, true},
+		{"new", autoscaler, false},
 	} {
 		scale := func(n int) map[string]any {
 			return map[string]any{

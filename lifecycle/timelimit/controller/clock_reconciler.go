@@ -197,7 +197,7 @@ func (r *Reconciler) reconcilePodDeadlines(ctx context.Context, w *workload, d t
 func (r *Reconciler) reconcileStatus(ctx context.Context, w *workload, d timelimit.Decision) error {
 	previous, next := w.clock.Status, w.clock.DeepCopy()
 	next.Status = d.Status
-	w.setDisplayFields(d, &next.Status)
+	r.setDisplayFields(w, d, &next.Status)
 	if !equality.Semantic.DeepEqual(w.recorded, next.Status) {
 		if err := r.Client.Status().Update(ctx, next); err != nil {
 			return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)

@@ -39,9 +39,12 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 
 // setDisplayFields sets the fields of a status that timelimit.Decide does not: conditions,
 // type and local times.
-func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
+func (r *Reconciler) setDisplayFields(w *workload, d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
-	s.GPUs = w.heldGPUs()
+	// After a restart of lifecycle some pods may not be resolved yet.
+	if held := w.heldGPUs(); held == nil || s.GPUs == nil || held.Cmp(*s.GPUs) >= 0 || r.Workloads.IsComplete(client.ObjectKeyFromObject(w.clock)) {
+		s.GPUs = held
+	}
 	s.Local = renderLocalStatus(s, w.zone)
 	unknown := len(w.runningPods) > 0 && !w.utilization.Known && (!w.limits.IdleTimeout.IsZero() || w.limits.Clock == v1alpha1.ClockActive)
 	setCondition(s, v1alpha1.ConditionIdleUnknown, unknown, reasonNoSample, reasonSampled,

@@ -41,7 +41,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -161,7 +161,7 @@ func (r *Resolver) Forget(root Root) {
 // readOwner reads an owner from the API server.
 func (r *Resolver) readOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-	if kind.Version == "" || kind.Kind == "" || owner.Name == "" || len(path.IsValidPathSegmentName(owner.Name)) > 0 {
+	if kind.Version == "" || kind.Kind == "" || owner.Name == "" || len(content.IsPathSegmentName(owner.Name)) > 0 {
 		return resolvedOwner{outcome: OutcomeOwnerKindUnknown}, nil // malformed reference
 	}
 	if isNonWorkloadKind(kind.GroupKind()) {

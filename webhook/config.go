@@ -28,7 +28,7 @@ type Config struct {
 	// Default "/etc/sluice/certificates".
 	Certificates string `json:"certificates,omitempty"`
 	// ClientCA is a file with the CA certificates of the API server's client certificate, in PEM form. Other
-	// clients are then refused. Without it, whoever reaches the webhook can ask what it would answer to an
+	// clients are then refused. Without it, every client that reaches the webhook can ask for its answer to an
 	// object. The API server needs a client certificate for webhooks: AdmissionConfiguration, kubeConfigFile.
 	// Default "": clients need no certificate.
 	ClientCA string `json:"clientCA,omitempty"`

@@ -22,7 +22,7 @@ import (
 const (
 	// maxRequestsPerSource is the number of requests of one address at a time. An API server stays far below it.
 	maxRequestsPerSource = 512
-	// bodyTimeout is how long the body of a request may take to arrive, in machine time: the API server gives up
+	// bodyTimeout is the time in which the body of a request must arrive, in machine time: the API server gives up
 	// after 2 to 3 seconds.
 	bodyTimeout = 2 * time.Second
 	// maxBodyBytes is the size of a body: two objects of the largest size that etcd stores, and the rest of a review.

@@ -193,7 +193,7 @@ func layoutEvent(before, outcome *partition.Outcome) (kind, reason, note string)
 	if applied.Status != metav1.ConditionTrue {
 		kind, reason, note = corev1.EventTypeWarning, eventLayoutNotApplied, applied.Reason+": "+applied.Message
 	}
-	return kind, reason, strings.ToValidUTF8(note[:min(len(note), maxEventNote)], "")
+	return kind, reason, v1alpha1.TruncateText(note, maxEventNote)
 }
 
 // nodeReference returns a reference to the GPUNode's node. The agent may not read Nodes.

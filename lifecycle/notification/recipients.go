@@ -84,7 +84,7 @@ func userContact(
 	if !address.IsValid() {
 		return v1alpha1.Contact{}, false
 	}
-	name := strings.ToValidUTF8(user[:min(len(user), maxDisplayNameLength)], "")
+	name := v1alpha1.TruncateText(user, maxDisplayNameLength)
 	return v1alpha1.Contact{Name: v1alpha1.DisplayName(name), Email: address}, true
 }
 

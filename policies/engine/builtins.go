@@ -38,8 +38,9 @@ var limitBuiltins = sync.OnceFunc(func() {
 		"base64.encode", "base64url.encode", "base64url.encode_no_pad", "div", "format_int", "hex.encode", "minus", "mul", "plus", "rem",
 		"round", "urlquery.encode", "urlquery.encode_object",
 	}, maps.Keys(estimates))
-	names = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(patternOperands)))))
-	for _, name := range names {
+	names = slices.AppendSeq(names, maps.Keys(patternOperands))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		call := topdown.GetBuiltin(name)
 		topdown.RegisterBuiltinFunc(name, func(ctx topdown.BuiltinContext, operands []*ast.Term, found func(*ast.Term) error) error {
 			if err := checkOperands(name, operands); err != nil {

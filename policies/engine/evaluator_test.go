@@ -105,7 +105,7 @@ func TestStuckPolicyHarmsNobodyElse(t *testing.T) {
 }
 
 // Abandoned evaluations never pile up: each project has at most one of a policy, and all
-// together at most maxStuckEvaluations. A built-in policy is then nobody's fault.
+// together at most maxStuckEvaluations. A built-in policy is then not at fault.
 func TestStuckEvaluationsDoNotPileUp(t *testing.T) {
 	var stop atomic.Bool
 	defer stop.Store(true)

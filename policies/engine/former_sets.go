@@ -14,7 +14,7 @@ import (
 const (
 	// maxFormerSets is the number of replaced sets that are kept.
 	maxFormerSets = 8
-	// formerSetAge is how long they are kept, in machine time: longer than the admission of
+	// formerSetAge is the time for which they are kept, in machine time: longer than the admission of
 	// one object takes, and than replicas of the webhook differ.
 	formerSetAge = 30 * time.Second
 )

@@ -17,10 +17,10 @@ const (
 	// project within quarantinePeriod, the policy is no longer evaluated for that project.
 	quarantineOverruns = 3
 	// quarantineProjects is after overruns for how many projects a policy is no longer
-	// evaluated for any. Built-in policies are exempt: what one of them takes too long for is
-	// somebody's object.
+	// evaluated for any. Built-in policies are exempt: an object on which one of them takes too
+	// long is the fault of its author.
 	quarantineProjects = 3
-	// quarantinePeriod is how long an overrun counts, in machine time.
+	// quarantinePeriod is the time for which an overrun counts, in machine time.
 	quarantinePeriod = 10 * time.Minute
 	// maxStuckEvaluations limits the evaluations of one policy that are abandoned and still
 	// run.

@@ -32,7 +32,7 @@ func TestQuarantine(t *testing.T) {
 		check("c", false, nil)
 		q.addOverrun("c")
 		check("d", false, ErrQuarantined)
-		check("d", true, nil) // what a built-in policy takes too long for is somebody's object
+		check("d", true, nil) // the author of the object is at fault
 
 		time.Sleep(quarantinePeriod)
 		check("a", true, nil)

@@ -33,12 +33,15 @@ func (s *Store) rejectExhausting(ctx context.Context, sources []engine.Source) e
 		return nil
 	}
 	var fresh []engine.Source
+	var freshDigests [][sha256.Size]byte
+	digests := make([][sha256.Size]byte, len(sources))
 	current := make(compiledVersions, len(sources))
-	for _, source := range sources {
-		if rejections, ok := s.compiled[source.Digest()]; ok {
-			current[source.Digest()] = rejections
+	for i, source := range sources {
+		digests[i] = source.Digest()
+		if rejections, ok := s.compiled[digests[i]]; ok {
+			current[digests[i]] = rejections
 		} else if !source.BuiltIn {
-			fresh = append(fresh, source)
+			fresh, freshDigests = append(fresh, source), append(freshDigests, digests[i])
 		}
 	}
 	if len(fresh) > 0 {
@@ -47,13 +50,13 @@ func (s *Store) rejectExhausting(ctx context.Context, sources []engine.Source) e
 			return fmt.Errorf("%w: %w", errNotCompiled, err)
 		}
 		for i, result := range results {
-			if current[fresh[i].Digest()] = nil; result.Exhausted {
-				current[fresh[i].Digest()] = result.Problems
+			if current[freshDigests[i]] = nil; result.Exhausted {
+				current[freshDigests[i]] = result.Problems
 			}
 		}
 	}
 	for i := range sources {
-		sources[i].Rejections = current[sources[i].Digest()]
+		sources[i].Rejections = current[digests[i]]
 	}
 	s.compiled = current
 	return nil

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// otherCertificateAge is how long a certificate stays that only another replica has, in machine time: longer than
+	// otherCertificateAge is the time for which a certificate stays that only another replica has, in machine time: longer than
 	// the replicas' files differ while the certificate authority changes.
 	otherCertificateAge = time.Hour
 	// maxCertificates limits the bundle.

@@ -23,7 +23,7 @@ const (
 	maxQueuedDryRunBytes = 4 << 20
 )
 
-// DryRunQueue evaluates the policies in DryRun, after the answer to a request: nobody waits for
+// DryRunQueue evaluates the policies in DryRun, after the answer to a request: no request waits for
 // them. It drops what exceeds its size and counts it.
 type DryRunQueue struct {
 	slots  *Slots

@@ -48,8 +48,7 @@ type Result struct {
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// Transient reports that the result must not be cached: a policy could not be evaluated, or the policies
-	// changed a moment ago.
+	// Transient reports that the result must not be cached: a policy could not be evaluated.
 	Transient bool
 }
 

@@ -17,7 +17,7 @@ import (
 // maxWaiting is the number of requests of one project that may wait for a slot at a time.
 const maxWaiting = 64
 
-// activePeriod is how long a project counts as active after its last request, in machine time.
+// activePeriod is the time for which a project counts as active after its last request, in machine time.
 const activePeriod = 10 * time.Second
 
 // errTooManyRequests: the project has too many requests in flight.

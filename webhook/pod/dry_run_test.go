@@ -17,7 +17,7 @@ import (
 )
 
 // Policies in DryRun are evaluated after the answer, and only logged. Guards invariant 10 of the
-// design: nobody waits for them.
+// design: no request waits for them.
 func TestDryRunPoliciesAreEvaluatedAfterTheAnswer(t *testing.T) {
 	base := newBase(t, engine.Source{
 		Name: "trial", Enforcement: v1alpha1.EnforcementDryRun,

@@ -45,7 +45,7 @@ var _ admission.Handler = (*Validator)(nil)
 
 // Handle implements admission.Handler.
 //
-// A change of the policies between the two phases refuses nobody wrongly: it is enough that the present policies allow
+// A change of the policies between the two phases refuses no pod wrongly: it is enough that the present policies allow
 // the pod, or those that were replaced within the last half minute, or those that come within [replicaLag].
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	policyEngine := v.Evaluator.Engine
@@ -75,7 +75,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	return response
 }
 
-// replicaLag is how long a denial of the final pod waits for a change of the policies, in machine time: another replica
+// replicaLag is the time for which a denial of the final pod waits for a change of the policies, in machine time: another replica
 // of the webhook, which mutated the pod, may already know it. Such denials are rare, since the policies already allowed
 // the pod when they mutated it.
 const replicaLag = time.Second

@@ -48,7 +48,7 @@ func mutated(t *testing.T, replica evaluation.Base, number int) admission.Reques
 	return admission.Request{AdmissionRequest: *review.Request}
 }
 
-// A change of a policy between the two phases of a pod's admission refuses nobody wrongly, in whatever order
+// A change of a policy between the two phases of a pod's admission refuses no pod wrongly, in whatever order
 // two replicas learn of it, and holds from half a minute later. Guards invariant 4 of the design.
 func TestPolicyChangeRefusesNobodyWrongly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -98,7 +97,7 @@ func (r *Reconciler) holderOf(pod *podcache.Pod) holder {
 		return holder{clock: clock.Name, pool: pod.Pool}
 	}
 	if c := pod.Controller; c.Name != "" { // a user can write an owner reference with long names
-		return holder{kind: truncate(c.Kind, maxKindLength), name: truncate(c.Name, maxNameLength), pool: pod.Pool}
+		return holder{kind: v1alpha1.TruncateText(c.Kind, maxKindLength), name: v1alpha1.TruncateText(c.Name, maxNameLength), pool: pod.Pool}
 	}
 	return holder{kind: ownerKindPod, name: pod.Name, pool: pod.Pool}
 }
@@ -117,16 +116,12 @@ func (r *Reconciler) describeHolder(ctx context.Context, namespace string, h hol
 			use.Since = clock.Status.StartingSince
 		}
 	}
-	use.CreatedBy = truncate(use.CreatedBy, maxCreatorLength)
+	use.CreatedBy = v1alpha1.TruncateText(use.CreatedBy, maxCreatorLength)
 	return use, nil
 }
 
 // The longest names in the status, in bytes.
 const maxKindLength, maxNameLength, maxCreatorLength = 63, 253, 1024
-
-func truncate(text string, length int) string {
-	return strings.ToValidUTF8(text[:min(len(text), length)], "")
-}
 
 // workloadFields returns an entry of the list in the form in which it is applied.
 func workloadFields(use *v1alpha1.WorkloadUsage) *ac.WorkloadUsageApplyConfiguration {

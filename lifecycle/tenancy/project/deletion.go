@@ -45,7 +45,7 @@ const (
 const (
 	// stoppingRequeue is the pause, in machine time, between two checks for GPU pods.
 	stoppingRequeue = 5 * time.Second
-	// admissionGracePeriod is how long after the deletion, in policy time, a pod can appear that the
+	// admissionGracePeriod is the time after the deletion, in policy time, in which a pod can appear that the
 	// webhook admitted before it observed the deletion.
 	admissionGracePeriod = 5 * time.Second
 )

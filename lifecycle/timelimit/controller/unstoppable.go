@@ -94,7 +94,7 @@ func (r *Reconciler) reportUnstoppable(ctx context.Context, w *workload, d timel
 		}
 	}
 	next := w.clock.DeepCopy()
-	setCondition(&next.Status, v1alpha1.ConditionUnstoppable, true, reason, reasonStopped, truncateMessage(message))
+	setCondition(&next.Status, v1alpha1.ConditionUnstoppable, true, reason, reasonStopped, v1alpha1.TruncateText(message, v1alpha1.MaxConditionMessageBytes))
 	w.showUnstoppable(&next.Status)
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
@@ -112,11 +112,4 @@ func (w *workload) showUnstoppable(s *v1alpha1.WorkloadClockStatus) {
 	s.State = v1alpha1.ClockStateRunning
 	s.Local = renderLocalStatus(s, w.zone)
 	s.Local.Ends = "unstoppable"
-}
-
-// maxConditionMessage is the longest message of a condition of a clock, in bytes.
-const maxConditionMessage = 1024
-
-func truncateMessage(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
 }

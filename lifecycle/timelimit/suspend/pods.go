@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +26,6 @@ import (
 // ReasonStopped is the reason of the condition DisruptionTarget on a pod that is deleted at
 // its time limit.
 const ReasonStopped = "StoppedBySluice"
-
-// maxConditionMessage is the longest condition message that is written, in bytes.
-const maxConditionMessage = 1024
 
 func (r root) isPod() bool { return r.Group == "" && r.Kind == "Pod" }
 
@@ -87,7 +83,7 @@ func newPodObject(pod Target) *unstructured.Unstructured {
 
 // disruptionStatus returns the status patch with the condition DisruptionTarget.
 func disruptionStatus(pod Target, message string) *unstructured.Unstructured {
-	message = strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
+	message = v1alpha1.TruncateText(message, v1alpha1.MaxConditionMessageBytes)
 	status := newPodObject(pod)
 	status.SetUID(pod.UID)
 	status.Object["status"] = map[string]any{"conditions": []any{map[string]any{

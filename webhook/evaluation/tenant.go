@@ -5,6 +5,8 @@ package evaluation
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,8 +40,12 @@ type Tenant struct {
 	SizeLimits SizeLimits
 	// Schedulers are the schedulers of the node pools.
 	Schedulers engine.Schedulers
-	// Version changes whenever one of the documents or the limits change.
+	// Version is a digest of all the other fields but Documents.Use: it changes only if one of them does, and not with
+	// each new status of the project.
 	Version string
+
+	// sources are the versions of the objects from which the tenant was made.
+	sources string
 }
 
 // Documents are the parts of the policies' input about a tenant. Use is as of the cache.
@@ -70,17 +76,17 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if err != nil {
 		return nil, err
 	}
-	version := tenantVersion(project, department, pools) + fmt.Sprint(" ", limits)
+	sources := sourceVersions(project, department, pools) + fmt.Sprint(" ", limits)
 	r.mu.RLock()
 	tenant := r.tenants[namespace]
 	r.mu.RUnlock()
-	if tenant != nil && tenant.Version == version {
+	if tenant != nil && tenant.sources == sources {
 		return tenant, nil
 	}
-	if tenant, err = newTenant(project, department, pools); err != nil {
+	if tenant, err = newTenant(project, department, pools, limits); err != nil {
 		return nil, err
 	}
-	tenant.Version, tenant.SizeLimits = version, limits
+	tenant.sources = sources
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tenants == nil {
@@ -135,7 +141,7 @@ func (r *TenantResolver) getSizeLimits(ctx context.Context) (SizeLimits, error) 
 	return SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}, nil
 }
 
-func tenantVersion(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) string {
+func sourceVersions(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) string {
 	versions := make([]string, 0, len(pools))
 	for _, pool := range pools {
 		versions = append(versions, string(pool.UID)+"/"+pool.ResourceVersion)
@@ -145,9 +151,11 @@ func tenantVersion(project *v1alpha1.Project, department *v1alpha1.Department, p
 		string(department.UID) + "/" + department.ResourceVersion + " " + strings.Join(versions, " ")
 }
 
-func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) (*Tenant, error) {
+func newTenant(
+	project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool, limits SizeLimits,
+) (*Tenant, error) {
 	tenant := &Tenant{
-		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(),
+		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(), SizeLimits: limits,
 		NodePools: input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(tenant.NodePools))
@@ -174,7 +182,20 @@ func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools
 			return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
 		}
 	}
+	if tenant.Version, err = tenant.digest(); err != nil {
+		return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
+	}
 	return tenant, nil
+}
+
+// digest returns the Version of a tenant. The department's document has the time zone, and that of the node pools their
+// schedulers.
+func (t *Tenant) digest() (string, error) {
+	encoded, err := json.Marshal([]any{
+		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.LongestExtension, t.SizeLimits,
+	})
+	sum := sha256.Sum256(encoded)
+	return string(sum[:]), err
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

@@ -83,6 +83,41 @@ func TestResolveReturnsProjectOfNamespace(t *testing.T) {
 	}
 }
 
+// The status of a busy project changes every few seconds, and its cached responses stay valid.
+func TestTenantVersionIsStableWhenOnlyUseChanges(t *testing.T) {
+	resolver, c := newTenantResolver(t, tenantObjects()...)
+	before, err := resolver.Resolve(t.Context(), "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := func(change func(*v1alpha1.Project)) *evaluation.Tenant {
+		t.Helper()
+		var project v1alpha1.Project
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "thesis"}, &project); err != nil {
+			t.Fatal(err)
+		}
+		change(&project)
+		if err := c.Update(t.Context(), &project); err != nil {
+			t.Fatal(err)
+		}
+		tenant, err := resolver.Resolve(t.Context(), "work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tenant
+	}
+	busy := update(func(project *v1alpha1.Project) { project.Status.GPU.Allocated = resource.MustParse("1") })
+	if before.Documents.Use.Equal(busy.Documents.Use) {
+		t.Error("input.use is not up to date")
+	}
+	if busy.Version != before.Version {
+		t.Error("the version changed with the project's use")
+	}
+	if expired := update(func(project *v1alpha1.Project) { project.Status.Phase = v1alpha1.ProjectExpired }); expired.Version == before.Version {
+		t.Error("the version is the same for an expired project")
+	}
+}
+
 func TestResolveReturnsNilWithoutProject(t *testing.T) {
 	resolver, _ := newTenantResolver(t, tenantObjects()...)
 	if got, err := resolver.Resolve(t.Context(), "default"); got != nil || err != nil {

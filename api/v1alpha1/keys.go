@@ -62,6 +62,9 @@ const (
 	// AnnotationReplicasBefore is the number of replicas that a root workload had before the
 	// lifecycle controller scaled it to zero. The user needs it to start the workload again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
+	// AnnotationRepartitioned is when the planner changed the layout of a GPUNode's GPUs within the
+	// last hour (RFC 3339, separated by commas).
+	AnnotationRepartitioned = "sluice.dev/repartitioned"
 	// AnnotationRetriedAt is the time (RFC 3339) at which Sluice last made the controller of a
 	// ReplicaSet, StatefulSet or Job retry to create pods that lacked quota.
 	AnnotationRetriedAt = "sluice.dev/retried-at"

@@ -55,6 +55,15 @@ type MIGSpec struct {
 	// +kubebuilder:default=Never
 	Resets MIGResets `json:"resets,omitempty"`
 
+	// MaxChangesPerHour limits how often the GPUs of one node are repartitioned within an hour.
+	// Each change keeps new pods off the node for some seconds. Default 12.
+	//
+	// +optional
+	// +kubebuilder:default=12
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60
+	MaxChangesPerHour *int32 `json:"maxChangesPerHour,omitempty"`
+
 	// Layout lists the partitions of GPUs if planning is Static. The first entry that matches
 	// a GPU applies to it. A GPU that no entry matches is not changed.
 	//

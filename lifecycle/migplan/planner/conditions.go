@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
@@ -26,7 +27,9 @@ const (
 	ReasonUnknownProfile = "UnknownProfile"
 	// ReasonResetRequired: a GPU that is not in MIG mode would have room.
 	ReasonResetRequired = "ResetRequired"
-	// ReasonOtherResourceMissing: a pod's scheduler misses another resource.
+	// ReasonChangeLimitReached: a node was repartitioned as often as the pool allows.
+	ReasonChangeLimitReached = "ChangeLimitReached"
+	// ReasonOtherResourceMissing: no node with room for the instance has the pod's other resources.
 	ReasonOtherResourceMissing = "OtherResourceMissing"
 	// ReasonLayoutImpossible: the pool's layout cannot be applied to a GPU, or not yet.
 	ReasonLayoutImpossible = "LayoutImpossible"
@@ -177,8 +180,8 @@ func joinLimited(texts []string) string {
 
 // explainUnmet returns why a pool has no room for a request, and what would help.
 func (d *draft) explainUnmet(w *podRequest, pool int, isPreemptible preemptibleFunc) (reason, hint string) {
-	if w.missesOtherResource {
-		return ReasonOtherResourceMissing, "its scheduler misses another resource; see the pod's events"
+	if missing, node := d.missingResource(w, pool); missing != "" {
+		return ReasonOtherResourceMissing, fmt.Sprintf("no node has enough %s for it, such as node %s", missing, node)
 	}
 	for _, a := range w.instanceRequests {
 		if names, offered := d.offersProfile(w, pool, a.profile); !offered {
@@ -209,10 +212,29 @@ func (d *draft) explainUnmet(w *podRequest, pool int, isPreemptible preemptibleF
 	}
 	for at := range d.nodes {
 		if d.nodes[at].pool == pool && w.feasible[at] && d.nodeDrafts[at].stage == stageClosed && d.nodeDrafts[at].closedReason != "" {
+			if limit, reached := strings.CutPrefix(d.nodeDrafts[at].closedReason, ReasonChangeLimitReached+": "); reached {
+				return ReasonChangeLimitReached, fmt.Sprintf("node %s: %s", d.nodes[at].name, limit)
+			}
 			return ReasonInsufficientCapacity, fmt.Sprintf("there is no room now; node %s: %s", d.nodes[at].name, d.nodeDrafts[at].closedReason)
 		}
 	}
 	return ReasonInsufficientCapacity, "pods that are not preempted hold all suitable slices; it fits after enough of them have ended"
+}
+
+// missingResource returns another resource that is missing on every feasible node of a pool, and
+// one of the nodes; empty if a node has all.
+func (d *draft) missingResource(w *podRequest, pool int) (missing corev1.ResourceName, name string) {
+	for at := range d.nodes {
+		if d.nodes[at].pool != pool || !w.feasible[at] {
+			continue
+		}
+		resource := w.resources.missing(&d.nodes[at].free)
+		if resource == "" {
+			return "", ""
+		}
+		missing, name = resource, d.nodes[at].name
+	}
+	return missing, name
 }
 
 // offersProfile reports whether a GPU of a feasible node in the pool has a profile; if not it

@@ -72,9 +72,22 @@ func TestConditions(t *testing.T) {
 			}(),
 			want: "True Repartitioning repartitioning GPUs on n1 (after the pods have ended that hold a GPU to be reset)",
 		},
-		"the scheduler misses another resource": {
-			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb", func(w *podRequest) { w.missesOtherResource = true }),
-			want:  "False OtherResourceMissing ns/p requests 4g.20gb: its scheduler misses another resource; see the pod's events",
+		"no node has another resource": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb", func(w *podRequest) { w.resources.memory = 1 }),
+			want:  "False OtherResourceMissing ns/p requests 4g.20gb: no node has enough memory for it, such as node n1",
+		},
+		"the changes of an hour": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb").withChanges("n1", 2, time.Minute),
+			want: "False ChangeLimitReached ns/p requests 4g.20gb: node n1: it was repartitioned 2 times within an hour, and " +
+				"spec.mig.maxChangesPerHour of the node pool is 2; the next change is possible at 2026-11-21T12:59:00Z",
+		},
+		"bindings without end": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb")
+				s.previousState.nodeBackoff = map[string]backoff{"n1": {until: startTime.Add(time.Second), reason: "GPU pods were still bound"}}
+				return s
+			}(),
+			want: "False InsufficientCapacity ns/p requests 4g.20gb: there is no room now; node n1: it is in backoff: GPU pods were still bound",
 		},
 		"an agent that does not report": {
 			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").

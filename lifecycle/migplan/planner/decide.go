@@ -65,6 +65,8 @@ const (
 	outcomeDone outcome = iota
 	// outcomeAbandoned: the change is no longer needed or no longer safe.
 	outcomeAbandoned
+	// outcomePaused: pods still use the earmarked GPU; the node accepts pods for a moment.
+	outcomePaused
 	// outcomeFailed: the agent could not apply the layout and restored the former one.
 	outcomeFailed
 	// outcomeTimedOut: the agent or the device plugin did not respond in time.
@@ -90,7 +92,8 @@ type action struct {
 func (d *draft) initializeState() {
 	d.requested, d.impossibleLayouts = map[v1alpha1.MIGProfile]int{}, map[int][]string{}
 	next := planState{
-		offeredSince: map[types.UID]time.Time{}, nodeBackoff: map[string]backoff{},
+		offers: map[types.UID]podOffers{}, nominations: map[types.UID]nomination{}, made: map[place]madeInstance{},
+		earmarks: map[string]earmark{}, nodeBackoff: map[string]backoff{},
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
 	}
 	for name, until := range d.previousState.unknownHoldersUntil {
@@ -127,7 +130,7 @@ func (d *draft) planActions() {
 		switch w.stage {
 		case stageClosed:
 		case stageOpen:
-			if !w.changed && !w.draining || d.isAwaitingIdleUse(at) {
+			if !w.changed && !w.draining && !w.holding || d.isAwaitingIdleUse(at) {
 				continue
 			}
 			// At most half of a pool changes at a time; the other nodes still accept pods.
@@ -170,6 +173,9 @@ func (d *draft) requeueAt(at time.Time) {
 	}
 }
 
+// defaultMaxChangesPerHour is the default of spec.mig.maxChangesPerHour.
+const defaultMaxChangesPerHour = 12
+
 // Durations, all in machine time.
 const (
 	// apiTimeResolution is the resolution of times in the API: an event may have happened
@@ -184,6 +190,30 @@ const (
 	// idleOfferGracePeriod is how long the scheduler may take to use an idle instance for a
 	// pod before the planner creates another one for it.
 	idleOfferGracePeriod = 15 * time.Second
+	// nominationPeriod is how long the node that a scheduler chose for a pod keeps its instances.
+	nominationPeriod = 15 * time.Minute
+	// claimPeriod is how long idle instances are kept for a pending pod that fits, whose scheduler
+	// records no choice: it may be in a binding cycle.
+	claimPeriod = 10 * time.Minute
+	// madePeriod is how long an instance that was created for a request is kept from requests of
+	// equal or lower priority.
+	madePeriod = 10 * time.Minute
+	// ignoredOfferBackoff is how long no instance is created for a pod on a node after its scheduler
+	// did not use one there. It doubles each time.
+	ignoredOfferBackoff    = 10 * time.Minute
+	ignoredOfferBackoffMax = 2 * time.Hour
+	// maxIgnoredOffers is the number of such offers on a node whose GPU pods do not change.
+	maxIgnoredOffers = 3
+	// earmarkDelay is how long a pod finds no room before a GPU is earmarked for it.
+	earmarkDelay = 5 * time.Minute
+	// settleTimeout bounds the time during which bindings of GPU pods hold back a change.
+	settleTimeout = 2 * time.Minute
+	// drainTimeout bounds the time for which a node accepts no pods while the pods of a GPU end.
+	drainTimeout = 5 * time.Minute
+	// usageMaxAge is how long the listed pods of a node stand for its use; usageMaxAgeWithoutRoom the
+	// same where repeated listings showed no room.
+	usageMaxAge            = time.Minute
+	usageMaxAgeWithoutRoom = 16 * time.Minute
 	// idleUseTimeout bounds how long a node change waits for pods that could use the node's
 	// idle instances as they are.
 	idleUseTimeout = 30 * time.Second

@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -55,15 +56,178 @@ func TestDecide(t *testing.T) {
 		"an idle instance was not used within the grace period": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100: 3g.20gb@4"}, []string{"a100:"}).withPendingPod("p", "3g.20gb")
-				s.previousState.offeredSince = map[types.UID]time.Time{"p": startTime.Add(-idleOfferGracePeriod)}
-				return s
+				return s.withOffer("p", "n1", idleOfferGracePeriod)
 			},
 			want: []string{"taint n2"},
 		},
-		"its scheduler misses another resource": {
+		"no other resource that it needs is free": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", func(w *podRequest) { w.missesOtherResource = true })
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", func(w *podRequest) { w.resources.memory = 4 << 40 })
 			},
+		},
+		"the other resources are free on another node": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}, []string{"a100:"})
+				s.nodes[1].free.memory = 1 << 40
+				return s.withPendingPod("p", "3g.20gb", func(w *podRequest) { w.resources.memory = 1 << 40 })
+			},
+			want: []string{"taint n2"},
+		},
+		"the other resources suffice for one of two pods": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withTaint("n1", bindSettleTime, 1)
+				s.nodes[0].free.memory = 1 << 40
+				large := func(w *podRequest) { w.resources.memory = 1<<39 + 1 }
+				return s.withPendingPod("p", "3g.20gb", large).withPendingPod("q", "1g.5gb", large)
+			},
+			want: []string{"write n1 [3g.20gb@4]"},
+		},
+		"a pod in its binding cycle holds the idle instance": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb").
+					withPendingPod("r", "3g.20gb", func(w *podRequest) { w.unschedulableSince, w.nominated = time.Time{}, "n1" })
+			},
+		},
+		"a pod in its binding cycle is no demand": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}, []string{"a100:"}).
+					withPendingPod("p", "3g.20gb", func(w *podRequest) { w.nominated = "n1" }).withOffer("p", "n1", time.Minute)
+			},
+		},
+		"a nomination counts for a quarter of an hour": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb").
+					withPendingPod("r", "3g.20gb", func(w *podRequest) { w.unschedulableSince, w.nominated = time.Time{}, "n1" }).
+					withOffer("r", "n1", nominationPeriod)
+				s.previousState.nominations = map[types.UID]nomination{"r": {"n1", startTime.Add(-nominationPeriod)}}
+				return s
+			},
+			want: []string{"taint n1"},
+		},
+		"a pod that may be in its binding cycle holds the idle instance": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb").
+					withPendingPod("r", "3g.20gb", func(w *podRequest) { w.unschedulableSince = time.Time{} }).
+					withOffer("r", "n1", claimPeriod-time.Second)
+			},
+		},
+		"but only for ten minutes": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb").
+					withPendingPod("r", "3g.20gb", func(w *podRequest) { w.unschedulableSince = time.Time{} }).
+					withOffer("r", "n1", claimPeriod)
+			},
+			want: []string{"taint n1"},
+		},
+		"an instance made for a pod is kept from others": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@0"}).withPendingPod("p", "4g.20gb").withMade("n1", "3g.20gb", 0, 0, time.Minute)
+			},
+		},
+		"but not from a pod of higher priority": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb", func(w *podRequest) { w.priority = 1 }).withMade("n1", "3g.20gb", 0, 0, time.Minute)
+			},
+			want: []string{"taint n1"},
+		},
+		"and not for longer than ten minutes": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@0"}).withPendingPod("p", "4g.20gb").withMade("n1", "3g.20gb", 0, 0, madePeriod)
+			},
+			want: []string{"taint n1"},
+		},
+		"an offer that was ignored is not repeated": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb")
+				s.previousState.offers = map[types.UID]podOffers{"p": {"n1": {ignored: backoff{failures: 1, until: startTime.Add(time.Second)}}}}
+				return s
+			},
+		},
+		"an ignored offer is repeated after a while": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb")
+				s.previousState.offers = map[types.UID]podOffers{"p": {"n1": {ignored: backoff{failures: 1, until: startTime}}}}
+				return s
+			},
+			want: []string{"taint n1"},
+		},
+		"but not for ever": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb")
+				same := s.nodes[0].observed.podsDigest
+				s.previousState.offers = map[types.UID]podOffers{"p": {"n1": {ignored: backoff{failures: maxIgnoredOffers}, pods: same}}}
+				return s
+			},
+		},
+		"except if the node's pods have changed": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb")
+				s.previousState.offers = map[types.UID]podOffers{"p": {"n1": {ignored: backoff{failures: maxIgnoredOffers}, pods: 1}}}
+				return s
+			},
+			want: []string{"taint n1"},
+		},
+		"the changes of an hour": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withChanges("n1", defaultMaxChangesPerHour, time.Minute)
+			},
+		},
+		"the changes of the hour before": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withChanges("n1", defaultMaxChangesPerHour, time.Hour)
+			},
+			want: []string{"taint n1"},
+		},
+		"a large instance after a while": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 1g.5gb@0!q 1g.5gb@1!r"}, []string{"a100: 1g.5gb@0!s 1g.5gb@1"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay))
+			},
+			want: []string{"taint n2"},
+		},
+		"but not before": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 1g.5gb@0!q 1g.5gb@1!r"}, []string{"a100: 1g.5gb@0!s 1g.5gb@1"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay-time.Second))
+			},
+		},
+		"no instance is made on an earmarked GPU": {
+			scene: func() *testSnapshot {
+				full := []string{"a100: 7g.40gb@0!"}
+				s := newTestSnapshot(t, []string{"a100: 1g.5gb@0!q"}, []string{"a100: 4g.20gb@0!r 1g.5gb@4!s 1g.5gb@5!u"}, full, full).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).withPendingPod("v", "1g.5gb")
+				s.previousState.earmarks = map[string]earmark{"dgx": {request: "p", gpu: gpuUUID("n1", 0)}}
+				return s
+			},
+			want: []string{"taint n1", "taint n2"},
+		},
+		"an earmarked GPU drains for five minutes at a time": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 4g.20gb@0!q"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).withPendingPod("v", "4g.20gb").withTaint("n1", drainTimeout-time.Second, 1)
+			},
+		},
+		"and then accepts pods again": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100: 4g.20gb@0!q"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).withPendingPod("v", "4g.20gb").withTaint("n1", drainTimeout, 1)
+			},
+			want: []string{"untaint n1 paused"},
+		},
+		"unless for a more urgent pod": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100: 1g.5gb@0!q"}, []string{"a100: 7g.40gb@0!r"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).
+					withPendingPod("v", "1g.5gb", func(w *podRequest) { w.priority = 1 })
+				s.previousState.earmarks = map[string]earmark{"dgx": {request: "p", gpu: gpuUUID("n1", 0)}}
+				return s
+			},
+			want: []string{"taint n1"},
 		},
 		"no feasible node": {
 			scene: func() *testSnapshot {
@@ -77,9 +241,23 @@ func TestDecide(t *testing.T) {
 		},
 		"a recent binding": {
 			scene: func() *testSnapshot {
+				late := boundPod{uid: "q", bound: startTime.Add(-time.Second), wholeGPUs: 1}
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime+time.Second, 1, late)
+			},
+		},
+		"a recent binding of a pod without GPUs": {
+			scene: func() *testSnapshot {
 				late := boundPod{uid: "q", bound: startTime.Add(-time.Second)}
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime+time.Second, 1, late)
 			},
+			want: []string{"write n1 [3g.20gb@4]"},
+		},
+		"bindings of GPU pods without end": {
+			scene: func() *testSnapshot {
+				late := boundPod{uid: "q", bound: startTime.Add(-time.Second), instanceRequests: []instanceRequest{oneInstance("1g.5gb")}}
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", settleTimeout, 1, late)
+			},
+			want: []string{"untaint n1 timed-out"},
 		},
 		"the pods are listed": {
 			scene: func() *testSnapshot {
@@ -281,6 +459,13 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"write n1 [3g.20gb@4]"},
 		},
+		"an agent that never reported": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
+					o.Status.SampledAt = nil
+				})
+			},
+		},
 		"a silent agent": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
@@ -338,10 +523,18 @@ func TestDecide(t *testing.T) {
 		},
 		"a drain waits for the pods": {
 			scene: func() *testSnapshot {
-				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
+				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", drainTimeout-time.Second, 1)
 				s.pools[0].resets = v1alpha1.MIGResetsDrain
 				return s
 			},
+		},
+		"a drain ends after a while": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", drainTimeout, 1)
+				s.pools[0].resets = v1alpha1.MIGResetsDrain
+				return s
+			},
+			want: []string{"untaint n1 timed-out"},
 		},
 		"several instances on one node": {
 			scene: func() *testSnapshot {
@@ -377,6 +570,30 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withOffer records that a node has had idle instances for a pod for some time.
+func (s *testSnapshot) withOffer(pod, node string, ago time.Duration) *testSnapshot {
+	s.previousState.offers = map[types.UID]podOffers{types.UID(pod): {node: {available: startTime.Add(-ago), usable: startTime.Add(-ago)}}}
+	return s
+}
+
+// withMade records that an instance of GPU 0 was made for a request of a priority.
+func (s *testSnapshot) withMade(node string, name v1alpha1.MIGProfile, start int, priority int32, ago time.Duration) *testSnapshot {
+	profile, err := modelA100.Profile(name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.previousState.made = map[place]madeInstance{{gpuUUID(node, 0), profile, start}: {startTime.Add(-ago), priority}}
+	return s
+}
+
+// withChanges records a number of changes of a node.
+func (s *testSnapshot) withChanges(node string, count int, ago time.Duration) *testSnapshot {
+	s.pools[0].maxChangesPerHour = count
+	return s.updateGPUNode(node, func(o *v1alpha1.GPUNode) {
+		o.Annotations = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(slices.Repeat([]time.Time{startTime.Add(-ago)}, count))}
+	})
 }
 
 // withWholeGPUHeld adds a pod that holds GPU 0 of the first node.

@@ -27,9 +27,13 @@ import (
 // maxInstancesPerPod bounds the instances of one pod; no node has more.
 const maxInstancesPerPod = 16 * 7
 
-// pendingPod is the cached part of a pending pod that requests MIG instances.
+// pendingPod is the cached part of a pod without node that requests MIG instances.
 type pendingPod struct {
 	podRequest
+	// nominatedNode is the node that its scheduler chose; empty for none.
+	nominatedNode string
+	// volumeClaims holds the names of its PersistentVolumeClaims.
+	volumeClaims []string
 	// constraints holds its node constraints.
 	constraints podConstraints
 	// preferredPools holds the names of its preferred pools in order.
@@ -45,9 +49,9 @@ type podConstraints struct {
 	tolerations []corev1.Toleration
 }
 
-// parsePendingPod returns the cached part of a pod, and false if no instance is to be created
-// for it: it requests none, has a node, is being deleted, has a scheduling gate, or its
-// scheduler has not reported it as unschedulable.
+// parsePendingPod returns the cached part of a pod, and false if no scheduler may bind it to a MIG
+// instance: it requests none, has a node, is being deleted, has a scheduling gate, or waits for
+// its queue.
 func parsePendingPod(pod *corev1.Pod) (*pendingPod, bool) {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || len(pod.Spec.SchedulingGates) > 0 || workload.IsPodTerminal(pod) {
 		return nil, false
@@ -56,26 +60,42 @@ func parsePendingPod(pod *corev1.Pod) (*pendingPod, bool) {
 	if len(instances) == 0 {
 		return nil, false
 	}
-	condition := scheduledCondition(pod)
-	if condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != corev1.PodReasonUnschedulable ||
-		isOverQuota(condition.Message) {
-		return nil, false
-	}
 	w := &pendingPod{
 		podRequest: podRequest{
-			uid: pod.UID, namespace: pod.Namespace, name: pod.Name, instanceRequests: instances,
+			uid: pod.UID, namespace: pod.Namespace, name: pod.Name, instanceRequests: instances, resources: podAmounts(pod),
 			priority: helpers.PodPriority(pod), created: pod.CreationTimestamp.Time,
-			unschedulableSince:  condition.LastTransitionTime.Add(apiTimeResolution),
-			missesOtherResource: missesOtherResource(condition.Message, instances),
 		},
+		nominatedNode:  pod.Status.NominatedNodeName,
+		volumeClaims:   volumeClaims(pod),
 		constraints:    podConstraints{selector: pod.Spec.NodeSelector, tolerations: pod.Spec.Tolerations},
 		preferredPools: splitPoolNames(pod.Annotations[v1alpha1.AnnotationNodePools]),
 		podGroup:       pod.Annotations[kaigroup.AnnotationGroup],
+	}
+	condition := scheduledCondition(pod)
+	if condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
+		if isOverQuota(condition.Message) {
+			return nil, false
+		}
+		w.unschedulableSince = condition.LastTransitionTime.Add(apiTimeResolution)
 	}
 	if pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil {
 		w.constraints.affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
 	}
 	return w, true
+}
+
+// volumeClaims returns the names of the PersistentVolumeClaims of a pod. Kubernetes names those of
+// ephemeral volumes after pod and volume.
+func volumeClaims(pod *corev1.Pod) (names []string) {
+	for i := range pod.Spec.Volumes {
+		switch volume := &pod.Spec.Volumes[i]; {
+		case volume.PersistentVolumeClaim != nil:
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		case volume.Ephemeral != nil:
+			names = append(names, pod.Name+"-"+volume.Name)
+		}
+	}
+	return names
 }
 
 func splitPoolNames(list string) []string {
@@ -115,39 +135,14 @@ func parseInstanceRequests(pod *corev1.Pod) (instances []instanceRequest, wholeG
 	return instances, wholeGPUs
 }
 
-// newBoundPod returns the device requests and binding time of a bound pod.
+// newBoundPod returns the requests and the binding time of a bound pod.
 func newBoundPod(pod *corev1.Pod) boundPod {
-	c := boundPod{uid: pod.UID}
+	c := boundPod{uid: pod.UID, resources: podAmounts(pod)}
 	c.instanceRequests, c.wholeGPUs = parseInstanceRequests(pod)
 	if condition := scheduledCondition(pod); condition != nil && condition.Status == corev1.ConditionTrue {
 		c.bound = condition.LastTransitionTime.Add(apiTimeResolution)
 	}
 	return c
-}
-
-// schedulerMessageMarker occurs in messages of kube-scheduler, and of schedulers built on it,
-// that list the missing resources.
-const schedulerMessageMarker = "nodes are available"
-
-// untoleratedTaintMarker occurs in them where a taint excluded a node. Older schedulers append
-// the taint's key in braces; those of Kubernetes 1.36 append "(s)" and no key.
-const untoleratedTaintMarker = "untolerated taint"
-
-// missesOtherResource reports whether the scheduler lists missing resources, and the requested
-// instances are not among them: more instances would not help. On a tainted node the scheduler
-// has not checked resources.
-func missesOtherResource(message string, requests []instanceRequest) bool {
-	if !strings.Contains(message, schedulerMessageMarker) || mayBeRepartitioningTaint(message) {
-		return false
-	}
-	return !slices.ContainsFunc(requests, func(a instanceRequest) bool {
-		return strings.Contains(message, string(v1alpha1.ResourceMIG(a.profile)))
-	})
-}
-
-func mayBeRepartitioningTaint(message string) bool {
-	_, after, found := strings.Cut(message, untoleratedTaintMarker)
-	return found && (!strings.HasPrefix(after, " {") || strings.Contains(after, v1alpha1.TaintRepartitioning))
 }
 
 // isOverQuota reports whether a message of KAI-Scheduler says that the queue is at its quota or limit.
@@ -179,6 +174,10 @@ func compareUrgency(a, b *podRequest) int {
 func (w *podRequest) displayName() string {
 	return types.NamespacedName{Namespace: w.namespace, Name: w.name}.String()
 }
+
+// isUnschedulable reports whether its scheduler found no node for the pod: only then instances
+// are created for it. Otherwise the pod may be in a binding cycle.
+func (w *podRequest) isUnschedulable() bool { return !w.unschedulableSince.IsZero() }
 
 // plannableAt returns when the planner may create instances for the request.
 func (w *podRequest) plannableAt() time.Time {

@@ -21,9 +21,10 @@ func addLimit(c *corev1.Container, name corev1.ResourceName, n int64) {
 func TestParsePendingPod(t *testing.T) {
 	now := metav1.NewTime(startTime)
 	tests := map[string]struct {
-		change      func(*corev1.Pod)
-		want        []instanceRequest
-		missesOther bool
+		change func(*corev1.Pod)
+		want   []instanceRequest
+		// schedulable: no instance is created for the pod, which may be in its binding cycle.
+		schedulable bool
 	}{
 		"a pending pod":       {change: func(*corev1.Pod) {}, want: []instanceRequest{{"3g.20gb", 1}}},
 		"a bound pod":         {change: func(p *corev1.Pod) { p.Spec.NodeName = "n1" }},
@@ -31,16 +32,21 @@ func TestParsePendingPod(t *testing.T) {
 		"a scheduling gate of Kueue": {change: func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
 		}},
-		"a failed pod":           {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
-		"no scheduler has tried": {change: func(p *corev1.Pod) { p.Status.Conditions = nil }},
-		"a scheduler error":      {change: func(p *corev1.Pod) { p.Status.Conditions[0].Reason = corev1.PodReasonSchedulerError }},
+		"a failed pod": {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"no scheduler has tried": {
+			change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: []instanceRequest{{"3g.20gb", 1}}, schedulable: true,
+		},
+		"a scheduler error": {
+			change: func(p *corev1.Pod) { p.Status.Conditions[0].Reason = corev1.PodReasonSchedulerError },
+			want:   []instanceRequest{{"3g.20gb", 1}}, schedulable: true,
+		},
 		"KAI's queue over quota": {change: func(p *corev1.Pod) {
 			p.Status.Conditions[0].Message = "NonPreemptibleOverQuota: Non-preemptible workload is over quota"
 		}},
 		"whole GPUs": {change: func(p *corev1.Pod) { addLimit(&p.Spec.Containers[0], "nvidia.com/gpu", 1) }},
 		"with attributes": {
 			change: func(p *corev1.Pod) { addLimit(&p.Spec.Containers[0], "nvidia.com/mig-1g.5gb.me", 2) },
-			want:   []instanceRequest{{"1g.5gb+me", 2}}, missesOther: true,
+			want:   []instanceRequest{{"1g.5gb+me", 2}},
 		},
 		"two containers": {change: func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, *p.Spec.Containers[0].DeepCopy())
@@ -51,18 +57,6 @@ func TestParsePendingPod(t *testing.T) {
 			addLimit(initial, "nvidia.com/mig-3g.20gb", 3)
 			p.Spec.InitContainers = []corev1.Container{*sidecar, *initial}
 		}, want: []instanceRequest{{"3g.20gb", 4}}},
-		"another resource is missing": {change: func(p *corev1.Pod) {
-			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient cpu."
-		}, want: []instanceRequest{{"3g.20gb", 1}}, missesOther: true},
-		"a taint that may be the planner's": {change: func(p *corev1.Pod) {
-			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint(s). no new claims to deallocate"
-		}, want: []instanceRequest{{"3g.20gb", 1}}},
-		"the planner's taint": {change: func(p *corev1.Pod) {
-			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint {sluice.dev/repartitioning: 3}."
-		}, want: []instanceRequest{{"3g.20gb", 1}}},
-		"another taint": {change: func(p *corev1.Pod) {
-			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }."
-		}, want: []instanceRequest{{"3g.20gb", 1}}, missesOther: true},
 		"another scheduler's message": {
 			change: func(p *corev1.Pod) { p.Status.Conditions[0].Message = "no" }, want: []instanceRequest{{"3g.20gb", 1}},
 		},
@@ -73,8 +67,8 @@ func TestParsePendingPod(t *testing.T) {
 			w, ok := parsePendingPod(newPendingPodObject(tt.change))
 			if ok {
 				got = w.instanceRequests
-				if w.missesOtherResource != tt.missesOther {
-					t.Errorf("missesOtherResource is %v", w.missesOtherResource)
+				if w.isUnschedulable() == tt.schedulable {
+					t.Errorf("isUnschedulable is %v", w.isUnschedulable())
 				}
 			}
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(instanceRequest{})); diff != "" {

@@ -65,8 +65,20 @@ type nodeDraft struct {
 	// after their pods have ended; requests holds the requests that this serves.
 	changed, draining bool
 	requests          []int
+	// holding reports whether the node accepts no pods while the pods on its earmarked GPU end.
+	holding bool
+	// created holds the instances that the change creates for requests.
+	created []createdInstance
+	// free holds the node's other resources that no request of this draft needs.
+	free amounts
 	// idleOffers holds the requests that idle instances of the node satisfy as they are.
 	idleOffers []int
+}
+
+// createdInstance is an instance to be created for a request of a priority.
+type createdInstance struct {
+	place
+	priority int32
 }
 
 // gpuDraftsOf returns the drafts of a node's GPUs.
@@ -77,7 +89,7 @@ func (d *draft) gpuDraftsOf(node int) []gpuDraft {
 // draftNode creates the drafts of a node's GPUs.
 func (d *draft) draftNode(at int) {
 	n, w := &d.nodes[at], &d.nodeDrafts[at]
-	w.first = len(d.gpuDrafts)
+	w.first, w.free = len(d.gpuDrafts), n.free
 	if n.observed != nil && d.isRelevant(n) {
 		specPending := w.stage == stageFinishing && !n.observed.specObserved
 		wholeUnknown := d.hasUnknownWholeHolders(n)
@@ -141,10 +153,22 @@ func (d *draft) countHeld(at int, c *boundPod, name v1alpha1.MIGProfile) (n int)
 	return n
 }
 
-// reserveIdle marks up to count idle instances of a profile on a node as in use.
+// reserveIdle marks up to count idle instances of a profile on a node as in use, those of an
+// earmarked GPU last.
 func (d *draft) reserveIdle(at int, name v1alpha1.MIGProfile, count int) {
+	kept := d.previousState.earmarks[d.pools[d.nodes[at].pool].name].gpu
 	drafts := d.gpuDraftsOf(at)
-	for i := range drafts {
+	last := slices.IndexFunc(drafts, func(c gpuDraft) bool { return c.gpu.uuid == kept })
+	for k := range len(drafts) + 1 {
+		i := k
+		if k == last {
+			continue
+		}
+		if k == len(drafts) {
+			if i = last; last < 0 {
+				break
+			}
+		}
 		c := &drafts[i]
 		if c.gpu.model == nil {
 			continue
@@ -152,9 +176,7 @@ func (d *draft) reserveIdle(at int, name v1alpha1.MIGProfile, count int) {
 		p := c.gpu.model.resolveProfile(name)
 		for j := 0; p != nil && j < len(c.instances) && count > 0; j++ {
 			if it := &c.instances[j]; it.Profile == p && it.Use == mig.Idle {
-				c.cloneInstances()
-				c.instances[j].Use = mig.InUse
-				c.inUse |= c.instances[j].Mask()
+				c.reserveInstance(p, it.Start)
 				count--
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,44 +21,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workload"
 )
 
 // errConflict reports that an object changed after the decision read it.
 var errConflict = errors.New("the object changed after it was read")
 
 // applyActions writes the actions in order. The first failure ends the pass; the next pass
-// observes and decides again.
+// observes and decides again. It reports whether a node turned out to have no room for the
+// pods of its change, so that another decision is due.
 //
 // The change of a node takes seven steps:
 //
 //  1. taintNode keeps new pods away from the node.
 //  2. [node.settledAt] waits until no pod was bound to the node for bindSettleTime.
-//  3. listBoundPods lists the node's pods from the API server; [draft.explainLoss] stops
-//     the change if the new layout would not hold them.
+//  3. listClaims lists the node's pods from the API server, with those in their binding
+//     cycle; [draft.explainLoss] stops the change if the new layout would not hold them.
 //  4. patchSpec writes GPUNode.spec.
 //  5. The agent applies the spec and reports; [draft.finishChange] waits for it.
 //  6. [draft.finishChange] waits until the node's allocatable matches the report.
 //  7. untaintNode admits pods again, also after a failure or a restart.
-func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *decision, now time.Time) error {
+func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *decision, now time.Time) (again bool, err error) {
 	for i := range d.actions {
 		a := &d.actions[i]
 		node, gpuNode := s.nodeObjects[a.node], s.gpuNodes[a.node]
 		var err error
 		switch a.verb {
 		case addTaint:
-			err = r.taintNode(ctx, node, gpuNode, now)
+			var room bool
+			if room, err = r.confirmRoom(ctx, s, a, now); err == nil && !room {
+				again = true
+				continue
+			}
+			if err == nil {
+				err = r.taintNode(ctx, node, gpuNode, now)
+			}
 		case writeSpec:
-			err = r.patchSpec(ctx, gpuNode, a.spec)
+			err = r.patchSpec(ctx, gpuNode, a, now)
 		case removeTaint:
 			err = r.untaintNode(ctx, node, gpuNode)
 		}
 		if err != nil {
-			return fmt.Errorf("repartition node %s: %w", a.node, err)
+			return again, fmt.Errorf("repartition node %s: %w", a.node, err)
 		}
 		r.recordEvents(s, a, node, gpuNode, now)
 	}
-	return nil
+	return again, nil
 }
 
 // taintNode keeps new pods away from a node. The taint holds the generation of the GPUNode
@@ -73,40 +81,47 @@ func (r *Reconciler) taintNode(ctx context.Context, node *corev1.Node, gpuNode *
 	return r.patchTaints(ctx, node, taints)
 }
 
-// listBoundPods lists the pods of each node whose spec may be written in this pass. It reads
-// from the API server, since the cache may lag behind a binding.
-func (r *Reconciler) listBoundPods(ctx context.Context, s *observedState, now time.Time) error {
-	for i := range s.nodes {
-		n := &s.nodes[i]
-		if n.taint == nil || n.observed == nil || n.taint.generation != n.observed.generation {
-			continue
-		}
-		if _, settled := n.settledAt(now); !settled {
-			continue
-		}
-		var pods corev1.PodList
-		if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n.name}); err != nil {
-			return fmt.Errorf("list pods of node %s: %w", n.name, err)
-		}
-		for k := range pods.Items {
-			if pod := &pods.Items[k]; !workload.IsPodTerminal(pod) {
-				n.boundPods = append(n.boundPods, newBoundPod(pod))
-			}
-		}
-		n.podsListed = true
-	}
-	return nil
-}
-
-// patchSpec writes the desired layout. The precondition on the resource version ensures
-// that the status is still the one that the decision was based on.
-func (r *Reconciler) patchSpec(ctx context.Context, gpuNode *v1alpha1.GPUNode, spec []v1alpha1.DesiredGPU) error {
+// patchSpec writes the desired layout, and the time in an annotation. The precondition on the
+// resource version ensures that the status is still the one that the decision was based on.
+func (r *Reconciler) patchSpec(ctx context.Context, gpuNode *v1alpha1.GPUNode, a *action, now time.Time) error {
 	if gpuNode == nil {
 		return errConflict
 	}
+	metadata := map[string]any{"uid": gpuNode.UID, "resourceVersion": gpuNode.ResourceVersion}
+	if !a.restoresCurrent {
+		changes := append(recentChanges(parseChanges(gpuNode.Annotations[v1alpha1.AnnotationRepartitioned]), now), now)
+		metadata["annotations"] = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(changes)}
+	}
 	return r.patch(ctx, &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: gpuNode.Name}}, map[string]any{
-		"metadata": map[string]any{"uid": gpuNode.UID, "resourceVersion": gpuNode.ResourceVersion}, "spec": map[string]any{"gpus": spec},
+		"metadata": metadata, "spec": map[string]any{"gpus": a.spec},
 	})
+}
+
+// maxRecordedChanges limits the times that the annotation records.
+const maxRecordedChanges = 60
+
+// parseChanges returns the times in the annotation [v1alpha1.AnnotationRepartitioned], without what
+// is no time.
+func parseChanges(list string) (changes []time.Time) {
+	for text := range strings.SplitSeq(list, ",") {
+		if at, err := time.Parse(time.RFC3339, text); err == nil && len(changes) < maxRecordedChanges {
+			changes = append(changes, at)
+		}
+	}
+	return changes
+}
+
+func formatChanges(changes []time.Time) string {
+	texts := make([]string, len(changes))
+	for i, at := range changes {
+		texts[i] = at.UTC().Format(time.RFC3339)
+	}
+	return strings.Join(texts[max(0, len(texts)-maxRecordedChanges):], ",")
+}
+
+// recentChanges returns the changes within the last hour.
+func recentChanges(changes []time.Time, now time.Time) []time.Time {
+	return slices.DeleteFunc(slices.Clone(changes), func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 }
 
 // untaintNode removes the taint if the live GPUNode is the one that the decision was based

@@ -76,6 +76,7 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 		n := node{
 			name: object.Name, pool: at, taint: repartitioningTaint(object),
 			allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object),
+			free: newAmounts(object.Status.Allocatable),
 		}
 		if gpuNode := s.gpuNodes[object.Name]; gpuNode != nil && gpuNode.DeletionTimestamp == nil {
 			n.observed = r.observedNodes.observe(gpuNode)
@@ -83,15 +84,24 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 		s.nodes = append(s.nodes, n)
 	}
 	slices.SortFunc(s.nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
-	if err := r.listBoundPods(ctx, s, now); err != nil {
+	r.usage.prune(s.nodeObjects)
+	if err := r.listClaims(ctx, s, now); err != nil {
 		return nil, err
+	}
+	for i := range s.nodes {
+		if n := &s.nodes[i]; !n.podsListed {
+			r.usage.apply(n, now)
+		}
 	}
 	return s, r.collectRequests(ctx, s)
 }
 
 func newPool(p *v1alpha1.NodePool) pool {
-	of := pool{name: p.Name}
+	of := pool{name: p.Name, maxChangesPerHour: defaultMaxChangesPerHour}
 	if p.Spec.MIG != nil {
+		if p.Spec.MIG.MaxChangesPerHour != nil {
+			of.maxChangesPerHour = int(*p.Spec.MIG.MaxChangesPerHour)
+		}
 		of.resets = p.Spec.MIG.Resets
 		if p.Spec.MIG.Planning == v1alpha1.MIGPlanningStatic {
 			of.layout = append([]v1alpha1.MIGLayout{}, p.Spec.MIG.Layout...)
@@ -121,7 +131,7 @@ func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) erro
 			feasibleByConstraints[string(raw)] = feasible
 		}
 		request := w.podRequest
-		request.feasible = feasible
+		request.feasible, request.nominated = feasible, w.nominatedNode
 		if request.poolOrder = s.orderPools(w.preferredPools, feasible); len(request.poolOrder) > 0 {
 			s.requests = append(s.requests, request)
 		}

@@ -5,6 +5,7 @@ package planner
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,11 +33,24 @@ type observedNode struct {
 	// unusableReason says why the node cannot be planned; empty if it can.
 	unusableReason string
 	sampledAt      time.Time
-	gpus           []gpu
-	spec           []v1alpha1.DesiredGPU
+	// changes holds the times of the planner's changes within the last hour.
+	changes []time.Time
+	gpus    []gpu
+	// idle counts the idle instances by model and profile.
+	idle []idleInstances
+	// podsDigest identifies the pods that hold devices.
+	podsDigest uint64
+	spec       []v1alpha1.DesiredGPU
 	// minAllocatable and maxAllocatable bound the devices in the node's allocatable once the
 	// device plugin has enumerated the present layout; it may omit unhealthy ones.
 	minAllocatable, maxAllocatable deviceCounts
+}
+
+// idleInstances counts the idle instances of a profile.
+type idleInstances struct {
+	model   *driverModel
+	profile *mig.Profile
+	count   int
 }
 
 // gpu is an observed GPU.
@@ -95,8 +109,30 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 		}
 		m.gpus = append(m.gpus, g)
 		m.countDevices(observed)
+		m.countIdle(&g)
 	}
+	for i := range status.Pods { // in any order
+		digest := fnv.New64a()
+		_, _ = digest.Write([]byte(status.Pods[i].UID)) // hash.Hash never fails
+		m.podsDigest ^= digest.Sum64()
+	}
+	m.changes = parseChanges(object.Annotations[v1alpha1.AnnotationRepartitioned])
 	return m
+}
+
+// countIdle adds the idle instances of a GPU.
+func (m *observedNode) countIdle(g *gpu) {
+	for i := range g.instances {
+		it := &g.instances[i]
+		if g.model == nil || it.Use != mig.Idle {
+			continue
+		}
+		at := slices.IndexFunc(m.idle, func(known idleInstances) bool { return known.profile == it.Profile && known.model == g.model })
+		if at < 0 {
+			at, m.idle = len(m.idle), append(m.idle, idleInstances{model: g.model, profile: it.Profile})
+		}
+		m.idle[at].count++
+	}
 }
 
 // unusableReason returns why a status cannot be planned with; empty if it can.

@@ -14,6 +14,10 @@ func (d *draft) placeRequests() {
 	open := make([]int, 0, len(d.requests))
 	for i := range d.requests {
 		w := &d.requests[i]
+		d.updateOffers(i)
+		if !w.isUnschedulable() {
+			continue
+		}
 		if at := w.plannableAt(); at.After(d.now) {
 			d.requeueAt(at)
 			continue
@@ -25,57 +29,38 @@ func (d *draft) placeRequests() {
 			open = append(open, i)
 		}
 	}
+	nominated := map[int]bool{}
+	for i := range d.requests {
+		if d.keepClaims(i) {
+			nominated[i] = true
+		}
+	}
+	made := d.protectMade()
 	for _, i := range open {
-		if w := &d.requests[i]; w.missesOtherResource || !d.placeRequest(i) {
+		d.reserveMade(made, d.requests[i].priority)
+		if !nominated[i] && !d.placeRequest(i) {
 			d.unmet = append(d.unmet, i)
 		}
 	}
+	d.earmarkGPUs()
 }
 
-// offerIdle reserves idle instances for a request, if there are enough, and leaves the binding
-// to the scheduler. A request whose scheduler did not use an offer gets no second one.
-func (d *draft) offerIdle(i int) bool {
-	w := &d.requests[i]
-	since, offered := d.previousState.offeredSince[w.uid]
-	if offered && d.now.Sub(since) >= idleOfferGracePeriod {
-		d.nextState.offeredSince[w.uid] = since
-		return false
-	}
-	for _, pool := range w.poolOrder {
-		for at := range d.nodes {
-			if d.nodes[at].pool != pool || !w.feasible[at] || !d.hasIdle(at, w) {
-				continue
-			}
-			for _, a := range w.instanceRequests {
-				d.reserveIdle(at, a.profile, a.count)
-			}
-			if !offered || d.nodes[at].taint != nil {
-				since = d.now // the scheduler cannot use the instances yet
-			}
-			d.nextState.offeredSince[w.uid] = since
-			d.requeueAt(since.Add(idleOfferGracePeriod))
-			d.nodeDrafts[at].idleOffers = append(d.nodeDrafts[at].idleOffers, i)
-			return true
-		}
-	}
-	return false
-}
-
-// hasIdle reports whether the drafted node has enough idle instances for the request.
-func (d *draft) hasIdle(at int, w *podRequest) bool {
-	for _, a := range w.instanceRequests {
-		if d.countIdle(at, a.profile) < a.count {
+// hasIdle reports whether the drafted node has enough idle instances for request i, apart from those
+// of a GPU that is earmarked for a more urgent one.
+func (d *draft) hasIdle(at, i int) bool {
+	for _, a := range d.requests[i].instanceRequests {
+		if d.countIdle(at, i, a.profile) < a.count {
 			return false
 		}
 	}
 	return true
 }
 
-func (d *draft) countIdle(at int, name v1alpha1.MIGProfile) (n int) {
+func (d *draft) countIdle(at, i int, name v1alpha1.MIGProfile) (n int) {
 	drafts := d.gpuDraftsOf(at)
-	for i := range drafts {
-		c := &drafts[i]
-		if c.gpu.model == nil || c.occupied == c.inUse {
+	for k := range drafts {
+		c := &drafts[k]
+		if c.gpu.model == nil || c.occupied == c.inUse || d.isEarmarked(c, i) {
 			continue
 		}
 		p := c.gpu.model.resolveProfile(name)
@@ -93,14 +78,14 @@ func (d *draft) countIdle(at int, name v1alpha1.MIGProfile) (n int) {
 
 // hasIdle reports whether the observed node has enough idle instances for the request.
 func (m *observedNode) hasIdle(w *podRequest) bool {
+	if len(m.idle) == 0 {
+		return false
+	}
 	for _, a := range w.instanceRequests {
 		n := 0
-		for i := range m.gpus {
-			g := &m.gpus[i]
-			for j := range g.instances {
-				if it := &g.instances[j]; it.Use == mig.Idle && g.model != nil && g.model.resolveProfile(a.profile) == it.Profile {
-					n++
-				}
+		for k := range m.idle {
+			if m.idle[k].model.resolveProfile(a.profile) == m.idle[k].profile {
+				n += m.idle[k].count
 			}
 		}
 		if n < a.count {
@@ -123,7 +108,7 @@ func (d *draft) placeRequest(i int) bool {
 		for t := eligibleInMIGMode; t < eligibilityCount; t++ {
 			for _, changing := range []bool{true, false} {
 				if d.placeOnGPUs(i, func(at int) bool {
-					return d.nodes[at].pool == pool && w.feasible[at] && d.canRepartition(at, changing) && !d.isOfferIgnored(at, w)
+					return d.nodes[at].pool == pool && w.feasible[at] && d.canRepartition(at, changing) && d.fits(at, w) && !d.isOfferIgnored(at, w)
 				}, t) {
 					return true
 				}
@@ -142,13 +127,6 @@ func (d *draft) canRepartition(at int, changing bool) bool {
 	return d.nodeDrafts[at].stage == stageOpen
 }
 
-// isOfferIgnored reports whether the node had enough idle instances for idleOfferGracePeriod
-// and the scheduler did not use them: something else keeps the pod away from this node.
-func (d *draft) isOfferIgnored(at int, w *podRequest) bool {
-	since, offered := d.previousState.offeredSince[w.uid]
-	return offered && d.now.Sub(since) >= idleOfferGracePeriod && d.nodes[at].observed.hasIdle(w)
-}
-
 // placeOnGPUs finds slices for a request on GPUs of one eligibility on the allowed nodes.
 func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) bool {
 	w := &d.requests[i]
@@ -164,7 +142,7 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 		}
 		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last; c++ {
 			it := &d.gpuDrafts[c]
-			if it.eligibility != t {
+			if it.eligibility != t || d.isEarmarked(it, i) {
 				continue
 			}
 			p := it.gpu.model.resolveProfile(name)
@@ -188,6 +166,7 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 	if best >= 0 {
 		p := d.gpuDrafts[best].gpu.model.resolveProfile(name)
 		d.repartition(best, i, nil, []mig.Step{{Profile: p, Start: start}})
+		d.nodeDrafts[d.gpuDrafts[best].node].free.subtract(&w.resources)
 		return true
 	}
 	gpus := make([]mig.GPU, len(candidates))
@@ -198,7 +177,9 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 	if len(change.Create) != 1 {
 		return false
 	}
-	d.repartition(candidates[change.Create[0].GPU], i, change.Destroy, change.Create)
+	c := candidates[change.Create[0].GPU]
+	d.repartition(c, i, change.Destroy, change.Create)
+	d.nodeDrafts[d.gpuDrafts[c].node].free.subtract(&w.resources)
 	return true
 }
 
@@ -215,7 +196,7 @@ func (d *draft) placeOnOneNode(i int, allowed func(node int) bool, t eligibility
 		var drafts []int
 		var gpus []mig.GPU
 		for c := d.nodeDrafts[n].first; c < d.nodeDrafts[n].last; c++ {
-			if it := &d.gpuDrafts[c]; it.eligibility <= t {
+			if it := &d.gpuDrafts[c]; it.eligibility <= t && !d.isEarmarked(it, i) {
 				drafts, gpus = append(drafts, c), append(gpus, it.migGPU())
 			}
 		}
@@ -242,6 +223,7 @@ func (d *draft) placeOnOneNode(i int, allowed func(node int) bool, t eligibility
 		}
 	}
 	node := d.gpuDrafts[bestDrafts[0]].node
+	d.nodeDrafts[node].free.subtract(&w.resources)
 	for _, a := range w.instanceRequests {
 		missing := a.count
 		for p, n := range created {
@@ -279,6 +261,9 @@ func (d *draft) repartition(c, request int, destroy, create []mig.Step) {
 	it := &d.gpuDrafts[c]
 	it.applySteps(destroy, create)
 	w := &d.nodeDrafts[it.node]
+	for _, step := range create {
+		w.created = append(w.created, createdInstance{place{it.gpu.uuid, step.Profile, step.Start}, d.requests[request].priority})
+	}
 	if it.eligibility == eligibleByDrain {
 		w.draining = true
 	} else {

@@ -49,6 +49,7 @@ type Reconciler struct {
 
 	pendingPods   interface{ Values() []*pendingPod }
 	observedNodes observedNodes
+	usage         nodeUsage
 	state         planState
 	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
@@ -73,7 +74,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	d := decide(&s.snapshot, now)
 	recordMetrics(&d)
-	if err := r.applyActions(ctx, s, &d, now); err != nil {
+	again, err := r.applyActions(ctx, s, &d, now)
+	if err != nil {
 		if errors.Is(err, errConflict) || apierrors.IsNotFound(err) {
 			log.FromContext(ctx).V(1).Info("Requeued after conflict", "reason", err.Error())
 			return reconcile.Result{RequeueAfter: conflictRequeue}, nil
@@ -83,6 +85,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.state = d.nextState
 	if err := r.updateConditions(ctx, s, &d, now); err != nil {
 		return reconcile.Result{}, err
+	}
+	if again {
+		return reconcile.Result{RequeueAfter: conflictRequeue}, nil
 	}
 	if d.nextDecisionAt.IsZero() {
 		return reconcile.Result{}, nil
@@ -147,7 +152,7 @@ func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodRe
 }
 
 func (r *Reconciler) initialize() {
-	r.observedNodes, r.preemptibleCache = observedNodes{}, map[types.UID]bool{}
+	r.observedNodes, r.usage, r.preemptibleCache = observedNodes{}, nodeUsage{}, map[types.UID]bool{}
 	if r.now == nil {
 		r.now = policytime.MachineNow
 	}
@@ -191,6 +196,7 @@ var nodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent)
 		!maps.Equal(before.Labels, after.Labels) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		newAmounts(before.Status.Allocatable).differs(newAmounts(after.Status.Allocatable)) ||
 		!equality.Semantic.DeepEqual(allocatableDevices(before), allocatableDevices(after))
 }}
 

@@ -55,7 +55,7 @@ func (r *Reconciler) recordEvents(s *observedState, a *action, node *corev1.Node
 				corev1.EventTypeNormal, eventRepartitionCompleted, "Untaint", "the GPUs were repartitioned as planned in %s",
 				took.Round(time.Second),
 			)
-		case outcomeAbandoned:
+		case outcomeAbandoned, outcomePaused:
 			record(corev1.EventTypeNormal, eventRepartitionCanceled, "Untaint", "the GPUs were not changed: %s", a.reason)
 		case outcomeFailed, outcomeTimedOut:
 			record(corev1.EventTypeWarning, eventRepartitionFailed, "Untaint", "%s", a.reason)
@@ -66,7 +66,7 @@ func (r *Reconciler) recordEvents(s *observedState, a *action, node *corev1.Node
 var (
 	repartitionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_mig_repartitions_total",
-		Help: "Repartitions of nodes by result: written or restored, then done, abandoned, failed or timed-out.",
+		Help: "Repartitions of nodes by result: written or restored, then done, abandoned, paused, failed or timed-out.",
 	}, []string{"result"})
 	demandGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sluice_mig_requested_instances", Help: "MIG instances requested by pending pods, by profile.",
@@ -82,7 +82,7 @@ var (
 
 // outcomeLabels holds the values of the metric label result.
 var outcomeLabels = map[outcome]string{
-	outcomeDone: "done", outcomeAbandoned: "abandoned", outcomeFailed: "failed", outcomeTimedOut: "timed-out",
+	outcomeDone: "done", outcomeAbandoned: "abandoned", outcomePaused: "paused", outcomeFailed: "failed", outcomeTimedOut: "timed-out",
 }
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is filled by init functions

@@ -34,8 +34,10 @@ type simulation struct {
 	// late makes bindings take longer than the planner waits, so that pods arrive between
 	// its listing and the agent's work.
 	late bool
-	// writes counts the planner's writes, refusals the agents' refusals of instances in use.
-	writes, refusals int
+	// nominates reports whether the scheduler records its choice before a long binding cycle.
+	nominates bool
+	// writes counts the planner's writes.
+	writes int
 }
 
 // simulatedNode is the true state of a node.
@@ -49,6 +51,8 @@ type simulatedNode struct {
 	published deviceCounts
 	// agentAt and pluginAt are the times of their next steps.
 	agentAt, pluginAt time.Time
+	// dead: the agent never runs again.
+	dead bool
 }
 
 type simulatedInstance struct {
@@ -58,9 +62,14 @@ type simulatedInstance struct {
 }
 
 type simulatedPod struct {
-	name    string
-	profile v1alpha1.MIGProfile
-	created time.Time
+	name     string
+	profile  v1alpha1.MIGProfile
+	created  time.Time
+	priority int32
+	// memory is what it requests beside the instance; each node has nodeMemory. The planner does not
+	// know why a pod with avoids fits on no node.
+	memory int64
+	avoids bool
 	// since is when it was found unschedulable; zero before.
 	since time.Time
 	// chosen is the node to which the scheduler binds it at boundAt; node is its node.
@@ -96,24 +105,51 @@ func (h *simulation) randomDelay(longest time.Duration) time.Duration {
 	return time.Duration(h.chance.Int64N(int64(longest)))
 }
 
+// nodeMemory is the memory of each node.
+const nodeMemory = 100
+
 var modelA100, _ = mig.ModelByName("A100-40GB")
 
 func newSimulation(t *rapid.T) *simulation {
 	seed := rapid.Uint64().Draw(t, "seed")
 	h := &simulation{T: t, now: startTime, chance: rand.New(rand.NewPCG(seed, seed))} //nolint:gosec // no secret
+	h.nominates = h.oneIn(2)
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		n := &simulatedNode{name: fmt.Sprintf("n%d", i+1), published: deviceCounts{}}
 		n.object = v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: n.name, Generation: 1}}
 		n.real = make([][]*simulatedInstance, rapid.IntRange(1, 2).Draw(t, "gpus"))
-		n.reportStatus()
+		n.dead = h.oneIn(10)
+		if !n.dead {
+			n.reportStatus(h.now)
+		}
 		h.nodes = append(h.nodes, n)
 	}
 	return h
 }
 
+// addPod adds a pod that requests an instance of a random profile. Some can never run, for a reason
+// that the planner can see or not.
+func (h *simulation) addPod() {
+	profiles := []v1alpha1.MIGProfile{"1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+	pod := &simulatedPod{name: fmt.Sprintf("p%d", len(h.pods)), profile: profiles[h.chance.IntN(len(profiles))], created: h.now}
+	switch {
+	case h.oneIn(10):
+		pod.memory = nodeMemory + 1
+	case h.oneIn(10):
+		pod.avoids = true
+	}
+	if h.oneIn(4) {
+		pod.priority = 1
+	}
+	h.pods = append(h.pods, pod)
+	h.logf("%s requests %s, priority %d, memory %d, avoids all nodes: %v", pod.name, pod.profile, pod.priority, pod.memory, pod.avoids)
+}
+
 // reportStatus writes the status from the true state.
-func (n *simulatedNode) reportStatus() {
+func (n *simulatedNode) reportStatus(now time.Time) {
 	n.object.Status.GPUs = nil
+	n.object.Status.Pods = nil
+	n.object.Status.SampledAt = &metav1.Time{Time: now}
 	for i, instances := range n.real {
 		g := v1alpha1.ObservedGPU{
 			UUID: gpuUUID(n.name, i), Index: int32(i), DeviceID: gpuA100, //nolint:gosec // small
@@ -125,6 +161,7 @@ func (n *simulatedNode) reportStatus() {
 			} //nolint:gosec // small
 			if it.pod != nil {
 				o.State, o.Pod = v1alpha1.InstanceActive, &v1alpha1.PodReference{UID: types.UID(it.pod.name), Namespace: "ns", Name: it.pod.name}
+				n.object.Status.Pods = append(n.object.Status.Pods, v1alpha1.PodUsage{PodReference: *o.Pod})
 			}
 			g.Instances = append(g.Instances, o)
 		}
@@ -144,7 +181,7 @@ func (h *simulation) countMissing(n *simulatedNode, p *mig.Profile) (count int) 
 
 // runAgent applies the spec and reports.
 func (h *simulation) runAgent(n *simulatedNode) {
-	if h.now.Before(n.agentAt) {
+	if n.dead || h.now.Before(n.agentAt) {
 		return
 	}
 	if h.oneIn(10) {
@@ -166,7 +203,7 @@ func (h *simulation) runAgent(n *simulatedNode) {
 		n.object.Status.Conditions = []metav1.Condition{condition}
 		n.object.Status.ObservedGeneration = n.object.Generation
 	}
-	n.reportStatus()
+	n.reportStatus(h.now)
 }
 
 // applySpec applies the spec completely or returns why it did not.
@@ -196,7 +233,7 @@ func (h *simulation) applySpec(n *simulatedNode) string {
 		}
 		for _, it := range n.real[i] {
 			if !slices.Contains(instances, it) && it.pod != nil {
-				return h.refusef("the layout of %s removes %s@%d, which %s uses", n.name, it.profile.Name, it.start, it.pod.name)
+				h.failf("the layout of %s removes %s@%d, which %s uses", n.name, it.profile.Name, it.start, it.pod.name)
 			}
 		}
 		next[i] = instances
@@ -219,21 +256,11 @@ func (h *simulation) applySpec(n *simulatedNode) string {
 			}
 		}
 		if spare[p] < min(now, h.countMissing(n, p)) {
-			return h.refusef("the layout of %s leaves %d of %s, and bound pods need %d", n.name, spare[p], p.Name, h.countMissing(n, p))
+			h.failf("the layout of %s leaves %d of %s, and bound pods need %d", n.name, spare[p], p.Name, h.countMissing(n, p))
 		}
 	}
 	n.real = next
 	return ""
-}
-
-// refusef returns an agent's refusal to destroy an instance in use. Unless bindings are late,
-// the planner must never cause one.
-func (h *simulation) refusef(format string, args ...any) string {
-	if !h.late {
-		h.failf(format, args...)
-	}
-	h.refusals++
-	return "InUse"
 }
 
 // runDevicePlugin publishes the instances, sometimes late.
@@ -270,8 +297,11 @@ func (h *simulation) runScheduler() {
 }
 
 func (h *simulation) maxBindDelay() time.Duration {
-	if h.late && !h.calm {
+	switch {
+	case h.late && !h.calm:
 		return 30 * time.Second
+	case h.nominates && h.oneIn(5): // a volume is created, or a pod waits for its group
+		return claimPeriod - time.Minute
 	}
 	return bindSettleTime - time.Second
 }
@@ -291,7 +321,7 @@ func (h *simulation) chooseNode(pod *simulatedPod) {
 				taken++
 			}
 		}
-		if n.taint != nil || n.published[resource] <= taken {
+		if pod.avoids || pod.memory > nodeMemory || n.taint != nil || n.published[resource] <= taken {
 			continue
 		}
 		pod.chosen, pod.boundAt = n, h.now.Add(h.randomDelay(h.maxBindDelay()))
@@ -309,8 +339,8 @@ func (h *simulation) runKubelet() {
 		if pod.node == nil || pod.over || pod.instance != nil || h.now.Before(pod.startAt) {
 			continue
 		}
-		for _, instances := range pod.node.real {
-			for _, it := range instances {
+		for _, i := range h.chance.Perm(len(pod.node.real)) { // device plugins do not pack
+			for _, it := range pod.node.real[i] {
 				if it.profile.Name == pod.profile && it.pod == nil && pod.instance == nil {
 					it.pod, pod.instance = pod, it
 				}
@@ -324,18 +354,21 @@ func (h *simulation) runKubelet() {
 
 // runPlanner runs one pass of the planner, which may crash after any write.
 func (h *simulation) runPlanner() decision {
-	s := &snapshot{pools: []pool{{name: "dgx"}}, previousState: h.state}
+	s := &snapshot{pools: []pool{{name: "dgx", maxChangesPerHour: defaultMaxChangesPerHour}}, previousState: h.state}
 	for _, n := range h.nodes {
 		object := n.object.DeepCopy()
-		one := node{name: n.name, taint: n.taint, allocatable: n.published, observed: observeNode(object)}
+		one := node{name: n.name, taint: n.taint, allocatable: n.published, observed: observeNode(object), free: amounts{memory: nodeMemory}}
 		if n.taint != nil && n.taint.generation == object.Generation {
 			if _, settled := one.settledAt(h.now); settled {
 				one.podsListed = true
 				for _, pod := range h.pods {
-					if pod.node == n && !pod.over {
-						one.boundPods = append(one.boundPods, boundPod{
-							uid: types.UID(pod.name), bound: pod.boundAt, instanceRequests: []instanceRequest{{pod.profile, 1}},
-						})
+					claim := boundPod{uid: types.UID(pod.name), instanceRequests: []instanceRequest{{pod.profile, 1}}}
+					switch {
+					case pod.node == n && !pod.over:
+						claim.bound = pod.boundAt
+						one.boundPods = append(one.boundPods, claim)
+					case h.nominates && pod.chosen == n && pod.node == nil:
+						one.addNominated(claim)
 					}
 				}
 			}
@@ -343,13 +376,18 @@ func (h *simulation) runPlanner() decision {
 		s.nodes = append(s.nodes, one)
 	}
 	for _, pod := range h.pods {
-		if pod.node == nil && !pod.over && !pod.since.IsZero() {
-			s.requests = append(s.requests, podRequest{
-				uid: types.UID(pod.name), namespace: "ns", name: pod.name, instanceRequests: []instanceRequest{{pod.profile, 1}},
-				created: pod.created, unschedulableSince: pod.since,
-				poolOrder: []int{0}, feasible: slices.Repeat([]bool{true}, len(s.nodes)),
-			})
+		if pod.node != nil || pod.over {
+			continue
 		}
+		w := podRequest{
+			uid: types.UID(pod.name), namespace: "ns", name: pod.name, instanceRequests: []instanceRequest{{pod.profile, 1}},
+			resources: amounts{memory: pod.memory}, priority: pod.priority, created: pod.created, unschedulableSince: pod.since,
+			poolOrder: []int{0}, feasible: slices.Repeat([]bool{true}, len(s.nodes)),
+		}
+		if h.nominates && pod.chosen != nil {
+			w.nominated = pod.chosen.name
+		}
+		s.requests = append(s.requests, w)
 	}
 	slices.SortFunc(s.requests, func(a, b podRequest) int { return compareUrgency(&a, &b) })
 	d := decide(s, h.now)
@@ -372,6 +410,9 @@ func (h *simulation) applyAction(a *action) {
 	n := h.nodes[slices.IndexFunc(h.nodes, func(n *simulatedNode) bool { return n.name == a.node })]
 	switch a.verb {
 	case addTaint:
+		if n.dead {
+			h.failf("%s is tainted, and its agent is dead", n.name)
+		}
 		n.taint = &taint{since: h.now, generation: n.object.Generation}
 	case removeTaint:
 		n.taint = nil
@@ -382,6 +423,13 @@ func (h *simulation) applyAction(a *action) {
 		h.checkSpec(n, a.spec)
 		n.object.Spec.GPUs = a.spec
 		n.object.Generation++
+		if !a.restoresCurrent {
+			changes := append(recentChanges(parseChanges(n.object.Annotations[v1alpha1.AnnotationRepartitioned]), h.now), h.now)
+			if len(changes) > defaultMaxChangesPerHour {
+				h.failf("%s is repartitioned %d times within an hour", n.name, len(changes))
+			}
+			n.object.Annotations = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(changes)}
+		}
 	}
 }
 
@@ -426,11 +474,25 @@ func (h *simulation) checkSpec(n *simulatedNode, spec []v1alpha1.DesiredGPU) {
 	}
 }
 
+// isAtRest reports whether no binding and no change is in progress.
+func (h *simulation) isAtRest() bool {
+	for _, n := range h.nodes {
+		if n.taint != nil || !n.dead && n.object.Status.ObservedGeneration != n.object.Generation {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(h.pods, func(pod *simulatedPod) bool { return !pod.over && pod.chosen != nil && pod.instance == nil })
+}
+
 // advance runs the cluster for half a second, longer in calm.
 func (h *simulation) advance() {
-	h.now = h.now.Add(500 * time.Millisecond)
-	if h.calm {
-		h.now = h.now.Add(1500 * time.Millisecond)
+	switch {
+	case !h.calm:
+		h.now = h.now.Add(500 * time.Millisecond)
+	case h.isAtRest():
+		h.now = h.now.Add(30 * time.Second)
+	default:
+		h.now = h.now.Add(2 * time.Second)
 	}
 	for _, pod := range h.pods {
 		if pod.instance != nil && h.oneIn(60) {

@@ -24,8 +24,15 @@ type snapshot struct {
 
 // planState is the state that no object holds. Losing it only delays decisions.
 type planState struct {
-	// offeredSince holds, by pod, since when an idle instance is available to it.
-	offeredSince map[types.UID]time.Time
+	// offers holds, by pod, the idle instances that were available to it.
+	offers map[types.UID]podOffers
+	// nominations holds, by pod, the node that its scheduler chose, and since when the planner
+	// observes it.
+	nominations map[types.UID]nomination
+	// made holds the instances that were created for requests and that no pod has used yet.
+	made map[place]madeInstance
+	// earmarks holds, by pool, the GPU that is kept for a request that finds no room.
+	earmarks map[string]earmark
 	// nodeBackoff holds the backoff of changed nodes.
 	nodeBackoff map[string]backoff
 	// unknownHoldersUntil holds, for nodes whose pods hold whole GPUs that the agent does not
@@ -35,10 +42,12 @@ type planState struct {
 	gpuBackoff map[v1alpha1.GPUUUID]backoff
 }
 
-// backoff ends at until; failures counts the failures that led to it.
+// backoff ends at until; failures counts the failures that led to it, and reason describes the
+// last one.
 type backoff struct {
 	until    time.Time
 	failures int
+	reason   string
 }
 
 // next returns the backoff after another failure. It starts at first and doubles up to longest.
@@ -53,6 +62,8 @@ type pool struct {
 	resets v1alpha1.MIGResets
 	// layout is nil if the pool is planned from demand.
 	layout []v1alpha1.MIGLayout
+	// maxChangesPerHour limits the changes of each node within an hour.
+	maxChangesPerHour int
 }
 
 func (p *pool) isStatic() bool { return p.layout != nil }
@@ -73,9 +84,13 @@ type node struct {
 	unsuitableReason string
 	// allocatable counts the node's allocatable GPUs and MIG instances.
 	allocatable deviceCounts
+	// free holds the node's other resources that are free. Where the node's pods were not listed
+	// within the last minutes it holds all that are allocatable.
+	free amounts
 	// observed holds the agent's report and the spec; nil without a GPUNode.
 	observed *observedNode
-	// boundPods holds the node's pods as read from the API server, if podsListed.
+	// boundPods holds the node's pods as read from the API server, and those in their binding cycle,
+	// if podsListed.
 	boundPods  []boundPod
 	podsListed bool
 }
@@ -88,10 +103,14 @@ type taint struct {
 	generation int64
 }
 
-// boundPod is a non-terminal pod bound to a node.
+// boundPod is a non-terminal pod that is bound to a node, or in its binding cycle.
 type boundPod struct {
 	uid   types.UID
 	bound time.Time
+	// nominated reports whether the pod is in its binding cycle: its scheduler chose the node and
+	// waits for volumes or for the pod's group.
+	nominated bool
+	resources amounts
 	// instanceRequests holds the requested MIG instances, wholeGPUs counts the whole GPUs.
 	instanceRequests []instanceRequest
 	wholeGPUs        int
@@ -103,15 +122,22 @@ type instanceRequest struct {
 	count   int
 }
 
+// usesGPU reports whether the pod requests GPUs or MIG instances.
+func (p *boundPod) usesGPU() bool { return p.wholeGPUs > 0 || len(p.instanceRequests) > 0 }
+
 // podRequest is a pending pod that requests MIG instances.
 type podRequest struct {
-	uid                         types.UID
-	namespace, name             string
-	instanceRequests            []instanceRequest
-	priority                    int32
-	created, unschedulableSince time.Time
-	// missesOtherResource reports whether its scheduler misses another resource than the instances.
-	missesOtherResource bool
+	uid              types.UID
+	namespace, name  string
+	instanceRequests []instanceRequest
+	// resources holds its other requests.
+	resources amounts
+	priority  int32
+	created   time.Time
+	// unschedulableSince is since when its scheduler has found no node; zero if it has not reported so.
+	unschedulableSince time.Time
+	// nominated is the name of the node that its scheduler chose; empty for none.
+	nominated string
 	// poolOrder holds the indices of the pools it may use, preferred ones first.
 	poolOrder []int
 	// feasible reports for each node whether the pod may run there.

@@ -101,7 +101,7 @@ func newTestSnapshot(t testing.TB, nodes ...[]string) *testSnapshot {
 
 func (s *testSnapshot) addNode(name string, pool int, gpus []string) {
 	object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}}
-	object.Status.ObservedGeneration = 1
+	object.Status.ObservedGeneration, object.Status.SampledAt = 1, &metav1.Time{Time: startTime}
 	for i, text := range gpus {
 		object.Status.GPUs = append(object.Status.GPUs, newObservedGPU(s, name, i, text))
 	}

@@ -6,6 +6,8 @@ package planner
 import (
 	"fmt"
 	"time"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // determineStage sets the stage of a node.
@@ -30,6 +32,7 @@ func (d *draft) determineStage(at int) {
 		} else if n.podsListed {
 			w.stage = stageReady
 		}
+		d.requeueAt(n.taint.since.Add(settleTimeout))
 	}
 }
 
@@ -47,11 +50,33 @@ func (d *draft) closedReason(n *node) string {
 	if !n.observed.specObserved {
 		return "its agent has not applied the last layout yet"
 	}
-	if until := d.previousState.nodeBackoff[n.name].until; until.After(d.now) {
-		d.requeueAt(until)
+	if b := d.previousState.nodeBackoff[n.name]; b.until.After(d.now) {
+		d.requeueAt(b.until)
+		if b.reason != "" {
+			return "it is in backoff: " + b.reason
+		}
 		return "it is in backoff after its last change"
 	}
-	return ""
+	if n.observed.isExceededBy(n.allocatable) {
+		return "its allocatable has instances that do not exist; check its device plugin"
+	}
+	return d.changeLimitReason(n)
+}
+
+// changeLimitReason returns why a node has reached the limit of changes; empty if it has not.
+func (d *draft) changeLimitReason(n *node) string {
+	limit := d.pools[n.pool].maxChangesPerHour
+	if limit == 0 || len(n.observed.changes) < limit {
+		return ""
+	}
+	recent := recentChanges(n.observed.changes, d.now)
+	if len(recent) < limit {
+		return ""
+	}
+	next := recent[len(recent)-limit].Add(time.Hour)
+	d.requeueAt(next)
+	return fmt.Sprintf("%s: it was repartitioned %d times within an hour, and spec.mig.maxChangesPerHour of the node pool is %d; the next change is possible at %s",
+		ReasonChangeLimitReached, len(recent), limit, next.UTC().Format(time.RFC3339))
 }
 
 // agentUnavailableReason returns why an agent can apply no spec; empty if it can.
@@ -59,10 +84,9 @@ func (d *draft) agentUnavailableReason(m *observedNode) string {
 	if m.unusableReason != "" {
 		return m.unusableReason
 	}
-	if !m.sampledAt.IsZero() {
-		if until := m.sampledAt.Add(agentSilenceTimeout); !until.After(d.now) {
-			return fmt.Sprintf("its agent has reported no sample for %s", agentSilenceTimeout)
-		}
+	until := m.sampledAt.Add(agentSilenceTimeout)
+	if !until.After(d.now) {
+		return fmt.Sprintf("its agent has reported no sample for %s; check that the agent runs on the node", agentSilenceTimeout)
 	}
 	return ""
 }
@@ -72,6 +96,9 @@ func (d *draft) agentUnavailableReason(m *observedNode) string {
 func (n *node) settledAt(now time.Time) (until time.Time, settled bool) {
 	until = n.taint.since.Add(bindSettleTime)
 	for i := range n.boundPods {
+		if !n.boundPods[i].usesGPU() {
+			continue // it holds no device, and may tolerate the taint
+		}
 		// A binding in the future comes from another clock.
 		if at := n.boundPods[i].bound; at.Before(now.Add(bindSettleTime)) && at.Add(bindSettleTime).After(until) {
 			until = at.Add(bindSettleTime)
@@ -84,10 +111,23 @@ func (n *node) settledAt(now time.Time) (until time.Time, settled bool) {
 func (d *draft) prepareChange(at int) {
 	w, n := &d.nodeDrafts[at], &d.nodes[at]
 	switch {
+	case !w.changed && w.holding && d.now.Sub(n.taint.since) < drainTimeout:
+		d.requeueAt(n.taint.since.Add(drainTimeout))
+	case !w.changed && w.holding:
+		kept := d.nextState.earmarks[d.pools[n.pool].name]
+		kept.holds++
+		d.nextState.earmarks[d.pools[n.pool].name] = kept
+		d.releaseNode(at, outcomePaused, fmt.Sprintf("a GPU is earmarked, but pods have used it for %s; the node accepts pods in between", drainTimeout))
 	case !w.changed && !w.draining:
 		d.releaseNode(at, outcomeAbandoned, "the change is no longer needed")
+	case w.stage == stageSettling && d.now.Sub(n.taint.since) >= settleTimeout:
+		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf(
+			"GPU pods were still bound to the node %s after its taint; find the pods that tolerate %s", settleTimeout, v1alpha1.TaintRepartitioning))
 	case w.stage == stageSettling:
+	case !w.changed && d.now.Sub(n.taint.since) >= drainTimeout:
+		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf("pods still hold the GPU to be reset %s after the node's taint", drainTimeout))
 	case !w.changed: // a drain waits until the pods that hold the GPU have ended
+		d.requeueAt(n.taint.since.Add(drainTimeout))
 	case d.now.Sub(n.taint.since) > taintMaxAge:
 		d.addAction(action{verb: addTaint, node: n.name, requests: w.requests})
 	default:
@@ -97,6 +137,9 @@ func (d *draft) prepareChange(at int) {
 			return
 		}
 		d.addAction(action{verb: writeSpec, node: n.name, spec: spec, requests: w.requests})
+		for _, created := range w.created {
+			d.nextState.made[created.place] = madeInstance{d.now, created.priority}
+		}
 		d.requeueAt(n.taint.since.Add(taintMaxAge + agentTimeout))
 	}
 }
@@ -177,12 +220,16 @@ func (d *draft) backOffGPUs(m *observedNode) {
 func (d *draft) releaseNode(at int, result outcome, reason string) {
 	n := &d.nodes[at]
 	before := d.nextState.nodeBackoff[n.name]
-	if result == outcomeDone {
+	if result == outcomeDone || result == outcomePaused {
 		before.failures = 0
 	}
 	after := before.next(d.now, nodeBackoffBase, nodeBackoffMax)
-	if result == outcomeDone {
+	switch result {
+	case outcomeDone, outcomePaused:
 		after.failures = 0
+	case outcomeTimedOut:
+		after.reason = reason
+	case outcomeAbandoned, outcomeFailed:
 	}
 	d.nextState.nodeBackoff[n.name] = after
 	d.addAction(action{verb: removeTaint, node: n.name, outcome: result, reason: reason, taintedSince: n.taint.since})

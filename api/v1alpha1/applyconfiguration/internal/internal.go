@@ -381,6 +381,10 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.MIGLayout
           elementRelationship: atomic
+    - name: maxChangesPerHour
+      type:
+        scalar: numeric
+      default: 12
     - name: planning
       type:
         namedType: dev.sluice.api.v1alpha1.MIGPlanning

@@ -22,6 +22,9 @@ type MIGSpecApplyConfiguration struct {
 	// GPU that no pod and no process uses. Drain keeps new pods off the node until the pods on
 	// the GPU have ended, and then resets the GPU. Only this GPU is reset.
 	Resets *apiv1alpha1.MIGResets `json:"resets,omitempty"`
+	// MaxChangesPerHour limits how often the GPUs of one node are repartitioned within an hour.
+	// Each change keeps new pods off the node for some seconds. Default 12.
+	MaxChangesPerHour *int32 `json:"maxChangesPerHour,omitempty"`
 	// Layout lists the partitions of GPUs if planning is Static. The first entry that matches
 	// a GPU applies to it. A GPU that no entry matches is not changed.
 	Layout []MIGLayoutApplyConfiguration `json:"layout,omitempty"`
@@ -46,6 +49,14 @@ func (b *MIGSpecApplyConfiguration) WithPlanning(value apiv1alpha1.MIGPlanning) 
 // If called multiple times, the Resets field is set to the value of the last call.
 func (b *MIGSpecApplyConfiguration) WithResets(value apiv1alpha1.MIGResets) *MIGSpecApplyConfiguration {
 	b.Resets = &value
+	return b
+}
+
+// WithMaxChangesPerHour sets the MaxChangesPerHour field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxChangesPerHour field is set to the value of the last call.
+func (b *MIGSpecApplyConfiguration) WithMaxChangesPerHour(value int32) *MIGSpecApplyConfiguration {
+	b.MaxChangesPerHour = &value
 	return b
 }
 

@@ -58,6 +58,9 @@ const (
 	ConditionResetRequired = "ResetRequired"
 	// ConditionNoPermission is true when the agent has no permission to configure the GPUs.
 	ConditionNoPermission = "NoPermission"
+	// ConditionDevicesShared is true when the device plugin of a node offers several replicas of each
+	// MIG device (time-slicing or MPS). Such a node is not partitioned from demand.
+	ConditionDevicesShared = "DevicesShared"
 	// ConditionGPULost is true when the driver cannot reach a GPU.
 	ConditionGPULost = "GPULost"
 )
@@ -188,6 +191,8 @@ const (
 	ReasonTimedOut = "TimedOut"
 	// ReasonInvalidLayout means that the GPU cannot have the layout of the spec.
 	ReasonInvalidLayout = "InvalidLayout"
+	// ReasonDevicesReplicated means that the device plugin offers several replicas of each MIG device.
+	ReasonDevicesReplicated = "DevicesReplicated"
 	// ReasonMIGManager means that NVIDIA's MIG manager partitions the GPUs of this node.
 	ReasonMIGManager = "MIGManager"
 	// ReasonJournalFailed means that the agent could not write its journal and therefore did

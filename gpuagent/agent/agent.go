@@ -80,7 +80,7 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 	r := &reconciler{
 		cfg: cfg, log: logger.WithName("agent"), cached: mgr.GetClient(), library: library,
 		engine:        &partition.Engine{Library: library, Journal: journal, Log: logger.WithName("driver")},
-		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library},
+		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library, Nominated: true},
 		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
 		inventory:     &status.Inventory{Library: library, Proc: cfg.Proc},
 		plugin: devicePlugin{

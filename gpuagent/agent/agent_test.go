@@ -38,7 +38,7 @@ func TestSpecIsApplied(t *testing.T) {
 	w.setSpec(parseLayout(first, "3g.20gb@0 2g.10gb@4"), parseLayout(second, "1g.5gb@0"))
 	node := w.waitForStatus("partitioned", isPartitioned("3g.20gb@0 2g.10gb@4", "1g.5gb@0"))
 	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" ||
-		len(s.Pods) > 0 || s.SampledAt != nil {
+		len(s.Pods) > 0 || s.SampledAt == nil {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range []struct {

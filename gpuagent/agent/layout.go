@@ -157,6 +157,20 @@ func readyCondition(o observation, hungCall error) metav1.Condition {
 	return c
 }
 
+// sharedCondition returns the condition DevicesShared.
+func sharedCondition(replicated []corev1.ResourceName) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionDevicesShared, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReady,
+		Message: "each MIG device is offered once",
+	}
+	if len(replicated) > 0 {
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonDevicesReplicated
+		c.Message = fmt.Sprintf("the device plugin offers several replicas of each %s; remove sharing for MIG devices from its configuration, "+
+			"or plan the node pool statically", replicated[0])
+	}
+	return c
+}
+
 func describeConflicts(list []host.ConflictingManager) string {
 	var texts []string
 	for _, manager := range list {

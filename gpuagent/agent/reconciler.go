@@ -268,6 +268,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, o observation, pluginE
 	report := status.Report{Complete: r.layout.isComplete(o), DriverVersion: o.driverVersion, GPUs: o.gpus, Conditions: conditions}
 	if o.holdersErr == nil {
 		report.Pods = o.holders.PodUses()
+		report.Conditions = append(report.Conditions, sharedCondition(o.holders.Replicated()))
 	}
 	wait := r.cfg.Intervals.Observe.Duration
 	if again := r.writeStatus(ctx, o, report); again > 0 {

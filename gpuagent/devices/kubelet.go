@@ -93,6 +93,8 @@ type Assignments struct {
 	// Dynamic are the pods whose dynamically allocated devices the kubelet reports. Kubelets before
 	// Kubernetes 1.34 report none.
 	Dynamic map[types.NamespacedName]bool
+	// Replicated are the resources of MIG devices of which the device plugin offers several replicas.
+	Replicated []corev1.ResourceName
 	// Ambiguous are the pods whose devices are unknown: the kubelet does not name a device, or it
 	// lists two pods of one name.
 	Ambiguous []types.NamespacedName
@@ -111,8 +113,15 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
 	}
 	for _, devices := range offered.GetDevices() {
 		for _, id := range devices.GetDeviceIds() {
-			if uuid, ok := deviceUUID(id); ok {
-				h.Offered[uuid] = corev1.ResourceName(devices.GetResourceName())
+			uuid, ok := deviceUUID(id)
+			if !ok {
+				continue
+			}
+			name := corev1.ResourceName(devices.GetResourceName())
+			h.Offered[uuid] = name
+			_, isMIG := v1alpha1.MIGProfileOf(name)
+			if isMIG && uuid != id && !slices.Contains(h.Replicated, name) {
+				h.Replicated = append(h.Replicated, name)
 			}
 		}
 	}
@@ -137,6 +146,7 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
 		slices.SortFunc(pods, compareNames)
 	}
 	slices.SortFunc(h.Ambiguous, compareNames)
+	slices.Sort(h.Replicated)
 	return h, nil
 }
 

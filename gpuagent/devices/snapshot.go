@@ -10,15 +10,25 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/partition"
 )
+
+// FieldNominatedNode selects pods for which a scheduler chose the node and has not bound them yet.
+const FieldNominatedNode = "status.nominatedNodeName"
+
+// nominationPeriod is the time for which a pod counts as a claim after it was first seen without a
+// node, in machine time.
+const nominationPeriod = 15 * time.Minute
 
 // FieldNodeName selects a node's pods at the API server.
 const FieldNodeName = "spec.nodeName"
@@ -35,6 +45,12 @@ type Reader struct {
 	Pods client.Reader
 	// Library is the driver.
 	Library nvml.Library
+	// Nominated adds the pods for which a scheduler chose the node to the claims.
+	Nominated bool
+
+	mu sync.Mutex
+	// nominatedSince is since when the nominated pods have been seen.
+	nominatedSince map[types.UID]time.Time
 }
 
 // BoundPods returns the pods bound to the node, terminated ones too.
@@ -59,7 +75,42 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Nominated {
+		if pods, err = r.addNominatedPods(ctx, pods); err != nil {
+			return nil, err
+		}
+	}
 	return newSnapshot(pods, held), nil
+}
+
+// addNominatedPods adds the pods in their binding cycle: their scheduler chose the node and waits for
+// volumes or for the pod's group.
+func (r *Reader) addNominatedPods(ctx context.Context, pods []corev1.Pod) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var list corev1.PodList
+	if err := r.Pods.List(ctx, &list, client.MatchingFields{FieldNominatedNode: r.Node}); err != nil {
+		return nil, fmt.Errorf("list pods nominated for node %s: %w", r.Node, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, since := policytime.MachineNow(), map[types.UID]time.Time{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Spec.NodeName != "" {
+			continue
+		}
+		first, known := r.nominatedSince[pod.UID]
+		if !known {
+			first = now
+		}
+		since[pod.UID] = first
+		if now.Sub(first) < nominationPeriod {
+			pods = append(pods, *pod)
+		}
+	}
+	r.nominatedSince = since
+	return pods, nil
 }
 
 func newSnapshot(pods []corev1.Pod, held Assignments) *Snapshot {
@@ -159,6 +210,9 @@ func (s *Snapshot) PodsOnDevice(uuid string) (pods []v1alpha1.PodReference) {
 	}
 	return pods
 }
+
+// Replicated returns the resources of MIG devices of which the device plugin offers several replicas.
+func (s *Snapshot) Replicated() []corev1.ResourceName { return s.assignments.Replicated }
 
 // PodUses returns the pods with GPUs or MIG devices, by name. A pod that the API server no longer
 // has gets its name as UID.

@@ -4,8 +4,11 @@
 package devices
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
@@ -406,5 +411,61 @@ func TestPodByUID(t *testing.T) {
 	sight.Pods = nil
 	if uses := sight.PodUses(); len(uses) != 1 || uses[0].UID != "h2/nb" {
 		t.Errorf("a pod that the API server has forgotten: %+v", uses)
+	}
+}
+
+// A scheduler may wait for minutes between its choice of the node and the binding. Guards invariant 7
+// of the design.
+func TestNominatedPodsAreClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nominated := newPod("waits", withLimit(resourceMIG1g, 1))
+		nominated.Status.StartTime, nominated.Status.NominatedNodeName = nil, "dgx-01"
+		c := fake.NewClientBuilder().WithObjects(&nominated).
+			WithIndex(&corev1.Pod{}, FieldNodeName, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+			WithIndex(&corev1.Pod{}, FieldNominatedNode, func(o client.Object) []string {
+				return []string{o.(*corev1.Pod).Status.NominatedNodeName}
+			}).Build()
+		reader := &Reader{
+			Node: "dgx-01", Kubelet: fixedKubelet{Offered: map[string]corev1.ResourceName{migDeviceSmall: resourceMIG1g}}, Pods: c,
+			Library: fakeLibrary{pci: pciA100}, Nominated: true,
+		}
+		inUse := func() bool {
+			t.Helper()
+			held, err := reader.InUse(t.Context(), gpuUUID1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, found := held[migDeviceSmall]
+			return found
+		}
+		if !inUse() {
+			t.Error("the instance of a pod in its binding cycle counts as idle")
+		}
+		time.Sleep(nominationPeriod)
+		if inUse() {
+			t.Errorf("the nomination still counts after %s", nominationPeriod)
+		}
+	})
+}
+
+type fixedKubelet Assignments
+
+func (k fixedKubelet) ListAssignments(context.Context) (Assignments, error) {
+	return Assignments(k), nil
+}
+
+// Replicas of MIG devices are recognized by their identifiers, those of whole GPUs do not matter.
+func TestReplicatedMIGDevices(t *testing.T) {
+	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{
+		{ResourceName: resourceMIG1g, DeviceIds: []string{migDeviceSmall + "::0", migDeviceSmall + "::1"}},
+		{ResourceName: "nvidia.com/mig-3g.20gb", DeviceIds: []string{migDeviceLarge}},
+		{ResourceName: "nvidia.com/gpu", DeviceIds: []string{gpuUUID1 + "::0", gpuUUID1 + "::1"}},
+	}}
+	held, err := newAssignments(offered, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]corev1.ResourceName{resourceMIG1g}, held.Replicated); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -115,5 +115,22 @@ func mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) *
 		condition.Message = truncateText(condition.Message, maxConditionMessage)
 		meta.SetStatusCondition(&next.Conditions, condition)
 	}
+	if report.GPUs != nil && report.Pods != nil && isSampleDue(former, next, now) {
+		next.SampledAt = &metav1.Time{Time: now.Truncate(time.Second)}
+	}
 	return next
+}
+
+// sampleInterval is the longest time between two samples in machine time: readers take an agent whose
+// last sample is three minutes old for absent.
+const sampleInterval = 50 * time.Second
+
+// isSampleDue reports whether a whole sample is written: with each change, and after sampleInterval.
+// A time in the future comes from a clock that was set back.
+func isSampleDue(former, next *v1alpha1.GPUNodeStatus, now time.Time) bool {
+	if former.SampledAt == nil || !equality.Semantic.DeepEqual(former, next) {
+		return true
+	}
+	age := now.Sub(former.SampledAt.Time)
+	return age >= sampleInterval || age < -sampleInterval
 }

@@ -32,6 +32,12 @@ func setLayoutNotApplied(o *v1alpha1.GPUNode) {
 	})
 }
 
+func setDevicesShared(o *v1alpha1.GPUNode) {
+	o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionDevicesShared, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDevicesReplicated, Message: "replicas",
+	})
+}
+
 func TestDecide(t *testing.T) {
 	since := func(ago time.Duration) func(*podRequest) {
 		return func(w *podRequest) { w.unschedulableSince = startTime.Add(-ago) }
@@ -458,6 +464,22 @@ func TestDecide(t *testing.T) {
 				return newTestSnapshot(t, []string{"a100: 4g.20gb@0?"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime, 1)
 			},
 			want: []string{"write n1 [3g.20gb@4]"},
+		},
+		"replicas of each device": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").updateGPUNode("n1", setDevicesShared)
+			},
+		},
+		"replicas of the first device": {
+			scene: func() *testSnapshot {
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					updateGPUNode("n1", setDevicesShared).
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
+				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 4}
+				return s
+			},
+			want: []string{"untaint n1 failed"},
 		},
 		"an agent that never reported": {
 			scene: func() *testSnapshot {

@@ -30,6 +30,8 @@ type observedNode struct {
 	// could not apply it; message says why.
 	specObserved, failed bool
 	message              string
+	// shared reports whether the device plugin offers several replicas of each MIG device.
+	shared bool
 	// unusableReason says why the node cannot be planned; empty if it can.
 	unusableReason string
 	sampledAt      time.Time
@@ -94,6 +96,7 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 		m.failed, m.message = true, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	m.unusableReason = unusableReason(status)
+	m.shared = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDevicesShared)
 	holders := map[string]int{}
 	for i := range status.Pods {
 		for _, device := range status.Pods[i].Devices {
@@ -140,6 +143,7 @@ func unusableReason(status *v1alpha1.GPUNodeStatus) string {
 	for _, condition := range status.Conditions {
 		switch {
 		case condition.Type == v1alpha1.ConditionNoPermission && condition.Status == metav1.ConditionTrue,
+			condition.Type == v1alpha1.ConditionDevicesShared && condition.Status == metav1.ConditionTrue,
 			condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionFalse:
 			return strings.TrimSuffix(condition.Type+" "+condition.Reason+": "+condition.Message, ": ")
 		}

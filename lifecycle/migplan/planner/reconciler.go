@@ -207,10 +207,17 @@ var gpuNodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEve
 	return !ok || !ok2 ||
 		before.Generation != after.Generation ||
 		before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+		hasReturned(before, after) ||
 		!equality.Semantic.DeepEqual(before.Status.GPUs, after.Status.GPUs) ||
 		!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 		!equality.Semantic.DeepEqual(countDeviceHolders(before), countDeviceHolders(after))
 }}
+
+// hasReturned reports whether an agent reports again after a silence.
+func hasReturned(before, after *v1alpha1.GPUNode) bool {
+	return after.Status.SampledAt != nil &&
+		(before.Status.SampledAt == nil || after.Status.SampledAt.Sub(before.Status.SampledAt.Time) >= agentSilenceTimeout)
+}
 
 // countDeviceHolders counts the pods that hold each device.
 func countDeviceHolders(node *v1alpha1.GPUNode) map[string]int {

@@ -164,6 +164,8 @@ func (d *draft) finishChange(at int) {
 		d.backOffGPUs(m)
 		d.addAction(action{verb: writeSpec, node: n.name, spec: d.desiredSpec(at), restoresCurrent: true})
 		d.requeueAt(byAgent)
+	case m.shared && m.specObserved: // allocatable counts replicas, so that it never matches
+		d.releaseNode(at, outcomeFailed, m.unusableReason)
 	case !m.matchesAllocatable(n.allocatable) && d.now.Before(byAgent.Add(allocatableTimeout)):
 		d.requeueAt(byAgent.Add(allocatableTimeout))
 	case !m.matchesAllocatable(n.allocatable) && m.isExceededBy(n.allocatable):

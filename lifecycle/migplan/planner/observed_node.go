@@ -19,9 +19,6 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// deviceCounts counts devices by resource.
-type deviceCounts map[corev1.ResourceName]int64
-
 // observedNode is a parsed GPUNode. It is parsed once for each version of the object and is
 // read-only.
 type observedNode struct {
@@ -236,73 +233,6 @@ func (g *gpu) matchesSpec(desired *v1alpha1.DesiredGPU) bool {
 	return g.migEnabled == desired.MIGEnabled && !g.resetPending && ours == len(desired.Instances)
 }
 
-// countDevices adds a GPU to minAllocatable and maxAllocatable.
-func (m *observedNode) countDevices(observed *v1alpha1.ObservedGPU) {
-	healthy := observed.Health == "" || observed.Health == v1alpha1.GPUHealthy
-	if observed.MIG.Current != v1alpha1.MIGModeEnabled {
-		m.maxAllocatable[v1alpha1.ResourceNVIDIAGPU]++
-		return
-	}
-	for i := range observed.Instances {
-		resource := v1alpha1.ResourceMIG(observed.Instances[i].Profile)
-		m.maxAllocatable[resource]++
-		switch observed.Instances[i].State {
-		case v1alpha1.InstanceCreating, v1alpha1.InstanceDestroying, v1alpha1.InstanceError:
-		default:
-			if healthy && observed.Instances[i].UUID != "" {
-				m.minAllocatable[resource]++
-			}
-		}
-	}
-}
-
-// matchesAllocatable reports whether the node's allocatable matches the layout. It may have
-// fewer whole GPUs, never more.
-func (m *observedNode) matchesAllocatable(published deviceCounts) bool {
-	published = m.translateAllocatable(published)
-	for resource, minimum := range m.minAllocatable {
-		if published[resource] < minimum {
-			return false
-		}
-	}
-	return !m.isExceededBy(published)
-}
-
-// translateAllocatable renames published profiles to the agent's names; a device plugin may
-// round their memory differently.
-func (m *observedNode) translateAllocatable(published deviceCounts) deviceCounts {
-	counts := make(deviceCounts, len(published))
-	for resource, number := range published {
-		counts[m.translateResource(resource)] += number
-	}
-	return counts
-}
-
-func (m *observedNode) translateResource(resource corev1.ResourceName) corev1.ResourceName {
-	profile, isMIG := v1alpha1.MIGProfileOf(resource)
-	if _, known := m.maxAllocatable[resource]; known || !isMIG {
-		return resource
-	}
-	for i := range m.gpus {
-		if k := m.gpus[i].model; k != nil {
-			if p := k.resolveProfile(profile); p != nil {
-				return v1alpha1.ResourceMIG(k.driverName(p))
-			}
-		}
-	}
-	return resource
-}
-
-// isExceededBy reports whether the node's allocatable has devices that do not exist.
-func (m *observedNode) isExceededBy(published deviceCounts) bool {
-	for resource, number := range m.translateAllocatable(published) {
-		if number > m.maxAllocatable[resource] {
-			return true
-		}
-	}
-	return false
-}
-
 // repartitioningTaint returns the planner's taint on a node; nil for none.
 func repartitioningTaint(object *corev1.Node) *taint {
 	for i := range object.Spec.Taints {
@@ -320,17 +250,6 @@ func repartitioningTaint(object *corev1.Node) *taint {
 		return result
 	}
 	return nil
-}
-
-// allocatableDevices counts the GPUs and MIG instances in a node's allocatable.
-func allocatableDevices(object *corev1.Node) deviceCounts {
-	result := deviceCounts{}
-	for name, quantity := range object.Status.Allocatable {
-		if _, ok := v1alpha1.MIGProfileOf(name); ok || name == v1alpha1.ResourceNVIDIAGPU {
-			result[name] = quantity.Value()
-		}
-	}
-	return result
 }
 
 // unsuitableReason returns why a node's labels rule out repartitioning; empty if they do not.

@@ -207,7 +207,8 @@ func (c *cacheCopier) copyAll(ctx context.Context) {
 	}
 	for i := range all.Items {
 		node := &all.Items[i]
-		if len(node.Status.GPUs) > 0 && node.Status.ObservedGeneration == node.Generation {
+		if len(node.Status.GPUs) > 0 && node.Status.ObservedGeneration == node.Generation &&
+			time.Since(node.Status.SampledAt.Time) < 2*time.Minute {
 			continue
 		}
 		devices := corev1.ResourceList{}
@@ -234,7 +235,7 @@ func (c *cacheCopier) copyAll(ctx context.Context) {
 			}
 			node.Status.GPUs = append(node.Status.GPUs, g)
 		}
-		node.Status.ObservedGeneration = node.Generation
+		node.Status.ObservedGeneration, node.Status.SampledAt = node.Generation, &metav1.Time{Time: time.Now()}
 		if c.Status().Update(ctx, node) == nil {
 			for c.tryPublishDevices(ctx, node.Name, devices) != nil && ctx.Err() == nil {
 				time.Sleep(20 * time.Millisecond)

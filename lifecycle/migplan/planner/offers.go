@@ -59,7 +59,8 @@ func (d *draft) updateOffers(i int) {
 	for at := range d.nodes {
 		n := &d.nodes[at]
 		o, known := before[n.name]
-		available := w.feasible[at] && n.observed != nil && n.observed.hasIdle(w)
+		// A draft has the instances of a spec that the agent is applying.
+		available := w.feasible[at] && n.observed != nil && (n.observed.hasIdle(w) || n.taint != nil && d.hasIdle(at, i))
 		if !available && !known {
 			continue
 		}

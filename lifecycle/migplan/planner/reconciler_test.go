@@ -57,7 +57,9 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.NodePool{}, &v1alpha1.GPUNode{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		//nolint:forcetypeassert // the index is over pods
+		WithIndex(&corev1.Pod{}, "status.nominatedNodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Status.NominatedNodeName} //nolint:forcetypeassert // the index is over pods
+		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				note("patch", o)
@@ -115,6 +117,7 @@ func newMIGPool() *v1alpha1.NodePool {
 
 func newMIGNode(change ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1", Labels: map[string]string{"mig": "yes"}}}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Ti")}
 	node.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
 	for _, c := range change {
 		c(node)
@@ -155,7 +158,7 @@ func (g *fakeCluster) getObject(into client.Object, name string) {
 // other taints of the node stay.
 func TestRepartitionWorkflow(t *testing.T) {
 	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
-	gpuNode.Status.ObservedGeneration = 1
+	gpuNode.Status.ObservedGeneration, gpuNode.Status.SampledAt = 1, &metav1.Time{Time: startTime}
 	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100:")}
 	g := newFakeCluster(t, newMIGPool(), newMIGNode(), gpuNode)
 	const status = "update status *v1alpha1.NodePool mig"
@@ -186,7 +189,7 @@ func TestRepartitionWorkflow(t *testing.T) {
 	g.expectWrites("the device plugin enumerates", g.reconcileAfter(time.Second))
 	node := &corev1.Node{}
 	g.getObject(node, "n1")
-	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/mig-3g.20gb": resource.MustParse("1")}
+	node.Status.Allocatable["nvidia.com/mig-3g.20gb"] = resource.MustParse("1")
 	if err := g.client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +240,7 @@ func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
 // TestTaintStaysWhenCacheIsStale keeps the taint while the cache lags behind the GPUNode.
 func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
-	gpuNode.Status.ObservedGeneration = 1
+	gpuNode.Status.ObservedGeneration, gpuNode.Status.SampledAt = 1, &metav1.Time{Time: startTime}
 	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100:")}
 	g := newFakeCluster(t, newMIGPool(), newMIGNode(withRepartitioningTaint("1")), gpuNode)
 	further := gpuNode.DeepCopy()
@@ -254,4 +257,88 @@ func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 	g.expectWrites("a stale cache", g.reconcileAfter(time.Second))
 	g.Live = g.client
 	g.expectWrites("a current cache", g.reconcileAfter(time.Second), "patch *v1.Node n1", "update status *v1alpha1.NodePool mig")
+}
+
+// createGPUNode creates the GPUNode of the node n1.
+func createGPUNode(t *testing.T, layout string) *v1alpha1.GPUNode {
+	t.Helper()
+	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
+	gpuNode.Status.ObservedGeneration, gpuNode.Status.SampledAt = 1, &metav1.Time{Time: startTime}
+	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, layout)}
+	return gpuNode
+}
+
+// A node is not tainted for a pod that cannot run beside the node's other pods.
+func TestNodeWithoutRoomIsNotTainted(t *testing.T) {
+	other := newPendingPodObject(func(p *corev1.Pod) {
+		p.Name, p.UID, p.Spec.NodeName = "other", "other", "n1"
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti")}}
+	})
+	g := newFakeCluster(t, newMIGPool(), newMIGNode(), createGPUNode(t, "a100:"), other)
+	g.createPendingPod("3g.20gb")
+	(*g.pending)[0].resources.memory = 1 << 30
+	const status = "update status *v1alpha1.NodePool mig"
+	g.expectWrites("the first look", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution), status)
+	g.expectWrites("the condition", g.reconcileAfter(conflictRequeue), status)
+	g.expectWrites("later", g.reconcileAfter(conflictRequeue))
+	pool := newMIGPool()
+	g.getObject(pool, "mig")
+	if c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionPlanned); c.Reason != ReasonOtherResourceMissing {
+		t.Errorf("%s: %s", c.Reason, c.Message)
+	}
+}
+
+// Pods in their binding cycle keep their instances: their scheduler nominated the node, or waits for a
+// volume near it. Guards invariant 7 of the design.
+func TestClaimsBeforeBinding(t *testing.T) {
+	tests := map[string]struct {
+		object client.Object
+		want   []string // the writes to the node after the taint
+	}{
+		"a nominated pod": {
+			object: newPendingPodObject(func(p *corev1.Pod) {
+				p.Name, p.UID, p.Status.NominatedNodeName = "q", "q", "n1"
+				addLimit(&p.Spec.Containers[0], "nvidia.com/mig-7g.40gb", 1)
+			}),
+			want: []string{"patch *v1.Node n1"},
+		},
+		"a pod nominated for another node": {
+			object: newPendingPodObject(func(p *corev1.Pod) {
+				p.Name, p.UID, p.Status.NominatedNodeName = "q", "q", "n2"
+				addLimit(&p.Spec.Containers[0], "nvidia.com/mig-7g.40gb", 1)
+			}),
+			want: []string{"patch *v1alpha1.GPUNode n1"},
+		},
+		"a pod that waits for a volume": {
+			object: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "data", Annotations: map[string]string{annotationSelectedNode: "n1"},
+			}},
+			want: []string{"patch *v1.Node n1"},
+		},
+		"a pod that waits for a volume near another node": {
+			object: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "data", Annotations: map[string]string{annotationSelectedNode: "n2"},
+			}},
+			want: []string{"patch *v1alpha1.GPUNode n1"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := newFakeCluster(t, newMIGPool(), newMIGNode(withRepartitioningTaint("1")), createGPUNode(t, "a100: 7g.40gb@0"), tt.object)
+			g.createPendingPod("3g.20gb")
+			waits, _ := parsePendingPod(newPendingPodObject(func(p *corev1.Pod) {
+				p.Name, p.UID, p.Status.Conditions = "waits", "waits", nil
+				addLimit(&p.Spec.Containers[0], "nvidia.com/mig-7g.40gb", 1)
+				p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				}}}
+			}))
+			*g.pending = append(*g.pending, waits)
+			// The instance has been idle for so long that it no longer counts as claimed anyway.
+			g.state.offers = map[types.UID]podOffers{"waits": {"n1": {available: startTime.Add(-claimPeriod), usable: startTime}}}
+			got := g.reconcileAfter(bindSettleTime + apiTimeResolution)
+			got = slices.DeleteFunc(got, func(write string) bool { return write == "update status *v1alpha1.NodePool mig" })
+			g.expectWrites(name, got, tt.want...)
+		})
+	}
 }

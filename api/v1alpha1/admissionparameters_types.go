@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +19,12 @@ const AdmissionParametersName = "sluice"
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^[^*\r\n]+\*?$`
 type UserPattern string
+
+// Matches reports whether the pattern matches the name of a user.
+func (p UserPattern) Matches(user string) bool {
+	prefix, isPrefix := strings.CutSuffix(string(p), "*")
+	return user == prefix || isPrefix && strings.HasPrefix(user, prefix)
+}
 
 // AdmissionParametersSpec has the identities, names and limits that Sluice's admission policies use.
 // Each list is a set whose entries are merged by server-side apply. The lifecycle controller

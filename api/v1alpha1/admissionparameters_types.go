@@ -81,6 +81,18 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	GPUResources []string `json:"gpuResources,omitempty"`
 
+	// DeviceAnnotations are the annotations of pods by which a container runtime or one of its
+	// plugins gives a container devices: whole keys, or their part before the slash. Pods of
+	// projects must not have them.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`
+	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
+
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.

@@ -106,6 +106,11 @@ func (in *AdmissionParametersSpec) DeepCopyInto(out *AdmissionParametersSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.DeviceAnnotations != nil {
+		in, out := &in.DeviceAnnotations, &out.DeviceAnnotations
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ExemptNamespaces != nil {
 		in, out := &in.ExemptNamespaces, &out.ExemptNamespaces
 		*out = make([]string, len(*in))

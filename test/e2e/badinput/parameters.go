@@ -31,7 +31,7 @@ func admissionParametersTable() table {
 			edit{list + ": too many", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, repeatItems(257, "user-%d")), "spec." + list, "must have at most 256 items"},
 		)
 	}
-	for list, longest := range map[string]int{"deviceClasses": 253, "gpuResources": 317, "exemptNamespaces": 63} {
+	for list, longest := range map[string]int{"deviceClasses": 253, "gpuResources": 317, "deviceAnnotations": 253, "exemptNamespaces": 63} {
 		entry := "spec." + list + "[0]"
 		k.rejected = append(k.rejected,
 			edit{list + ": an empty name", fmt.Sprintf(`{spec: {%s: [""]}}`, list), entry, "at least 1 chars"},
@@ -39,6 +39,10 @@ func admissionParametersTable() table {
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},
 		)
 	}
+	k.rejected = append(k.rejected,
+		edit{"deviceAnnotations: a pattern", `{spec: {deviceAnnotations: ["cdi.*"]}}`, "spec.deviceAnnotations[0]", "should match"},
+		edit{"deviceAnnotations: a whole key", `{spec: {deviceAnnotations: ["cdi.k8s.io/x"]}}`, "spec.deviceAnnotations[0]", "should match"},
+	)
 	for _, limit := range []string{"maxLabels", "maxAnnotations"} {
 		k.rejected = append(k.rejected,
 			edit{limit + ": too few", fmt.Sprintf(`{spec: {%s: 63}}`, limit), "spec." + limit, "greater than or equal to 64"},

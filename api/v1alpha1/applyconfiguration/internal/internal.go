@@ -62,6 +62,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.UserPattern
           elementRelationship: associative
+    - name: deviceAnnotations
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: deviceClasses
       type:
         list:

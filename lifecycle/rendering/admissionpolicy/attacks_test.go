@@ -52,6 +52,58 @@ func TestSelectorsHaveNoLabelsOfSluice(t *testing.T) {
 	}.run(t)
 }
 
+// A project is reached from outside as its department allows, and takes no connections of others. Guards invariant 4 of
+// the design.
+func TestServicesAndIngresses(t *testing.T) {
+	shipped := &v1alpha1.ProjectParameters{Spec: v1alpha1.ProjectParametersSpec{Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}}}}
+	h2 := shipped.DeepCopy()
+	h2.Spec.Services.Types = []v1alpha1.ServiceType{"ClusterIP", "LoadBalancer"}
+	h2.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"*.h2.example.org", "h2.example.org"}
+	service := func(spec string) string {
+		return `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {` + spec + `}}`
+	}
+	ingress := func(spec string) string {
+		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {` + spec + `}}`
+	}
+	rule := func(host string) string { return ingress(`rules: [{host: "` + host + `"}]`) }
+	snippet := `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, annotations: {nginx.ingress.kubernetes.io/%: x}}, spec: {rules: [{host: a.h2.example.org}]}}`
+	on := func(resource string, with *v1alpha1.ProjectParameters, old, object string) admissionRequest {
+		return admissionRequest{resource: resource, old: old, object: object, parameters: with}
+	}
+	const services, ingresses = "services", "ingresses.networking.k8s.io"
+	operator := on(services, shipped, "", service("type: ExternalName, externalName: a.example.org"))
+	operator.rights = []string{"expose services.sluice.dev"}
+	expect{
+		"a Service":                   {on(services, shipped, "", service("selector: {app: own}")), ""},
+		"ClusterIP":                   {on(services, shipped, "", service("type: ClusterIP")), ""},
+		"NodePort":                    {on(services, shipped, "", service("type: NodePort")), "spec.type: NodePort: the department allows ClusterIP"},
+		"ExternalName":                {on(services, shipped, "", service("type: ExternalName, externalName: kubernetes.default.svc")), "spec.type: ExternalName"},
+		"LoadBalancer":                {on(services, shipped, "", service("type: LoadBalancer")), "spec.type: LoadBalancer"},
+		"an allowed LoadBalancer":     {on(services, h2, "", service("type: LoadBalancer")), ""},
+		"a type later":                {on(services, shipped, service("type: ClusterIP"), service("type: NodePort")), "spec.type: NodePort"},
+		"an older type":               {on(services, shipped, service("type: NodePort"), service("type: NodePort, selector: {app: own}")), ""},
+		"external IPs":                {on(services, h2, "", service("externalIPs: [192.0.2.7]")), "spec.externalIPs: 192.0.2.7"},
+		"external IPs later":          {on(services, h2, service(""), service("externalIPs: [192.0.2.7]")), "spec.externalIPs: 192.0.2.7"},
+		"an operator's Service":       {operator, ""},
+		"a host without terms":        {on(ingresses, shipped, "", rule("a.h2.example.org")), "host a.h2.example.org: the department allows none"},
+		"an allowed host":             {on(ingresses, h2, "", rule("a.h2.example.org")), ""},
+		"the host itself":             {on(ingresses, h2, "", rule("h2.example.org")), ""},
+		"all allowed hosts":           {on(ingresses, h2, "", rule("*.h2.example.org")), ""},
+		"another's host":              {on(ingresses, h2, "", rule("portal.example.org")), "host portal.example.org: the department allows *.h2.example.org"},
+		"a longer name":               {on(ingresses, h2, "", rule("evilh2.example.org")), "host evilh2.example.org"},
+		"a wider wildcard":            {on(ingresses, h2, "", rule("*.example.org")), "host *.example.org"},
+		"all hosts":                   {on(ingresses, h2, "", ingress("rules: [{}]")), "all hosts"},
+		"a default backend":           {on(ingresses, h2, "", ingress("defaultBackend: {service: {name: web, port: {number: 80}}}")), "all hosts"},
+		"another's certificate":       {on(ingresses, h2, "", ingress("tls: [{hosts: [a.h2.example.org, portal.example.org]}], rules: [{host: a.h2.example.org}]")), "portal.example.org"},
+		"another's host later":        {on(ingresses, h2, rule("a.h2.example.org"), rule("portal.example.org")), "host portal.example.org"},
+		"an older host":               {on(ingresses, shipped, rule("old.example.org"), ingress(`ingressClassName: nginx, rules: [{host: old.example.org}]`)), ""},
+		"a snippet":                   {on(ingresses, h2, "", strings.ReplaceAll(snippet, "%", "configuration-snippet")), "nginx.ingress.kubernetes.io/configuration-snippet: changes the configuration"},
+		"another annotation":          {on(ingresses, h2, "", strings.ReplaceAll(snippet, "%", "proxy-body-size")), ""},
+		"a route without hosts":       {on("httproutes.gateway.networking.k8s.io", h2, "", `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web}, spec: {}}`), "all hosts"},
+		"a route with an allowed one": {on("httproutes.gateway.networking.k8s.io", h2, "", `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web}, spec: {hostnames: [a.h2.example.org]}}`), ""},
+	}.run(t)
+}
+
 // A user withdraws an own request and no other. Guards invariant 4 of the design.
 func TestExtensionsAreDeletedByTheirRequester(t *testing.T) {
 	const ofAnna = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: anna@example.org}}`

@@ -47,7 +47,7 @@ type admissionRequest struct {
 	rights []string
 	// queued is set if Kueue serves the project.
 	queued bool
-	// parameters of a namespaced kind; nil if there are none.
+	// parameters of the project; nil for those of a department without terms.
 	parameters runtime.Object
 }
 
@@ -83,7 +83,11 @@ func (r *admissionRequest) deny(t *testing.T) (messages []string) {
 		}
 		parameters := runtime.Object(admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}))
 		if kind := p.Spec.ParamKind; kind != nil && kind.Kind != "AdmissionParameters" {
-			parameters = r.parameters
+			if parameters = r.parameters; parameters == nil {
+				parameters = &v1alpha1.ProjectParameters{Spec: v1alpha1.ProjectParametersSpec{
+					Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}},
+				}}
+			}
 		}
 		result := p.validator.Validate(t.Context(), attributes.GetResource(), attributes, parameters, namespace,
 			celconfig.RuntimeCELCostBudget, rights(r.rights))

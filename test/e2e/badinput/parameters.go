@@ -5,6 +5,31 @@ package badinput
 
 import "fmt"
 
+func projectParametersTable() table {
+	return table{
+		kind: "ProjectParameters",
+		rejected: append([]edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"another name", `{metadata: {name: other}}`, "", "must be named sluice"},
+		}, rejectedServices...),
+		mutable: []edit{
+			{name: "all hosts", patch: `{spec: {services: {ingressHosts: ["*"]}}}`},
+			{name: "all types", patch: `{spec: {services: {types: [ClusterIP, NodePort, LoadBalancer, ExternalName]}}}`},
+		},
+	}
+}
+
+// rejectedServices are those of a Department, too.
+var rejectedServices = []edit{
+	{"services that are a list", `{spec: {services: [ClusterIP]}}`, "spec.services", "must be of type object"},
+	{"an unknown type of Services", `{spec: {services: {types: [Headless]}}}`, "spec.services.types[0]", "Unsupported value"},
+	{"no type of Services", `{spec: {services: {types: []}}}`, "spec.services.types", "at least 1 items"},
+	{"types that are a text", `{spec: {services: {types: ClusterIP}}}`, "spec.services.types", "must be of type array"},
+	{"hosts that are a text", `{spec: {services: {ingressHosts: a.example.org}}}`, "spec.services.ingressHosts", "must be of type array"},
+	{"a host with a scheme", `{spec: {services: {ingressHosts: ["https://a.example.org"]}}}`, "spec.services.ingressHosts[0]", "should match"},
+	{"an asterisk inside a host", `{spec: {services: {ingressHosts: ["a*.example.org"]}}}`, "spec.services.ingressHosts[0]", "should match"},
+}
+
 func admissionParametersTable() table {
 	k := table{
 		kind: "AdmissionParameters",

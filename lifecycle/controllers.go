@@ -72,7 +72,7 @@ func (s *services) quota() []component {
 	records := &usage.Reconciler{Client: s.client, Live: s.live, ClockResolver: s.workloads, Clock: s.policyTime}
 	return []component{
 		&capacity.Reconciler{Client: s.client},
-		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events},
+		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
 		withPods{records, s.pods},
 		background{records},

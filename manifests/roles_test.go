@@ -200,6 +200,25 @@ func TestRolesDenyForbiddenRules(t *testing.T) {
 	}
 }
 
+// Every role that requests more time withdraws its own requests, and only owners and administrators delete those of
+// others. Guards invariant 4 of the design.
+func TestExtensionRightsOfRoles(t *testing.T) {
+	for name, may := range clusterRoles(t) {
+		requests := may["create extensions.sluice.dev"]
+		for _, right := range []string{"delete", "own-only"} {
+			if got := may[right+" extensions.sluice.dev"]; got != requests {
+				t.Errorf("%s: %s extensions: %v, want %v", name, right, got, requests)
+			}
+		}
+		if got, want := may["others extensions.sluice.dev"], slices.Contains([]string{"owner", "department-administrator", "system-administrator"}, name); got != want {
+			t.Errorf("%s deletes others' extensions: %v, want %v", name, got, want)
+		}
+		if may["deletecollection extensions.sluice.dev"] {
+			t.Errorf("%s deletes all extensions at once", name)
+		}
+	}
+}
+
 // A mail administrator has only the rights for mail.
 func TestMailAdministrator(t *testing.T) {
 	want := ruleSet{}

@@ -73,6 +73,18 @@ var ingressNamespaces = []string{
 	"kong", "kourier-system", "openshift-ingress", "projectcontour", "traefik",
 }
 
+// IngressNamespaces returns the namespaces that can reach the pods of projects: the usual ones, and those of the
+// parameters of the Policy core.namespace, which may be nil. Parameters that are not valid have no effect.
+func IngressNamespaces(parameters []byte) []string {
+	var configured struct {
+		IngressNamespaces []string `json:"ingressNamespaces"`
+	}
+	if len(parameters) > 0 && len(ValidateParameters("core.namespace", parameters)) == 0 {
+		_ = json.Unmarshal(parameters, &configured) // validated parameters always decode
+	}
+	return slices.Concat(ingressNamespaces, configured.IngressNamespaces)
+}
+
 // ParameterizedPolicies returns the names of the policies with parameters, sorted.
 func ParameterizedPolicies() []string { return slices.Sorted(maps.Keys(parameterTable)) }
 

@@ -57,6 +57,7 @@ const (
 	PathWorkloads       = "/mutate/workloads"
 	PathQueuedWorkloads = "/mutate/queued-workloads"
 	PathTemplates       = "/validate/templates"
+	PathAdoptions       = "/validate/adoptions"
 	PathRestarts        = "/validate/restarts"
 	PathProjects        = "/validate/projects"
 	PathDepartments     = "/validate/departments"
@@ -176,6 +177,7 @@ func registerHandlers(
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base}},
+		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: base.Tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: base.Tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},

@@ -159,6 +159,28 @@ func ExemptNamespaces() []string {
 	return names
 }
 
+// ReservedNamespaces returns the namespaces, by name, that the cluster's settings trust, and why: those that may reach
+// the pods of projects (ingress), and those of the identities and exemptions of the admission policies. A project of that name
+// would be trusted, too.
+func ReservedNamespaces(ingress []string, parameters *v1alpha1.AdmissionParametersSpec) map[string]string {
+	reserved := map[string]string{}
+	for _, users := range [][]v1alpha1.UserPattern{parameters.Binders, parameters.Controllers, parameters.Queues, parameters.Managers} {
+		for _, user := range users {
+			if account, ok := strings.CutPrefix(string(user), "system:serviceaccount:"); ok {
+				name, _, _ := strings.Cut(account, ":")
+				reserved[name] = "the admission policies trust its service accounts (AdmissionParameters)"
+			}
+		}
+	}
+	for _, name := range parameters.ExemptNamespaces {
+		reserved[name] = "it may run GPU pods without a project (AdmissionParameters, exemptNamespaces)"
+	}
+	for _, name := range ingress {
+		reserved[name] = "it may reach the pods of all projects (Policy core.namespace, ingressNamespaces)"
+	}
+	return reserved
+}
+
 // IsSystemNamespace reports whether a namespace can never be a project's: default, kube-* (which
 // Kubernetes reserves), openshift-*, and those of schedulers, operators and Sluice.
 func IsSystemNamespace(name string) bool {

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +19,12 @@ const AdmissionParametersName = "sluice"
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^[^*\r\n]+\*?$`
 type UserPattern string
+
+// Matches reports whether the pattern matches the name of a user.
+func (p UserPattern) Matches(user string) bool {
+	prefix, isPrefix := strings.CutSuffix(string(p), "*")
+	return user == prefix || isPrefix && strings.HasPrefix(user, prefix)
+}
 
 // AdmissionParametersSpec has the identities, names and limits that Sluice's admission policies use.
 // Each list is a set whose entries are merged by server-side apply. The lifecycle controller
@@ -72,6 +80,18 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317
 	GPUResources []string `json:"gpuResources,omitempty"`
+
+	// DeviceAnnotations are the annotations of pods by which a container runtime or one of its
+	// plugins gives a container devices: whole keys, or their part before the slash. Pods of
+	// projects must not have them.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`
+	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
 
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord", "AdmissionParameters"}
+var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord", "AdmissionParameters", "ProjectParameters"}
 
 func TestCRDNames(t *testing.T) {
 	type names struct {
@@ -39,6 +39,7 @@ func TestCRDNames(t *testing.T) {
 		"UsageRecord":   {"usagerecords", "sluse", "Cluster"},
 
 		"AdmissionParameters": {"admissionparameters", "sladm", "Cluster"},
+		"ProjectParameters":   {"projectparameters", "slparam", "Namespaced"},
 	}
 	got := map[string]names{}
 	for _, crd := range loadCRDs(t) {
@@ -46,7 +47,7 @@ func TestCRDNames(t *testing.T) {
 			t.Errorf("%s: categories %v, short names %v", crd.Name, crd.Spec.Names.Categories, crd.Spec.Names.ShortNames)
 			continue
 		}
-		if crd.Spec.Names.Kind == "AdmissionParameters" { // configuration, which has no status
+		if strings.HasSuffix(crd.Spec.Names.Kind, "Parameters") { // configuration, which has no status
 			got[crd.Spec.Names.Kind] = names{crd.Spec.Names.Plural, crd.Spec.Names.ShortNames[0], crd.Spec.Scope}
 			continue
 		}

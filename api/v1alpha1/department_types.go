@@ -52,6 +52,12 @@ type DepartmentSpec struct {
 	// +kubebuilder:default=baseline
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
+	// Services sets which Services and Ingresses the projects can have.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Services ServiceTerms `json:"services,omitempty,omitzero"`
+
 	// Members are the users, groups and service accounts that have a role in all projects of
 	// the department.
 	//

@@ -4,7 +4,7 @@
 // Package v1alpha1 defines the API objects of the group sluice.dev.
 // Users write NodePools, Departments, Projects, Policies and Extensions.
 // Sluice writes GPUNodes, WorkloadClocks, Notices and UsageRecords.
-// Both write AdmissionParameters.
+// Both write AdmissionParameters. Lifecycle renders ProjectParameters.
 //
 // keys.go and keys_foreign.go hold every label, annotation, taint and resource
 // name that Sluice uses on other objects. The CRDs in manifests/crds are generated

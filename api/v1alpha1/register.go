@@ -42,6 +42,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Notice{}, &NoticeList{},
 		&UsageRecord{}, &UsageRecordList{},
 		&AdmissionParameters{}, &AdmissionParametersList{},
+		&ProjectParameters{}, &ProjectParametersList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

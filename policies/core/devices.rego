@@ -187,15 +187,20 @@ deny contains {
 	injects_devices(key)
 }
 
-# injects_devices: a container runtime injects devices by this annotation.
-injects_devices(key) if startswith(key, "cdi.k8s.io/")
-
-# CRI-O's annotation, on nodes that allow it.
-injects_devices("io.kubernetes.cri-o.Devices")
-
-# The annotations of NRI's device injector, for a container
-# ("devices.nri.io/container.main") or for the pod.
-injects_devices(key) if split(key, "/")[0] in {"devices.nri.io", "cdi-devices.nri.io", "devices.noderesource.dev"}
+# injects_devices: a container runtime, or a plugin of NRI, injects devices by this
+# annotation, for a container ("devices.nri.io/container.main") or for the pod. The
+# admission policy sluice-device-annotations has the same keys, and those of its
+# parameters, and covers updates.
+injects_devices(key) if split(key, "/")[0] in {
+	"cdi-devices.nri.io",
+	"cdi.k8s.io",
+	"cdi.nri.io",
+	"devices.crio.io",
+	"devices.gke.io",
+	"devices.noderesource.dev",
+	"devices.nri.io",
+	"io.kubernetes.cri-o.Devices",
+}
 
 # A container's own variables override the device plugin's, also if they come from a
 # ConfigMap or Secret (envFrom). An entry in env cannot restore the plugin's value, so

@@ -1,6 +1,6 @@
 # Renders the objects of each project's namespace: a network policy that allows
-# traffic only from its own pods and from ingress controllers, and the quota of CPU
-# and memory.
+# traffic only from its own pods and from ingress controllers, the quota of CPU and
+# memory, and the parameters of admission policies.
 package core.namespace
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
@@ -22,6 +22,11 @@ ingress_peers := [{"namespaceSelector": {"matchExpressions": [{
 }]}}] if count(input.parameters.ingressNamespaces) > 0
 
 else := []
+
+# The parameters of the admission policy sluice-services.
+objects contains namespaced_object("sluice.dev/v1alpha1", "ProjectParameters", "sluice", {"services": input.department.services}) if {
+	for_project
+}
 
 objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"hard": {sprintf("requests.%s", [name]): amount |
 	some name, amount in resource_limits

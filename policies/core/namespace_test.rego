@@ -8,6 +8,7 @@ default_parameters := {"ingressNamespaces": ["traefik", "ingress-nginx"], "defau
 project(resources) := {
 	"object": {"kind": "Project"},
 	"project": object.union(fixtures.project, {"resources": resources}),
+	"department": {"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]}},
 	"parameters": default_parameters,
 }
 
@@ -15,14 +16,17 @@ specs := {sprintf("%s %s", [object.kind, object.metadata.name]): object.spec | s
 
 test_ingress_from_own_pods_and_ingress_controllers if {
 	objects := specs with input as project({})
-	objects == {"NetworkPolicy sluice-ingress": {
-		"podSelector": {},
-		"policyTypes": ["Ingress"],
-		"ingress": [{"from": [
-			{"podSelector": {}},
-			{"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ingress-nginx", "traefik"]}]}},
-		]}],
-	}}
+	objects == {
+		"NetworkPolicy sluice-ingress": {
+			"podSelector": {},
+			"policyTypes": ["Ingress"],
+			"ingress": [{"from": [
+				{"podSelector": {}},
+				{"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ingress-nginx", "traefik"]}]}},
+			]}],
+		},
+		"ProjectParameters sluice": {"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]}},
+	}
 }
 
 test_ingress_from_own_pods_only if {

@@ -13,6 +13,12 @@ overrides.metadata.labels["sluice.dev/workload-type"] := input.workload.type
 
 overrides.metadata.annotations["sluice.dev/created-by"] := input.review.userInfo.username
 
+# Lifecycle writes the end of a workload, and until when it stays stopped.
+remove contains ["metadata", "annotations", key] if {
+	some key in ["sluice.dev/ends-at", "sluice.dev/stopped-until"]
+	input.object.metadata.annotations[key]
+}
+
 deny contains {
 	"msg": sprintf("project %s is %s: it accepts no new pods with GPUs", [input.project.name, phase]),
 	"fix": fix,

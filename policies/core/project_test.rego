@@ -10,6 +10,12 @@ test_labels_and_creator if {
 	} with input as fixtures.input_for(fixtures.cpu, [])
 }
 
+# Lifecycle alone writes when a workload ends, and until when it stays stopped.
+test_annotations_of_lifecycle_are_removed if {
+	annotations := {"sluice.dev/ends-at": "2099-01-01T00:00:00Z", "sluice.dev/stopped-until": "2000-01-01T00:00:00Z", "own": "1"}
+	policy.remove == {["metadata", "annotations", "sluice.dev/ends-at"], ["metadata", "annotations", "sluice.dev/stopped-until"]} with input as object.union(fixtures.input_for(fixtures.cpu, []), {"object": {"metadata": {"annotations": annotations}}})
+}
+
 test_active_project_accepts_gpu_pods if {
 	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.gpus(1), [])
 }

@@ -120,6 +120,19 @@ type Department struct {
 	Resources Resources `json:"resources"`
 	// Oversubscription is Allow if its projects' guarantees can exceed its own in total, and otherwise Deny.
 	Oversubscription v1alpha1.Oversubscription `json:"oversubscription"`
+	// Services are the Services and Ingresses that its projects can have.
+	Services v1alpha1.ServiceTerms `json:"services"`
+}
+
+// newServices returns the terms with the default of the schema.
+func newServices(terms v1alpha1.ServiceTerms) v1alpha1.ServiceTerms {
+	if terms.Types == nil {
+		terms.Types = []v1alpha1.ServiceType{"ClusterIP"}
+	}
+	if terms.IngressHosts == nil {
+		terms.IngressHosts = []v1alpha1.IngressHost{}
+	}
+	return terms
 }
 
 // NewDepartment returns input.department.
@@ -132,6 +145,7 @@ func NewDepartment(department *v1alpha1.Department) Department {
 		TimeZone:         "UTC",
 		Resources:        newResources(department.Spec.Resources),
 		Oversubscription: cmp.Or(department.Spec.Oversubscription, v1alpha1.OversubscriptionDeny),
+		Services:         newServices(department.Spec.Services),
 	}
 	if zone := department.Spec.Notices.TimeZone; zone != "" {
 		result.TimeZone = zone

@@ -35,6 +35,16 @@ deny contains {
 	queue != local_queue
 }
 
+# Kueue would order and preempt by this class, whatever the workload type.
+deny contains {
+	"msg": "the priority in the queue follows from the workload type, not from a class of Kueue",
+	"field": "metadata.labels[kueue.x-k8s.io/priority-class]",
+	"fix": "remove the label, and set sluice.dev/workload-type",
+} if {
+	count(kueue_pools) > 0
+	input.object.metadata.labels["kueue.x-k8s.io/priority-class"]
+}
+
 local_queue := "default"
 
 # Without the gate, the pod would run before Kueue admits it, and Kueue could not preempt

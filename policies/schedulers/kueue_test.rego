@@ -22,6 +22,14 @@ test_scheduler_name if {
 
 labeled(queue) := {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
 
+test_priority_class_of_kueue_is_denied if {
+	pod := {"object": {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "high"}}}}
+	fields == {"metadata.labels[kueue.x-k8s.io/priority-class]"} with input as object.union(fixtures.input_for(fixtures.cpu, [whole]), pod)
+	fields == set() with input as object.union(fixtures.input_for(fixtures.cpu, []), pod)
+}
+
+fields := {denial.field | some denial in policy.deny}
+
 test_other_queue_is_denied if {
 	count(messages) == 0 with input as object.union(gpu_input, {"object": labeled("default")})
 	every workload in [fixtures.gpus(1), fixtures.cpu] {

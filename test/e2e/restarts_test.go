@@ -78,12 +78,12 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}},"spec":{"suspend":false}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
-		}, []string{"is written by Sluice alone"}}, // from the admission policy or the webhook
+		}, []string{"written by Sluice alone"}}, // from the admission policy or the webhook
 		"the annotation stopped-until removed": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
-		}, []string{"is written by Sluice alone"}},
+		}, []string{"written by Sluice alone"}},
 		"a Deployment's replicas patched": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"spec":{"replicas":2}}`)
 			_, err := deployments.Patch(ctx, serve.Name, kind, body, patch)

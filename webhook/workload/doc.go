@@ -11,6 +11,8 @@
 // [Validator] evaluates the policies for pods on the pod templates, so that an author learns at once which pods would
 // be denied, and warns of rollouts that could never finish.
 //
+// [AdoptionValidator] refuses that a controller takes over another user's pod or ReplicaSet.
+//
 // The package never reads the cluster beyond the tenant's cache. It is not the gate, which is the pod's admission:
 // if the tenant is unknown or the policies cannot be evaluated, it admits the workload with its creator recorded,
 // except for a workload that Kueue counts by its templates.

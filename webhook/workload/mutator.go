@@ -55,6 +55,8 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		after, result = object, evaluation.Result{}
 	}
 	after, warnings := recordCreator(after, req.UserInfo.Username)
+	after, removed := removeLifecycleKeys(after, req.UserInfo.Username)
+	warnings = slices.Concat(warnings, removed)
 	result.Warnings = slices.Concat(warnings, result.Warnings)
 	response := evaluation.NewResponse(result)
 	if !response.Allowed {
@@ -152,6 +154,43 @@ func recordCreator(object map[string]any, user string) (map[string]any, []merge.
 		}
 	}
 	return after, warnings
+}
+
+// lifecycleKeys are the annotations that lifecycle alone writes on a workload or its pods, and that act on it.
+var lifecycleKeys = []string{v1alpha1.AnnotationEndsAt, v1alpha1.AnnotationStoppedUntil}
+
+// removeLifecycleKeys returns the object without the annotations that lifecycle writes, and a warning for each that it
+// removed, in the templates as well. It keeps what a trusted controller copied from the owner.
+func removeLifecycleKeys(object map[string]any, user string) (map[string]any, []merge.Finding) {
+	if _, controlled := workloadkind.ControllerOf(object); controlled && trustedControllers[user] {
+		return object, nil
+	}
+	var warnings []merge.Finding
+	for _, path := range append([][]string{createdByPath}, templateCreatedByPaths...) {
+		for _, key := range lifecycleKeys {
+			path = append(slices.Clone(path[:len(path)-1]), key)
+			if _, exists := lookupPath(object, path); !exists {
+				continue
+			}
+			object = copyWithout(object, path)
+			warnings = append(warnings, merge.Finding{
+				Field:   strings.Join(path[:len(path)-1], ".") + "[" + key + "]",
+				Message: "is written by Sluice alone; the value was removed",
+			})
+		}
+	}
+	return object, warnings
+}
+
+// copyWithout returns a copy of the object without the value at a path, which exists.
+func copyWithout(object map[string]any, path []string) map[string]any {
+	changed := maps.Clone(object)
+	if len(path) == 1 {
+		delete(changed, path[0])
+		return changed
+	}
+	changed[path[0]] = copyWithout(mergeschema.AsMap(object[path[0]]), path[1:])
+	return changed
 }
 
 // trustedControllers are the Kubernetes controllers that create ReplicaSets and Jobs for Deployments and CronJobs.

@@ -139,6 +139,17 @@ func TestMutateOnCreate(t *testing.T) {
 			cron + `{metadata: ` + createdByAnna + `, spec: {jobTemplate: {metadata: ` + createdByAnna + `, spec: {template: {metadata: ` + createdByAnna + `}}}}}`,
 			[]string{"spec.jobTemplate.metadata.annotations[", "spec.jobTemplate.spec.template.metadata.annotations["},
 		},
+		// Lifecycle alone writes when a workload ends. Guards invariant 4 of the design.
+		"annotations of lifecycle": {
+			anna,
+			deployment + `{metadata: {annotations: {sluice.dev/created-by: anna@example.org, sluice.dev/stopped-until: x, own: y}}, spec: {template: {metadata: {annotations: {sluice.dev/ends-at: x}}}}}`,
+			deployment + `{metadata: {annotations: {sluice.dev/created-by: anna@example.org, own: y}}, spec: {template: {metadata: {annotations: {}}}}}`,
+			[]string{"metadata.annotations[sluice.dev/stopped-until]: is written by Sluice alone", "spec.template.metadata.annotations[sluice.dev/ends-at]"},
+		},
+		"a trusted controller copies them": {
+			deploymentController, replicaSet + `metadata: {annotations: {sluice.dev/created-by: b, sluice.dev/stopped-until: x}, ` + controlledByDeployment + `}`,
+			replicaSet + `metadata: {annotations: {sluice.dev/created-by: b, sluice.dev/stopped-until: x}, ` + controlledByDeployment + `}`, nil,
+		},
 		"a trusted controller copies the creator": {
 			deploymentController, replicaSet + `{metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}, spec: {template: {metadata: ` + createdByBert + `}}}`,
 			replicaSet + `{metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}, spec: {template: {metadata: ` + createdByBert + `}}}`, nil,

@@ -87,6 +87,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ProjectTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceQuota"):
 		return &apiv1alpha1.ResourceQuotaApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ServiceTerms"):
+		return &apiv1alpha1.ServiceTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadLimits"):
 		return &apiv1alpha1.WorkloadLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadUsage"):

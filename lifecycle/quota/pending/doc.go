@@ -17,5 +17,6 @@
 // were pending.
 //
 // It never creates, changes or deletes a pod and reserves no quota: a retry can fail
-// because another pod was faster. It never writes Kueue's objects.
+// because another pod was faster. Of Kueue's objects it writes only spec.active of a Workload
+// that holds quota without pods for its start timeout.
 package pending

@@ -61,6 +61,8 @@ type kueueWorkload struct {
 	pods   int32
 	charge workload.Milli
 	pool   string
+	// workloadType is that of the first pod set with GPUs; empty if it has none.
+	workloadType v1alpha1.WorkloadType
 }
 
 type kueuePodSet struct {
@@ -129,7 +131,9 @@ func (w *kueueWorkload) computeCharge() {
 			continue
 		}
 		pool := strings.Clone(set.Template.Metadata.Labels[v1alpha1.LabelNodePool])
-		if w.pods > 0 && pool != w.pool {
+		if w.pods == 0 {
+			w.workloadType = v1alpha1.WorkloadType(strings.Clone(set.Template.Metadata.Labels[v1alpha1.LabelWorkloadType]))
+		} else if pool != w.pool {
 			pool = ""
 		}
 		w.pool = pool

@@ -99,25 +99,26 @@ func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err 
 	}
 }
 
-// reconcileQueued returns the project's workloads that Kueue has not admitted. It records events
-// on those that are new or have a new reason, and on evicted ones.
-func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, error) {
+// reconcileQueued returns the project's workloads that Kueue has not admitted, and when it has to run
+// again. It records events on those that are new or have a new reason, and on evicted ones.
+func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, time.Duration, error) {
 	all, err := r.kueue.listWorkloads(ctx, project.NamespaceName())
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	queued := ListQueued(all, r.Pods.ByUID)
 	before, now := r.announced[project.Name], announcements{}
 	if err := r.announceQueued(ctx, project, queued, before, now); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := r.announceEvicted(ctx, project, listEvictions(all, r.Pods.ByUID), before, now); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if r.announced[project.Name] = now; len(now) == 0 {
 		delete(r.announced, project.Name)
 	}
-	return queued, nil
+	wait, err := r.reconcileUnused(ctx, project, all)
+	return queued, wait, err
 }
 
 // Reasons of the events on queued workloads.

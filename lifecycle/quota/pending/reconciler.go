@@ -48,11 +48,15 @@ type Reconciler struct {
 	Clocks ClockResolver
 	// Events records why workloads are pending.
 	Events events.EventRecorder
+	// Clock is policy time, for start timeouts.
+	Clock policytime.Clock
 
 	// pendingSince holds since when workloads are pending, and announced the events recorded
 	// for queued ones, by project. Only one pass at a time uses them.
 	pendingSince map[string]pendingTimes
 	announced    map[string]announcements
+	// unused holds the Workloads that hold quota without pods, by project and UID.
+	unused map[string]map[types.UID]unusedReservation
 	// listedAt is when the list of workloads changed last, by project, in machine time.
 	listedAt map[string]time.Time
 	// leadingSince is when this process became the leader, in machine time.
@@ -96,6 +100,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func (r *Reconciler) initState() {
 	r.pendingSince, r.announced, r.listedAt = map[string]pendingTimes{}, map[string]announcements{}, map[string]time.Time{}
+	r.unused = map[string]map[types.UID]unusedReservation{}
 	r.waitTimes.waitsByProject = map[string][]podWait{}
 	r.leadingSince = policytime.MachineNow()
 }
@@ -108,6 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if apierrors.IsNotFound(err) || isDeleted || err == nil && project.Status.Namespace == nil {
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
+		delete(r.unused, req.Name)
 		recordPending(req.Name, 0, time.Time{})
 		r.waitTimes.drain(req.Name)
 		if isDeleted && project.Status.Namespace != nil {
@@ -141,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		result.RequeueAfter = retryGracePeriod
 	}
-	queued, err := r.reconcileQueued(ctx, &project)
+	queued, unusedWait, err := r.reconcileQueued(ctx, &project)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -156,8 +162,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
-	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
-		result.RequeueAfter = wait
+	for _, wait := range []time.Duration{wait, unusedWait} {
+		if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+			result.RequeueAfter = wait
+		}
 	}
 	status := DesiredStatus(&project, observed, metav1.NewTime(now))
 	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&project, &project.Status), statusFields(&project, &status)); err != nil {

@@ -68,7 +68,7 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
-	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Clocks: clocksByController{}, Events: g.recorder}
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Clocks: clocksByController{}, Events: g.recorder, Clock: policytime.System()}
 	g.initState()
 	return g
 }

@@ -135,8 +135,13 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		Queues:      union(further.Queues, "system:serviceaccount:kueue-system:kueue-controller-manager"),
 		Managers:    union(further.Managers, lifecycleUser),
 		// The other classes of NVIDIA's DRA driver (compute-domain-...) hold channels between nodes.
-		DeviceClasses:    union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
-		GPUResources:     union(further.GPUResources, resources...),
+		DeviceClasses: union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+		GPUResources:  union(further.GPUResources, resources...),
+		DeviceAnnotations: union(further.DeviceAnnotations,
+			// containerd and CRI-O
+			"cdi.k8s.io", "devices.crio.io", "io.kubernetes.cri-o.Devices",
+			// plugins of NRI
+			"cdi-devices.nri.io", "cdi.nri.io", "devices.gke.io", "devices.noderesource.dev", "devices.nri.io"),
 		ExemptNamespaces: union(further.ExemptNamespaces),
 		MaxLabels:        cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
 		MaxAnnotations:   cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),

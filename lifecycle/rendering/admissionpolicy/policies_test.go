@@ -91,7 +91,7 @@ func TestPoliciesFailClosedInGovernedNamespacesOnly(t *testing.T) {
 			}
 			continue
 		}
-		if b.Spec.ParamRef.Name != v1alpha1.AdmissionParametersName {
+		if b.Spec.ParamRef.Name != v1alpha1.AdmissionParametersName || v1alpha1.ProjectParametersName != v1alpha1.AdmissionParametersName {
 			t.Errorf("%s: parameters %q", name, b.Spec.ParamRef.Name)
 		}
 		wantFailure, wantMissing := admissionv1.Ignore, admissionv1.AllowAction

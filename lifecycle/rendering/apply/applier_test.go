@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -53,7 +54,11 @@ func TestQuotaWithWrongScopeIsRecreated(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := fake.NewClientBuilder().WithInterceptorFuncs(tc.with)
+			scheme, err := api.NewScheme()
+			if err != nil {
+				t.Fatal(err)
+			}
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(tc.with)
 			if tc.existing != nil {
 				builder = builder.WithObjects(tc.existing)
 			}

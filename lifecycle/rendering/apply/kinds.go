@@ -11,6 +11,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // supportedKind is a kind of object that policies may render.
@@ -59,6 +61,12 @@ var supportedKinds = []supportedKind{
 		New:     func() client.Object { return &networkingv1.NetworkPolicy{} },
 		NewList: func() client.ObjectList { return &networkingv1.NetworkPolicyList{} },
 		Content: func(object client.Object) any { return object.(*networkingv1.NetworkPolicy).Spec },
+	}, projectOnly},
+	{Kind{
+		GroupVersionKind: v1alpha1.GroupVersion.WithKind("ProjectParameters"), Namespaced: true,
+		New:     func() client.Object { return &v1alpha1.ProjectParameters{} },
+		NewList: func() client.ObjectList { return &v1alpha1.ProjectParametersList{} },
+		Content: func(object client.Object) any { return object.(*v1alpha1.ProjectParameters).Spec },
 	}, projectOnly},
 	{Kind{GroupVersionKind: kueueVersion.WithKind("ResourceFlavor")}, anySubject},
 	{Kind{GroupVersionKind: kueueVersion.WithKind("Cohort")}, anySubject},

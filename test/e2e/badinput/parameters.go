@@ -5,6 +5,31 @@ package badinput
 
 import "fmt"
 
+func projectParametersTable() table {
+	return table{
+		kind: "ProjectParameters",
+		rejected: append([]edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"another name", `{metadata: {name: other}}`, "", "must be named sluice"},
+		}, rejectedServices...),
+		mutable: []edit{
+			{name: "all hosts", patch: `{spec: {services: {ingressHosts: ["*"]}}}`},
+			{name: "all types", patch: `{spec: {services: {types: [ClusterIP, NodePort, LoadBalancer, ExternalName]}}}`},
+		},
+	}
+}
+
+// rejectedServices are those of a Department, too.
+var rejectedServices = []edit{
+	{"services that are a list", `{spec: {services: [ClusterIP]}}`, "spec.services", "must be of type object"},
+	{"an unknown type of Services", `{spec: {services: {types: [Headless]}}}`, "spec.services.types[0]", "Unsupported value"},
+	{"no type of Services", `{spec: {services: {types: []}}}`, "spec.services.types", "at least 1 items"},
+	{"types that are a text", `{spec: {services: {types: ClusterIP}}}`, "spec.services.types", "must be of type array"},
+	{"hosts that are a text", `{spec: {services: {ingressHosts: a.example.org}}}`, "spec.services.ingressHosts", "must be of type array"},
+	{"a host with a scheme", `{spec: {services: {ingressHosts: ["https://a.example.org"]}}}`, "spec.services.ingressHosts[0]", "should match"},
+	{"an asterisk inside a host", `{spec: {services: {ingressHosts: ["a*.example.org"]}}}`, "spec.services.ingressHosts[0]", "should match"},
+}
+
 func admissionParametersTable() table {
 	k := table{
 		kind: "AdmissionParameters",
@@ -31,7 +56,7 @@ func admissionParametersTable() table {
 			edit{list + ": too many", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, repeatItems(257, "user-%d")), "spec." + list, "must have at most 256 items"},
 		)
 	}
-	for list, longest := range map[string]int{"deviceClasses": 253, "gpuResources": 317, "exemptNamespaces": 63} {
+	for list, longest := range map[string]int{"deviceClasses": 253, "gpuResources": 317, "deviceAnnotations": 253, "exemptNamespaces": 63} {
 		entry := "spec." + list + "[0]"
 		k.rejected = append(k.rejected,
 			edit{list + ": an empty name", fmt.Sprintf(`{spec: {%s: [""]}}`, list), entry, "at least 1 chars"},
@@ -39,6 +64,10 @@ func admissionParametersTable() table {
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},
 		)
 	}
+	k.rejected = append(k.rejected,
+		edit{"deviceAnnotations: a pattern", `{spec: {deviceAnnotations: ["cdi.*"]}}`, "spec.deviceAnnotations[0]", "should match"},
+		edit{"deviceAnnotations: a whole key", `{spec: {deviceAnnotations: ["cdi.k8s.io/x"]}}`, "spec.deviceAnnotations[0]", "should match"},
+	)
 	for _, limit := range []string{"maxLabels", "maxAnnotations"} {
 		k.rejected = append(k.rejected,
 			edit{limit + ": too few", fmt.Sprintf(`{spec: {%s: 63}}`, limit), "spec." + limit, "greater than or equal to 64"},

@@ -47,7 +47,7 @@ type table struct {
 func tables() []table {
 	return []table{
 		nodePoolTable(), departmentTable(), projectTable(), policyTable(), gpuNodeTable(),
-		workloadClockTable(), extensionTable(), noticeTable(), usageRecordTable(), admissionParametersTable(),
+		workloadClockTable(), extensionTable(), noticeTable(), usageRecordTable(), admissionParametersTable(), projectParametersTable(),
 	}
 }
 

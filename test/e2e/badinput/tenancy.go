@@ -43,7 +43,7 @@ func departmentTable() table {
 			{name: "a null digest", patch: newNoticeTerms(`digest: null`)},
 			{name: "a holiday on a leap day", patch: newHoliday(`from: 2028-02-29, to: 2028-02-29`)},
 		}),
-		rejected: slices.Concat(rejectedQuotas, rejectedResources, rejectedMembers, rejectedLimits, []edit{
+		rejected: slices.Concat(rejectedQuotas, rejectedResources, rejectedMembers, rejectedLimits, rejectedServices, []edit{
 			{"a name with capitals", `{metadata: {name: H2}}`, "metadata.name", "lower-case letters, digits and hyphens"},
 			{"a name too long for a label", `{metadata: {name: ` + longText(64) + `}}`, "metadata.name", "at most 63 characters"},
 			{"a name with a dot", `{metadata: {name: h2.students}}`, "metadata.name", "DNS label"},

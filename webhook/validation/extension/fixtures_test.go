@@ -29,12 +29,13 @@ const testNamespace = "lab"
 
 // The users of the tests.
 const (
-	anna    = "anna@example.org"    // runs workloads
-	editor  = "editor@example.org"  // has the role editor in the project
-	dean    = "dean@example.org"    // administers the department, as a member
-	officer = "officer@example.org" // administers the department by RBAC
-	root    = "root@example.org"    // administers all departments
-	robot   = "system:serviceaccount:ci:robot"
+	anna      = "anna@example.org"      // runs workloads
+	professor = "professor@example.org" // owns the project
+	editor    = "editor@example.org"    // has the role editor in the project
+	dean      = "dean@example.org"      // administers the department, as a member
+	officer   = "officer@example.org"   // administers the department by RBAC
+	root      = "root@example.org"      // administers all departments
+	robot     = "system:serviceaccount:ci:robot"
 )
 
 // fakeAuthorizer has the department that each user administers.
@@ -69,7 +70,7 @@ func withApprovers(roles ...v1alpha1.ApproverRole) func(*v1alpha1.ExtensionTerms
 func newProject() *v1alpha1.Project {
 	return &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: "thesis"},
-		Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: testNamespace, Members: []v1alpha1.Member{
+		Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: testNamespace, Owners: []v1alpha1.Owner{{User: professor}}, Members: []v1alpha1.Member{
 			{Kind: v1alpha1.MemberUser, Name: anna, Role: v1alpha1.RoleL2Researcher},
 			{Kind: v1alpha1.MemberUser, Name: editor, Role: v1alpha1.RoleEditor},
 			{Kind: v1alpha1.MemberGroup, Name: "leads", Role: v1alpha1.RoleResearchManager},

@@ -14,13 +14,11 @@ package extension
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -64,10 +62,8 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name the requester, %s, not %q",
 			v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, user)
 	}
-	if state.pending >= MaxPending {
-		return nil, newForbiddenError(extension, "namespace %s has %d extensions without a decision, and the limit is %d; "+
-			"wait for a decision by %s, or delete extensions that are not needed (`sluice extensions -n %s`)",
-			request.Namespace, state.pending, MaxPending, state.tenant.describeApprovers(), request.Namespace)
+	if err := v.validateNumber(ctx, request.UserInfo, extension, &state); err != nil {
+		return nil, err
 	}
 	warnings, errs := validateRequest(extension, &state)
 	if len(errs) > 0 {
@@ -110,10 +106,15 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 		return nil, newForbiddenError(extension, "status.decidedBy must name the approver, %s, not %q",
 			request.UserInfo.Username, extension.Status.DecidedBy)
 	}
+	// Extensions from before the rules on targets exist, and an approver may not know every project.
+	if errs := validateTarget(before, tenant.project); extension.Status.Decision == v1alpha1.ExtensionApproved && len(errs) > 0 {
+		return nil, newForbiddenError(extension, "it cannot be approved: %w; deny it", errs.ToAggregate())
+	}
 	return nil, nil
 }
 
-// ValidateDelete implements admission.Validator. RBAC alone restricts deletions.
+// ValidateDelete implements admission.Validator. The admission policy sluice-own-extensions restricts deletions, so
+// that a namespace can be deleted while the webhook is down.
 func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Extension) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -128,9 +129,13 @@ func (v *Validator) readClusterState(
 	if err := v.Live.List(ctx, &all, client.InNamespace(namespace)); err != nil {
 		return state, fmt.Errorf("list extensions in namespace %s: %w", namespace, err)
 	}
+	requester := extension.Annotations[v1alpha1.AnnotationCreatedBy]
 	for i := range all.Items {
 		if all.Items[i].Status.Decision == "" {
 			state.pending++
+			if all.Items[i].Annotations[v1alpha1.AnnotationCreatedBy] == requester {
+				state.pendingOfUser++
+			}
 		}
 	}
 	if extension.Spec.Action != v1alpha1.ActionExtend {
@@ -175,73 +180,4 @@ func resolveTenant(ctx context.Context, cached client.Reader, namespace string) 
 		return nil, err
 	}
 	return &namespaceTenant{project: project, department: department}, nil
-}
-
-// MaxPending limits the Extensions of a namespace without a decision. Concurrent requests can exceed it.
-const MaxPending = 10
-
-// clusterState has the objects that a new Extension is validated against.
-type clusterState struct {
-	tenant *namespaceTenant
-	// clock is the workload's clock; nil if it has none.
-	clock *v1alpha1.WorkloadClock
-	// pending is the number of Extensions of the namespace without a decision.
-	pending int
-}
-
-// validateRequest validates a new Extension of a workload's time, and warns the requester. It accepts all requests for
-// the renewal or deletion of a project.
-func validateRequest(extension *v1alpha1.Extension, state *clusterState) (warnings []string, errs field.ErrorList) {
-	spec := &extension.Spec
-	if spec.Action != v1alpha1.ActionExtend {
-		return nil, nil
-	}
-	path := field.NewPath("spec", "target")
-	target := spec.Target
-	version, err := schema.ParseGroupVersion(target.APIVersion)
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion,
-			"must be a group and a version, such as batch/v1, or v1 for a Pod")}
-	}
-	clock := state.clock
-	// The clock's name has only a hash of the group and kind, which other groups can share.
-	if clock != nil && (clock.Spec.Root.Name != target.Name || clock.Spec.Root.Kind != target.Kind ||
-		schema.FromAPIVersionAndKind(clock.Spec.Root.APIVersion, "").Group != version.Group) {
-		clock = nil
-	}
-	name := target.Kind + " " + target.Name
-	switch {
-	case clock == nil:
-		return nil, field.ErrorList{field.Invalid(path, name,
-			"no GPU pod of this workload has run in the namespace, so it has no time limit; "+
-				"name the root workload as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not one of its pods")}
-	case clock.Status.MissingSince != nil:
-		return nil, field.ErrorList{field.Invalid(path, name, "this workload no longer exists")}
-	case len(clock.Status.Extensions)+MaxPending >= v1alpha1.MaxClockExtensions:
-		return nil, field.ErrorList{field.Invalid(path, name, fmt.Sprintf(
-			"it was already extended %d times, which is the maximum; let it end and start it again", len(clock.Status.Extensions)))}
-	case slices.ContainsFunc(clock.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }):
-		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), extension.Name,
-			"the workload already has an extension of this name; choose another, or use metadata.generateName")}
-	}
-	return warnRequest(spec, state), nil
-}
-
-// warnRequest warns of an Extension that has no effect, or that waits for a decision.
-func warnRequest(spec *v1alpha1.ExtensionSpec, state *clusterState) (warnings []string) {
-	status, terms := &state.clock.Status, &state.tenant.department.Spec.Extensions
-	if status.Limit == nil && status.Deadline == nil && status.Stopped == nil {
-		warnings = append(warnings, fmt.Sprintf("%s %s has no time limit at present and needs no extension", spec.Target.Kind, spec.Target.Name))
-	}
-	tenant := state.tenant
-	switch limit := terms.MaxDuration; {
-	case spec.By == nil: // the schema denies it
-	case terms.SelfService == 0:
-		warnings = append(warnings, fmt.Sprintf("department %s grants no extension automatically: it waits for a decision by %s",
-			tenant.department.Name, tenant.describeApprovers()))
-	case limit != nil && spec.By.Length() > limit.Length():
-		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s automatically: %s wait for a decision by %s",
-			tenant.department.Name, limit, spec.By, tenant.describeApprovers()))
-	}
-	return warnings
 }

@@ -4,6 +4,7 @@
 package extension
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -45,6 +46,10 @@ func withExtensions(n int) func(*v1alpha1.WorkloadClockStatus) {
 	}
 }
 
+func asDeletion(e *v1alpha1.Extension) { e.Spec.Action = v1alpha1.ActionDelete }
+
+// One user's requests leave room for those of others, of the owners and of the approvers, and concern the namespace's
+// own project alone. Guards invariant 4 of the design.
 func TestValidateCreate(t *testing.T) {
 	many := func(n int, decision v1alpha1.ExtensionDecision) (all []client.Object) {
 		for i := range n {
@@ -52,9 +57,18 @@ func TestValidateCreate(t *testing.T) {
 		}
 		return all
 	}
+	// waiting has open Extensions of others, three of each.
+	waiting := func(n int, decision v1alpha1.ExtensionDecision) []client.Object {
+		all := many(n, decision)
+		for i := range all {
+			withCreatedBy(fmt.Sprintf("student-%d@example.org", i/3))(all[i].(*v1alpha1.Extension))
+		}
+		return all
+	}
 	training := newClock("training")
 	nothing := func(terms *v1alpha1.ExtensionTerms) { terms.SelfService = 0 }
 	tests := map[string]struct {
+		user      string // anna, if empty
 		extension *v1alpha1.Extension
 		in        []client.Object
 		terms     []func(*v1alpha1.ExtensionTerms)
@@ -74,18 +88,27 @@ func TestValidateCreate(t *testing.T) {
 		"no version":                 {extension: newExtension(withTarget("a/b/c", "Job", "training")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"spec.target.apiVersion", "batch/v1"}},
 		"a deleted workload":         {extension: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.MissingSince = &metav1.Time{Time: now} })}, code: http.StatusUnprocessableEntity, want: []string{"this workload no longer exists"}},
 		"no time limit":              {extension: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil })}, warns: "Job training has no time limit at present"},
-		"below the maximum":          {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(117))}},
-		"at the maximum":             {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(118))}, code: http.StatusUnprocessableEntity, want: []string{"118 times"}},
+		"below the maximum":          {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(107))}},
+		"at the maximum":             {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(108))}, code: http.StatusUnprocessableEntity, want: []string{"108 times"}},
 		"a used name":                {extension: newExtension(withName("e1")), in: []client.Object{newClock("training", withExtensions(2))}, code: http.StatusUnprocessableEntity, want: []string{"metadata.name", "choose another"}},
 		"in another user's name":     {extension: newExtension(withCreatedBy(dean)), in: []client.Object{training}, code: http.StatusForbidden, want: []string{"must name the requester"}},
-		"nine wait":                  {extension: newExtension(), in: append(many(9, ""), training)},
-		"ten wait":                   {extension: newExtension(), in: append(many(10, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 10 extensions without a decision", "department-administrator", "delete extensions"}},
+		"two of the user wait":       {extension: newExtension(), in: append(many(2, ""), training)},
+		"three of the user wait":     {extension: newExtension(), in: append(many(3, ""), training), code: http.StatusForbidden, want: []string{"anna@example.org has 3 extensions without a decision", "department-administrator", "delete"}},
+		"nine wait":                  {extension: newExtension(), in: append(waiting(9, ""), training)},
+		"ten wait":                   {extension: newExtension(), in: append(waiting(10, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 10 extensions without a decision", "department-administrator", "delete"}},
+		"ten wait, an owner":         {user: professor, extension: newExtension(withCreatedBy(professor)), in: append(waiting(10, ""), training)},
+		"ten wait, an approver":      {user: dean, extension: newExtension(withCreatedBy(dean)), in: append(waiting(10, ""), training)},
+		"ten wait, an administrator": {user: officer, extension: newExtension(withCreatedBy(officer)), in: append(waiting(19, ""), training)},
+		"twenty wait, an owner":      {user: professor, extension: newExtension(withCreatedBy(professor)), in: append(waiting(20, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 20 extensions"}},
+		"another's project":          {extension: newExtension(asRenewal, withTarget("sluice.dev/v1alpha1", "Project", "other")), code: http.StatusUnprocessableEntity, want: []string{"spec.target.name", "must be thesis", "namespace lab"}},
+		"a deletion":                 {extension: newExtension(asRenewal, asDeletion), code: http.StatusUnprocessableEntity, want: []string{"spec.action", "requested by Sluice alone"}},
+		"a deletion by an approver":  {user: dean, extension: newExtension(asRenewal, asDeletion, withCreatedBy(dean)), code: http.StatusUnprocessableEntity, want: []string{"spec.action"}},
 		"many were decided":          {extension: newExtension(), in: append(many(30, v1alpha1.ExtensionDenied), training)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newValidator(t, fakeAuthorizer{}, append(tc.in, newProject(), newDepartment(tc.terms...))...)
-			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(anna), nil, tc.extension, ""))
+			v := newValidator(t, fakeAuthorizer{officer: "students"}, append(tc.in, newProject(), newDepartment(tc.terms...))...)
+			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(cmp.Or(tc.user, anna)), nil, tc.extension, ""))
 			if response.Allowed != (tc.code == 0) {
 				t.Fatalf("allowed = %v: %v", response.Allowed, response.Result)
 			}
@@ -108,6 +131,9 @@ func TestValidateCreate(t *testing.T) {
 func TestValidateDecision(t *testing.T) {
 	granted := fakeAuthorizer{officer: "students", root: "*"}
 	approves := func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionApproved }
+	denies := func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionDenied }
+	others := withTarget("sluice.dev/v1alpha1", "Project", "other")
+	anonymous := func(e *v1alpha1.Extension) { e.Annotations = nil }
 	writesMessage := func(e *v1alpha1.Extension) { e.Status.Message = "hello" }
 	decided := func(e *v1alpha1.Extension) {
 		e.Status = v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, DecidedBy: dean}
@@ -145,6 +171,10 @@ func TestValidateDecision(t *testing.T) {
 		"a decision and a new end":            {user: userInfo(dean), after: changes{approves, setsEnd}, want: "Sluice writes the other fields"},
 		"a decision and a condition":          {user: userInfo(dean), after: changes{approves, applied}, want: "Sluice writes the other fields"},
 		"a condition by another user":         {user: userInfo(anna), before: changes{decided}, after: changes{decided, applied}, want: "cannot decide"},
+		"the renewal of another's project":    {user: userInfo(dean), before: changes{asRenewal, others}, after: changes{asRenewal, others, approves}, want: "must be thesis, the project of namespace lab"},
+		"denied, of another's project":        {user: userInfo(dean), before: changes{asRenewal, others}, after: changes{asRenewal, others, denies}},
+		"a deletion that a user requested":    {user: userInfo(dean), before: changes{asRenewal, asDeletion}, after: changes{asRenewal, asDeletion, approves}, want: "requested by Sluice alone"},
+		"a deletion that Sluice requested":    {user: userInfo(dean), before: changes{asRenewal, asDeletion, anonymous}, after: changes{asRenewal, asDeletion, anonymous, approves}},
 		"in another user's name":              {user: userInfo(dean), after: changes{approves}, forged: root, want: "must name the approver"},
 	}
 	for name, tc := range tests {

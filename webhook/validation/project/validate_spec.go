@@ -60,6 +60,9 @@ func validateNamespace(path *field.Path, project *v1alpha1.Project, state Cluste
 	if other := state.conflictingProject(project); other != "" {
 		return field.ErrorList{field.Invalid(path, name, tenancy.NewNamespaceTakenError(name, other).Message)}
 	}
+	if reason := state.Reserved[name]; reason != "" {
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("is reserved: %s; choose another name", reason))}
+	}
 	if _, denial := tenancy.DecideClaim(project, state.Namespace); denial != nil {
 		return field.ErrorList{field.Invalid(path, name, denial.Message)}
 	}

@@ -27,13 +27,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies"
 	"sluice.dev/webhook/validation"
 )
 
 // Validator validates Projects.
 type Validator struct {
-	// Cached reads Projects and WorkloadClocks.
+	// Cached reads Projects, WorkloadClocks, Policies and AdmissionParameters.
 	Cached client.Reader
 	// Live reads from the API server: the current department, the namespace, and all Projects before a denial that
 	// depends on another Project.
@@ -153,6 +155,8 @@ type ClusterState struct {
 	Department *v1alpha1.Department
 	// Namespace is the namespace of a new project; nil if it does not exist.
 	Namespace *corev1.Namespace
+	// Reserved are the namespaces that a new project cannot have, by name, and why.
+	Reserved map[string]string
 	// Projects are the existing projects of all departments.
 	Projects []v1alpha1.Project
 }
@@ -177,6 +181,19 @@ func (v *Validator) readClusterState(
 	if before != nil {
 		return state, nil
 	}
+	var policy v1alpha1.Policy
+	if _, err := getIfExists(ctx, v.Cached, "core.namespace", &policy); err != nil {
+		return state, err
+	}
+	var ingress []byte
+	if policy.Spec.Parameters != nil {
+		ingress = policy.Spec.Parameters.Raw
+	}
+	var parameters v1alpha1.AdmissionParameters
+	if _, err := getIfExists(ctx, v.Cached, v1alpha1.AdmissionParametersName, &parameters); err != nil {
+		return state, err
+	}
+	state.Reserved = tenancy.ReservedNamespaces(policies.IngressNamespaces(ingress), &parameters.Spec)
 	var namespace corev1.Namespace
 	switch found, err := getIfExists(ctx, v.Live, project.NamespaceName(), &namespace); {
 	case err != nil:

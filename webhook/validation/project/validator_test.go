@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -92,6 +93,47 @@ func handle(t *testing.T, v *Validator, user string, before, after *v1alpha1.Pro
 		request.Name = p.Name
 	}
 	return v.Handler(newScheme(t)).Handle(t.Context(), request)
+}
+
+// A project has no namespace that the policies of other projects trust. Guards invariant 4 of the design.
+func TestReservedNamespaces(t *testing.T) {
+	mirror := &v1alpha1.Policy{
+		ObjectMeta: metav1.ObjectMeta{Name: "core.namespace"},
+		Spec:       v1alpha1.PolicySpec{Parameters: &apiextensionsv1.JSON{Raw: []byte(`{"ingressNamespaces": ["gateway"]}`)}},
+	}
+	parameters := &v1alpha1.AdmissionParameters{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName},
+		Spec: v1alpha1.AdmissionParametersSpec{
+			Controllers:      []v1alpha1.UserPattern{"system:kube-controller-manager", "system:serviceaccount:kubeflow:*"},
+			ExemptNamespaces: []string{"burn-in"},
+		},
+	}
+	newValidator := func(objects ...client.Object) *Validator {
+		w := newClusterState()
+		reader := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(append(objects, w.Department)...).Build()
+		return &Validator{Cached: reader, Live: reader, Authorizer: testAuthorizer}
+	}
+	for name, tc := range map[string]struct {
+		validator *Validator
+		project   *v1alpha1.Project
+		want      string
+	}{
+		"that of an ingress controller":    {newValidator(), newProject(withNamespace("ingress-nginx")), "spec.namespace"},
+		"by the project's name":            {newValidator(), newProject(withName("contour"), withNamespace("")), "it may reach the pods of all projects"},
+		"one in the policy's parameters":   {newValidator(mirror), newProject(withNamespace("gateway")), "core.namespace, ingressNamespaces"},
+		"as shipped, beside parameters":    {newValidator(mirror), newProject(withNamespace("contour")), "is reserved"},
+		"that of a trusted operator":       {newValidator(parameters), newProject(withNamespace("kubeflow")), "trust its service accounts"},
+		"one that needs no project":        {newValidator(parameters), newProject(withNamespace("burn-in")), "exemptNamespaces"},
+		"another":                          {newValidator(mirror, parameters), newProject(withNamespace("lab")), ""},
+		"one that no list has, as gateway": {newValidator(), newProject(withNamespace("gateway")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := handle(t, tc.validator, "root", nil, tc.project)
+			if response.Allowed != (tc.want == "") || !strings.Contains(response.Result.Message, tc.want) {
+				t.Errorf("allowed %v: %s, want %q", response.Allowed, response.Result.Message, tc.want)
+			}
+		})
+	}
 }
 
 func withLabels(p *v1alpha1.Project) { p.Labels = map[string]string{"tier": "gold"} }

@@ -62,6 +62,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.UserPattern
           elementRelationship: associative
+    - name: deviceAnnotations
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: deviceClasses
       type:
         list:
@@ -199,6 +205,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: resources
       type:
         namedType: dev.sluice.api.v1alpha1.ResourceQuota
+    - name: services
+      type:
+        namedType: dev.sluice.api.v1alpha1.ServiceTerms
+      default: {}
     - name: workloads
       type:
         map:
@@ -340,6 +350,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: to
       type:
         namedType: dev.sluice.api.period.Date
+- name: dev.sluice.api.v1alpha1.IngressHost
+  scalar: string
 - name: dev.sluice.api.v1alpha1.Language
   scalar: string
 - name: dev.sluice.api.v1alpha1.MIGLayout
@@ -886,6 +898,25 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.Role
   scalar: string
 - name: dev.sluice.api.v1alpha1.Scheduler
+  scalar: string
+- name: dev.sluice.api.v1alpha1.ServiceTerms
+  map:
+    fields:
+    - name: ingressHosts
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.IngressHost
+          elementRelationship: associative
+    - name: types
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ServiceType
+          elementRelationship: associative
+      default:
+      - ClusterIP
+- name: dev.sluice.api.v1alpha1.ServiceType
   scalar: string
 - name: dev.sluice.api.v1alpha1.Sharing
   scalar: string

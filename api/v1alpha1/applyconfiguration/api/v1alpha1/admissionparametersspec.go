@@ -33,6 +33,10 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	// GPUResources are the extended resources that represent GPUs or shares of a GPU. MIG
 	// slices and the GPU quota unit need no entry.
 	GPUResources []string `json:"gpuResources,omitempty"`
+	// DeviceAnnotations are the annotations of pods by which a container runtime or one of its
+	// plugins gives a container devices: whole keys, or their part before the slash. Pods of
+	// projects must not have them.
+	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.
@@ -107,6 +111,16 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithDeviceClasses(values ...
 func (b *AdmissionParametersSpecApplyConfiguration) WithGPUResources(values ...string) *AdmissionParametersSpecApplyConfiguration {
 	for i := range values {
 		b.GPUResources = append(b.GPUResources, values[i])
+	}
+	return b
+}
+
+// WithDeviceAnnotations adds the given value to the DeviceAnnotations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the DeviceAnnotations field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithDeviceAnnotations(values ...string) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		b.DeviceAnnotations = append(b.DeviceAnnotations, values[i])
 	}
 	return b
 }

@@ -31,6 +31,8 @@ type DepartmentSpecApplyConfiguration struct {
 	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
 	// projects enforce. Default: baseline.
 	PodSecurity *apiv1alpha1.PodSecurity `json:"podSecurity,omitempty"`
+	// Services sets which Services and Ingresses the projects can have.
+	Services *ServiceTermsApplyConfiguration `json:"services,omitempty"`
 	// Members are the users, groups and service accounts that have a role in all projects of
 	// the department.
 	Members []MemberApplyConfiguration `json:"members,omitempty"`
@@ -110,6 +112,14 @@ func (b *DepartmentSpecApplyConfiguration) WithResources(value *ResourceQuotaApp
 // If called multiple times, the PodSecurity field is set to the value of the last call.
 func (b *DepartmentSpecApplyConfiguration) WithPodSecurity(value apiv1alpha1.PodSecurity) *DepartmentSpecApplyConfiguration {
 	b.PodSecurity = &value
+	return b
+}
+
+// WithServices sets the Services field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Services field is set to the value of the last call.
+func (b *DepartmentSpecApplyConfiguration) WithServices(value *ServiceTermsApplyConfiguration) *DepartmentSpecApplyConfiguration {
+	b.Services = value
 	return b
 }
 

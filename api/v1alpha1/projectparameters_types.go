@@ -1,0 +1,83 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServiceType is a type of Service.
+//
+// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
+type ServiceType string
+
+// IngressHost is a DNS name, an asterisk and a dot before a DNS name for all names below it, such as
+// *.h2.example.org, or a lone asterisk for all hosts.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^(\*|(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$`
+type IngressHost string
+
+// ServiceTerms set how the workloads of a project can be reached from outside.
+type ServiceTerms struct {
+	// Types are the allowed types of Services. Default: ClusterIP only. Services with external
+	// IPs are never allowed.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={ClusterIP}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	Types []ServiceType `json:"types,omitempty"`
+
+	// IngressHosts are the hosts that Ingresses and routes of the Gateway API can have. Default:
+	// none. "*.h2.example.org" allows all names below h2.example.org, "*" allows all hosts.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	IngressHosts []IngressHost `json:"ingressHosts,omitempty"`
+}
+
+// ProjectParametersName is the name of the ProjectParameters of each project's namespace.
+const ProjectParametersName = "sluice"
+
+// ProjectParametersSpec has the terms that admission policies read in a project's namespace.
+type ProjectParametersSpec struct {
+	// Services are the terms of the project's department.
+	//
+	// +optional
+	Services ServiceTerms `json:"services,omitempty,omitzero"`
+}
+
+// ProjectParameters is the parameter object of the admission policies that depend on the project. The
+// lifecycle controller renders one, named sluice, into the namespace of each project, from its
+// department. Other users cannot change it. Without it the API server rejects what the policies cover.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
+// +kubebuilder:resource:scope=Namespaced,path=projectparameters,shortName=slparam,categories=sluice
+// +kubebuilder:printcolumn:name="Service types",type=string,JSONPath=`.spec.services.types`
+// +kubebuilder:printcolumn:name="Ingress hosts",type=string,JSONPath=`.spec.services.ingressHosts`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: a namespace has one such object"
+type ProjectParameters struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec has the terms.
+	//
+	// +required
+	Spec ProjectParametersSpec `json:"spec"`
+}
+
+// ProjectParametersList is a list of ProjectParameters.
+//
+// +kubebuilder:object:root=true
+type ProjectParametersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ProjectParameters `json:"items"`
+}

@@ -1,0 +1,97 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+// steppedClock is a policy clock that stands still until a test steps it.
+type steppedClock struct{ now time.Time }
+
+func (c *steppedClock) Now() time.Time                      { return c.now }
+func (*steppedClock) FromReal(t time.Time) time.Time        { return t }
+func (c *steppedClock) RealUntil(t time.Time) time.Duration { return max(0, t.Sub(c.now)) }
+
+// A Workload that holds quota without pods gives it back after its start timeout, so that a user's own controller
+// cannot keep GPUs from others. Guards invariants 4 and 12 of the design.
+func TestUnusedReservationIsGivenBack(t *testing.T) {
+	timeout := period.MustParseDuration("30m")
+	reserved := newKueueWorkload("job-train", 2, 0, "", ownerReference("batch/v1", "Job", "train"))
+	reserved.Status.Conditions[0].Status = metav1.ConditionTrue
+	reserved.Status.Conditions = append(reserved.Status.Conditions, metav1.Condition{Type: kueueAdmitted, Status: metav1.ConditionTrue})
+	with := func(change func(*kueueWorkload)) kueueWorkload {
+		w := *reserved.DeepCopyObject().(*kueueWorkload) //nolint:forcetypeassert // it is one
+		change(&w)
+		return w
+	}
+	set := ownerReference("jobset.x-k8s.io/v1alpha2", "JobSet", "train")
+	ofSet := with(func(w *kueueWorkload) { w.OwnerReferences = []metav1.OwnerReference{set} })
+	for name, tc := range map[string]struct {
+		workload  kueueWorkload
+		pods      fakePods
+		clocks    clocksByController
+		limits    v1alpha1.WorkloadLimits
+		givesBack bool
+	}{
+		"without pods":             {workload: reserved, givesBack: true},
+		"with the pods of another": {workload: reserved, pods: fakePods{newGPUPod("whole", 1000, withController("p", "Job", "other"))}, clocks: clocksByController{"other": "job-other"}, givesBack: true},
+		"with pods":                {workload: reserved, pods: fakePods{newGPUPod("whole", 1000, withController("p", "Job", "train"))}, clocks: clocksByController{"train": "c"}},
+		"with pods of its Jobs":    {workload: ofSet, pods: fakePods{newGPUPod("whole", 1000, withController("p", "Job", "train-a-0"))}, clocks: clocksByController{"train-a-0": v1alpha1.WorkloadClockName("jobset.x-k8s.io", "JobSet", "train")}},
+		"with unknown pods":        {workload: reserved, pods: fakePods{newGPUPod("whole", 1000, withController("p", "Job", "new"))}},
+		"of a bare pod":            {workload: with(func(w *kueueWorkload) { w.OwnerReferences = []metav1.OwnerReference{ownerReference("v1", "Pod", "p")} })},
+		"not reserved":             {workload: with(func(w *kueueWorkload) { w.Status.Conditions = nil })},
+		"finished":                 {workload: with(func(w *kueueWorkload) { w.Status.Conditions[1].Type = kueueFinished })},
+		"inactive":                 {workload: with(func(w *kueueWorkload) { w.Spec.Active = new(bool) })},
+		"without GPUs":             {workload: with(func(w *kueueWorkload) { w.charge = 0 })},
+		"in a dry run":             {workload: reserved, limits: v1alpha1.WorkloadLimits{DryRun: new(true)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, _ := newQueueTestEnv(t, tc.workload)
+			clock := &steppedClock{now: noonPlus(0)}
+			g.Clock, g.pods = clock, append(fakePods(nil), tc.pods...)
+			if g.Clocks = tc.clocks; tc.clocks == nil {
+				g.Clocks = clocksByController{}
+			}
+			tc.limits.StartTimeout = &timeout
+			department := &v1alpha1.Department{
+				ObjectMeta: metav1.ObjectMeta{Name: "students"},
+				Spec:       v1alpha1.DepartmentSpec{Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": tc.limits}},
+			}
+			if err := g.client.Create(t.Context(), department); err != nil {
+				t.Fatal(err)
+			}
+			var events []string
+			deactivated := 0
+			for minutes := range 62 {
+				clock.now = noonPlus(60 * minutes)
+				wrote, _ := g.reconcileOnce(t)
+				for _, write := range wrote {
+					if write != "patch Workload job-train" {
+						continue
+					}
+					if minutes != 30 && minutes != 61 { // the reader does not show the change, so it happens again
+						t.Errorf("deactivated after %d minutes", minutes)
+					}
+					deactivated++
+				}
+				for _, event := range g.recordedEvents() {
+					if strings.Contains(event, reasonUnused) {
+						events = append(events, event)
+					}
+				}
+			}
+			if (deactivated > 0) != tc.givesBack || (len(events) > 0) != tc.givesBack {
+				t.Errorf("deactivated %d times, with %q; want %v", deactivated, events, tc.givesBack)
+			}
+		})
+	}
+}

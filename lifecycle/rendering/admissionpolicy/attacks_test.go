@@ -1,0 +1,190 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionpolicy_test
+
+import (
+	"strings"
+	"testing"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
+)
+
+// expect maps a case to a request and to a part of the refusal; an empty text expects that the request is allowed.
+type expect map[string]struct {
+	request admissionRequest
+	want    string
+}
+
+func (cases expect) run(t *testing.T) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(tc.request.deny(t), "\n")
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("refused with %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A selector does not match the pods of other users by the labels that Sluice sets on all. Guards invariants 4 and 12 of
+// the design.
+func TestSelectorsHaveNoLabelsOfSluice(t *testing.T) {
+	const want = "sluice-selectors: spec.selector: sluice.dev/project: pods of other users have this label too"
+	thief := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: thief}, spec: {replicas: 0, selector: {matchLabels: {sluice.dev/project: lab}}}}`
+	own := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: thief}, spec: {replicas: 0, selector: {matchLabels: {app: own}}}}`
+	expect{
+		"a ReplicaSet":              {admissionRequest{resource: "replicasets.apps", object: thief}, want},
+		"a changed ReplicaSet":      {admissionRequest{resource: "replicasets.apps", old: own, object: thief}, want},
+		"an unchanged selector":     {admissionRequest{resource: "replicasets.apps", old: thief, object: thief}, ""},
+		"a selector of its own":     {admissionRequest{resource: "replicasets.apps", object: own}, ""},
+		"a controller's copy":       {admissionRequest{user: replicaSet, resource: "replicasets.apps", object: thief}, ""},
+		"an expression":             {admissionRequest{resource: "deployments.apps", object: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: thief}, spec: {selector: {matchExpressions: [{key: sluice.dev/project, operator: Exists}]}}}`}, want},
+		"a Job with manualSelector": {admissionRequest{resource: "jobs.batch", object: `{apiVersion: batch/v1, kind: Job, metadata: {name: thief}, spec: {manualSelector: true, selector: {matchLabels: {sluice.dev/project: lab}}}}`}, want},
+		"such a Job of a CronJob":   {admissionRequest{resource: "cronjobs.batch", object: `{apiVersion: batch/v1, kind: CronJob, metadata: {name: thief}, spec: {jobTemplate: {spec: {manualSelector: true, selector: {matchLabels: {sluice.dev/project: lab}}}}}}`}, want},
+		"a Job without a selector":  {admissionRequest{resource: "jobs.batch", object: `{apiVersion: batch/v1, kind: Job, metadata: {name: training}, spec: {}}`}, ""},
+		"a ReplicationController":   {admissionRequest{resource: "replicationcontrollers", object: `{apiVersion: v1, kind: ReplicationController, metadata: {name: thief}, spec: {selector: {sluice.dev/project: lab}}}`}, want},
+		"a Service":                 {admissionRequest{resource: "services", object: `{apiVersion: v1, kind: Service, metadata: {name: thief}, spec: {selector: {sluice.dev/project: lab}}}`}, want},
+		"a PodDisruptionBudget":     {admissionRequest{resource: "poddisruptionbudgets.policy", object: `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: thief}, spec: {maxUnavailable: 0, selector: {matchLabels: {sluice.dev/project: lab}}}}`}, want},
+		"a budget for all":          {admissionRequest{resource: "poddisruptionbudgets.policy", object: `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: all}, spec: {maxUnavailable: 1, selector: {}}}`}, ""},
+	}.run(t)
+}
+
+// A project is reached from outside as its department allows, and takes no connections of others. Guards invariant 4 of
+// the design.
+func TestServicesAndIngresses(t *testing.T) {
+	shipped := &v1alpha1.ProjectParameters{Spec: v1alpha1.ProjectParametersSpec{Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}}}}
+	h2 := shipped.DeepCopy()
+	h2.Spec.Services.Types = []v1alpha1.ServiceType{"ClusterIP", "LoadBalancer"}
+	h2.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"*.h2.example.org", "h2.example.org"}
+	service := func(spec string) string {
+		return `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {` + spec + `}}`
+	}
+	ingress := func(spec string) string {
+		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {` + spec + `}}`
+	}
+	rule := func(host string) string { return ingress(`rules: [{host: "` + host + `"}]`) }
+	snippet := `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, annotations: {nginx.ingress.kubernetes.io/%: x}}, spec: {rules: [{host: a.h2.example.org}]}}`
+	on := func(resource string, with *v1alpha1.ProjectParameters, old, object string) admissionRequest {
+		return admissionRequest{resource: resource, old: old, object: object, parameters: with}
+	}
+	const services, ingresses = "services", "ingresses.networking.k8s.io"
+	operator := on(services, shipped, "", service("type: ExternalName, externalName: a.example.org"))
+	operator.rights = []string{"expose services.sluice.dev"}
+	expect{
+		"a Service":                   {on(services, shipped, "", service("selector: {app: own}")), ""},
+		"ClusterIP":                   {on(services, shipped, "", service("type: ClusterIP")), ""},
+		"NodePort":                    {on(services, shipped, "", service("type: NodePort")), "spec.type: NodePort: the department allows ClusterIP"},
+		"ExternalName":                {on(services, shipped, "", service("type: ExternalName, externalName: kubernetes.default.svc")), "spec.type: ExternalName"},
+		"LoadBalancer":                {on(services, shipped, "", service("type: LoadBalancer")), "spec.type: LoadBalancer"},
+		"an allowed LoadBalancer":     {on(services, h2, "", service("type: LoadBalancer")), ""},
+		"a type later":                {on(services, shipped, service("type: ClusterIP"), service("type: NodePort")), "spec.type: NodePort"},
+		"an older type":               {on(services, shipped, service("type: NodePort"), service("type: NodePort, selector: {app: own}")), ""},
+		"external IPs":                {on(services, h2, "", service("externalIPs: [192.0.2.7]")), "spec.externalIPs: 192.0.2.7"},
+		"external IPs later":          {on(services, h2, service(""), service("externalIPs: [192.0.2.7]")), "spec.externalIPs: 192.0.2.7"},
+		"an operator's Service":       {operator, ""},
+		"a host without terms":        {on(ingresses, shipped, "", rule("a.h2.example.org")), "host a.h2.example.org: the department allows none"},
+		"an allowed host":             {on(ingresses, h2, "", rule("a.h2.example.org")), ""},
+		"the host itself":             {on(ingresses, h2, "", rule("h2.example.org")), ""},
+		"all allowed hosts":           {on(ingresses, h2, "", rule("*.h2.example.org")), ""},
+		"another's host":              {on(ingresses, h2, "", rule("portal.example.org")), "host portal.example.org: the department allows *.h2.example.org"},
+		"a longer name":               {on(ingresses, h2, "", rule("evilh2.example.org")), "host evilh2.example.org"},
+		"a wider wildcard":            {on(ingresses, h2, "", rule("*.example.org")), "host *.example.org"},
+		"all hosts":                   {on(ingresses, h2, "", ingress("rules: [{}]")), "all hosts"},
+		"a default backend":           {on(ingresses, h2, "", ingress("defaultBackend: {service: {name: web, port: {number: 80}}}")), "all hosts"},
+		"another's certificate":       {on(ingresses, h2, "", ingress("tls: [{hosts: [a.h2.example.org, portal.example.org]}], rules: [{host: a.h2.example.org}]")), "portal.example.org"},
+		"another's host later":        {on(ingresses, h2, rule("a.h2.example.org"), rule("portal.example.org")), "host portal.example.org"},
+		"an older host":               {on(ingresses, shipped, rule("old.example.org"), ingress(`ingressClassName: nginx, rules: [{host: old.example.org}]`)), ""},
+		"a snippet":                   {on(ingresses, h2, "", strings.ReplaceAll(snippet, "%", "configuration-snippet")), "nginx.ingress.kubernetes.io/configuration-snippet: changes the configuration"},
+		"another annotation":          {on(ingresses, h2, "", strings.ReplaceAll(snippet, "%", "proxy-body-size")), ""},
+		"a route without hosts":       {on("httproutes.gateway.networking.k8s.io", h2, "", `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web}, spec: {}}`), "all hosts"},
+		"a route with an allowed one": {on("httproutes.gateway.networking.k8s.io", h2, "", `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web}, spec: {hostnames: [a.h2.example.org]}}`), ""},
+	}.run(t)
+}
+
+// A user withdraws an own request and no other. Guards invariant 4 of the design.
+func TestExtensionsAreDeletedByTheirRequester(t *testing.T) {
+	const ofAnna = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: anna@example.org}}`
+	const ofBen = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: ben@example.org}}}`
+	member := []string{"own-only extensions.sluice.dev"}
+	expect{
+		"an own request":         {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + "}", rights: member}, ""},
+		"an own decided request": {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + ", status: {decision: Approved}}", rights: member}, "was decided"},
+		"another user's":         {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: member}, "extension more was requested by ben@example.org"},
+		"another's, by an owner": {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: append(member, "others extensions.sluice.dev")}, ""},
+		"with the namespace":     {admissionRequest{user: "system:serviceaccount:kube-system:namespace-controller", resource: "extensions.sluice.dev", old: ofBen}, ""},
+	}.run(t)
+}
+
+// The workload type decides the priority in Kueue's queue, and a workload that a user's own controller manages would
+// hold the quota without pods. Guards invariants 4 and 12 of the design.
+func TestKueueFieldsOfWorkloads(t *testing.T) {
+	const (
+		plain    = `{apiVersion: batch/v1, kind: Job, metadata: {name: training}, spec: {suspend: true}}`
+		labeled  = `{apiVersion: batch/v1, kind: Job, metadata: {name: training, labels: {kueue.x-k8s.io/priority-class: high}}, spec: {suspend: true}}`
+		class    = "metadata.labels[kueue.x-k8s.io/priority-class]: the priority in the queue follows from the workload type"
+		managers = "spec.managedBy: example.org/mine: no known controller would start the workload"
+	)
+	managedBy := func(manager string) string {
+		return `{apiVersion: batch/v1, kind: Job, metadata: {name: training}, spec: {managedBy: ` + manager + `}}`
+	}
+	expect{
+		"a class at creation":           {admissionRequest{resource: "jobs.batch", object: labeled, queued: true}, class},
+		"a class without Kueue":         {admissionRequest{resource: "jobs.batch", object: labeled}, ""},
+		"a class later":                 {admissionRequest{resource: "jobs.batch", old: plain, object: labeled, queued: true}, class},
+		"an older class":                {admissionRequest{resource: "jobs.batch", old: labeled, object: strings.Replace(labeled, "true", "false", 1), queued: true}, ""},
+		"an older class is removed":     {admissionRequest{resource: "jobs.batch", old: labeled, object: plain, queued: true}, ""},
+		"a class of a CronJob's Jobs":   {admissionRequest{resource: "cronjobs.batch", object: `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {jobTemplate: {metadata: {labels: {kueue.x-k8s.io/priority-class: high}}}}}`, queued: true}, class},
+		"a class of a Deployment":       {admissionRequest{resource: "deployments.apps", object: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: serve, labels: {kueue.x-k8s.io/priority-class: high}}}`, queued: true}, class},
+		"Kueue's Workload":              {admissionRequest{user: "system:serviceaccount:kueue-system:kueue-controller-manager", resource: "workloads.kueue.x-k8s.io", object: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: w, labels: {kueue.x-k8s.io/priority-class: high}}}`, queued: true}, ""},
+		"a controller of the user's":    {admissionRequest{resource: "jobs.batch", object: managedBy("example.org/mine")}, managers},
+		"the Job controller":            {admissionRequest{resource: "jobs.batch", object: managedBy("kubernetes.io/job-controller")}, ""},
+		"MultiKueue":                    {admissionRequest{resource: "jobs.batch", object: managedBy("kueue.x-k8s.io/multikueue")}, ""},
+		"a PyTorchJob's":                {admissionRequest{resource: "pytorchjobs.kubeflow.org", object: `{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: training}, spec: {runPolicy: {managedBy: example.org/mine}}}`}, managers},
+		"that of a CronJob's Jobs":      {admissionRequest{resource: "cronjobs.batch", object: `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {jobTemplate: {spec: {managedBy: example.org/mine}}}}`}, managers},
+		"that of a Job of a controller": {admissionRequest{user: "system:serviceaccount:kube-system:cronjob-controller", resource: "jobs.batch", object: managedBy("example.org/mine")}, managers},
+	}.run(t)
+}
+
+// A pod gets no devices by an annotation, neither at its creation nor while it waits for a node. Guards invariant 4 of
+// the design.
+func TestDeviceAnnotations(t *testing.T) {
+	pod := func(annotations string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: notebook, annotations: {sluice.dev/created-by: anna@example.org` + annotations + `}}, spec: {containers: []}}`
+	}
+	for _, key := range admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}).Spec.DeviceAnnotations {
+		want := "sluice-device-annotations: metadata.annotations: " + key
+		expect{
+			key + " at creation":   {admissionRequest{resource: "pods", object: pod(", " + key + "/main: x")}, want},
+			key + " later":         {admissionRequest{resource: "pods", old: pod(""), object: pod(", " + key + ": x")}, want},
+			key + " by the status": {admissionRequest{resource: "pods/status", old: pod(""), object: pod(", " + key + "/a: x")}, want},
+			key + " changed":       {admissionRequest{resource: "pods", old: pod(", " + key + "/a: x"), object: pod(", " + key + "/a: y")}, want},
+			key + " unchanged":     {admissionRequest{resource: "pods", old: pod(", " + key + ": x"), object: pod(", own: y, " + key + ": x")}, ""},
+		}.run(t)
+	}
+	expect{"another annotation": {admissionRequest{resource: "pods", old: pod(""), object: pod(", example.org/cdi.k8s.io: x")}, ""}}.run(t)
+}
+
+// Lifecycle alone writes when a workload ends, and until when it stays stopped. Guards invariant 4 of the design.
+func TestAnnotationsOfLifecycle(t *testing.T) {
+	workload := func(annotations string) string {
+		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: serve, annotations: {` + annotations + `}}, spec: {}}`
+	}
+	pod := func(annotations string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: serve, annotations: {` + annotations + `}}, spec: {containers: []}}`
+	}
+	for _, key := range []string{v1alpha1.AnnotationEndsAt, v1alpha1.AnnotationStoppedUntil} {
+		early, late := key+": '2020-01-01T00:00:00Z'", key+": '2099-01-01T00:00:00Z'"
+		expect{
+			key + " at creation":      {admissionRequest{resource: "deployments.apps", object: workload(late)}, "written by Sluice alone"},
+			key + " later":            {admissionRequest{resource: "deployments.apps", old: workload(""), object: workload(late)}, "written by Sluice alone"},
+			key + " changed":          {admissionRequest{resource: "deployments.apps", old: workload(late), object: workload(early)}, "written by Sluice alone"},
+			key + " removed":          {admissionRequest{resource: "deployments.apps", old: workload(late), object: workload("")}, "written by Sluice alone"},
+			key + " of a pod":         {admissionRequest{resource: "pods", old: pod(late), object: pod(early)}, "sluice-managed-metadata"},
+			key + " by lifecycle":     {admissionRequest{user: lifecycle, resource: "deployments.apps", old: workload(late), object: workload(early)}, ""},
+			key + " is left as it is": {admissionRequest{resource: "deployments.apps", old: workload(late), object: workload(late + ", own: x")}, ""},
+		}.run(t)
+	}
+}

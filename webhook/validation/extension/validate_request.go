@@ -1,0 +1,140 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// The limits of Extensions without a decision. Concurrent requests can exceed them.
+const (
+	// MaxPendingPerUser limits those that one user requested in a namespace.
+	MaxPendingPerUser = 3
+	// MaxPendingOfMembers limits those of a namespace, so that one mail lists them all. Owners and approvers have
+	// further room, which members cannot use up.
+	MaxPendingOfMembers = 10
+	// MaxPending limits those of a namespace, whoever requested them.
+	MaxPending = 20
+)
+
+// clusterState has the objects that a new Extension is validated against.
+type clusterState struct {
+	tenant *namespaceTenant
+	// clock is the workload's clock; nil if it has none.
+	clock *v1alpha1.WorkloadClock
+	// pending is the number of Extensions of the namespace without a decision, pendingOfUser that of the requester.
+	pending, pendingOfUser int
+}
+
+// validateNumber refuses an Extension beyond the limits of those without a decision.
+func (v *Validator) validateNumber(
+	ctx context.Context, user authenticationv1.UserInfo, extension *v1alpha1.Extension, state *clusterState,
+) error {
+	namespace, approvers := extension.Namespace, state.tenant.describeApprovers()
+	switch {
+	case state.pendingOfUser >= MaxPendingPerUser:
+		return newForbiddenError(extension, "%s has %d extensions without a decision in namespace %s, and the limit is %d; "+
+			"wait for a decision by %s, or delete those that are not needed (`sluice extensions -n %s`)",
+			user.Username, state.pendingOfUser, namespace, MaxPendingPerUser, approvers, namespace)
+	case state.pending < MaxPendingOfMembers:
+		return nil
+	case state.pending < MaxPending:
+		if privileged, err := v.isOwnerOrApprover(ctx, user, state.tenant); privileged || err != nil {
+			return err
+		}
+	}
+	return newForbiddenError(extension, "namespace %s has %d extensions without a decision, and the limit is %d, and %d for the "+
+		"project's owners and the approvers; wait for a decision by %s, or ask the requesters to delete those that are not "+
+		"needed (`sluice extensions -n %s`)", namespace, state.pending, MaxPendingOfMembers, MaxPending, approvers, namespace)
+}
+
+func (v *Validator) isOwnerOrApprover(ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant) (bool, error) {
+	for i := range t.project.Spec.Owners {
+		if name := t.project.Spec.Owners[i].User; name != "" && name == user.Username {
+			return true, nil
+		}
+	}
+	return canDecide(ctx, user, t, v.Authorizer)
+}
+
+// validateTarget refuses an Extension of another namespace's project, and the deletion of a project on a user's
+// request: lifecycle alone requests it, and its requests are not sent to the webhook and name no requester.
+func validateTarget(extension *v1alpha1.Extension, project *v1alpha1.Project) (errs field.ErrorList) {
+	spec, path := &extension.Spec, field.NewPath("spec")
+	_, ofUser := extension.Annotations[v1alpha1.AnnotationCreatedBy]
+	if spec.Action == v1alpha1.ActionDelete && ofUser {
+		errs = append(errs, field.Forbidden(path.Child("action"), "Delete is requested by Sluice alone, when a project has ended; "+
+			"an administrator of the department deletes a project with `kubectl delete slproj`"))
+	}
+	if spec.Action != v1alpha1.ActionExtend && spec.Target.Name != project.Name {
+		errs = append(errs, field.Invalid(path.Child("target", "name"), spec.Target.Name, fmt.Sprintf(
+			"must be %s, the project of namespace %s; create the extension in the namespace of the other project",
+			project.Name, extension.Namespace)))
+	}
+	return errs
+}
+
+// validateRequest validates a new Extension, and warns the requester.
+func validateRequest(extension *v1alpha1.Extension, state *clusterState) (warnings []string, errs field.ErrorList) {
+	spec := &extension.Spec
+	if spec.Action != v1alpha1.ActionExtend {
+		return nil, validateTarget(extension, state.tenant.project)
+	}
+	path := field.NewPath("spec", "target")
+	target := spec.Target
+	version, err := schema.ParseGroupVersion(target.APIVersion)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion,
+			"must be a group and a version, such as batch/v1, or v1 for a Pod")}
+	}
+	clock := state.clock
+	// The clock's name has only a hash of the group and kind, which other groups can share.
+	if clock != nil && (clock.Spec.Root.Name != target.Name || clock.Spec.Root.Kind != target.Kind ||
+		schema.FromAPIVersionAndKind(clock.Spec.Root.APIVersion, "").Group != version.Group) {
+		clock = nil
+	}
+	name := target.Kind + " " + target.Name
+	switch {
+	case clock == nil:
+		return nil, field.ErrorList{field.Invalid(path, name,
+			"no GPU pod of this workload has run in the namespace, so it has no time limit; "+
+				"name the root workload as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not one of its pods")}
+	case clock.Status.MissingSince != nil:
+		return nil, field.ErrorList{field.Invalid(path, name, "this workload no longer exists")}
+	case len(clock.Status.Extensions)+MaxPending >= v1alpha1.MaxClockExtensions:
+		return nil, field.ErrorList{field.Invalid(path, name, fmt.Sprintf(
+			"it was already extended %d times, which is the maximum; let it end and start it again", len(clock.Status.Extensions)))}
+	case slices.ContainsFunc(clock.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }):
+		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), extension.Name,
+			"the workload already has an extension of this name; choose another, or use metadata.generateName")}
+	}
+	return warnRequest(spec, state), nil
+}
+
+// warnRequest warns of an Extension that has no effect, or that waits for a decision.
+func warnRequest(spec *v1alpha1.ExtensionSpec, state *clusterState) (warnings []string) {
+	status, terms := &state.clock.Status, &state.tenant.department.Spec.Extensions
+	if status.Limit == nil && status.Deadline == nil && status.Stopped == nil {
+		warnings = append(warnings, fmt.Sprintf("%s %s has no time limit at present and needs no extension", spec.Target.Kind, spec.Target.Name))
+	}
+	tenant := state.tenant
+	switch limit := terms.MaxDuration; {
+	case spec.By == nil: // the schema denies it
+	case terms.SelfService == 0:
+		warnings = append(warnings, fmt.Sprintf("department %s grants no extension automatically: it waits for a decision by %s",
+			tenant.department.Name, tenant.describeApprovers()))
+	case limit != nil && spec.By.Length() > limit.Length():
+		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s automatically: %s wait for a decision by %s",
+			tenant.department.Name, limit, spec.By, tenant.describeApprovers()))
+	}
+	return warnings
+}

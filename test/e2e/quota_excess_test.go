@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -35,6 +36,8 @@ var quotaRaceRounds = flag.Int("quota-race-rounds", 2, "how many times TestQuota
 const (
 	raceLimit     = 60 // GPUs
 	raceDeletions = 50 // pods
+	// raceDuration is how long creates are repeated while the quota refuses them.
+	raceDuration = 5 * time.Second
 	// limitInForce is longer than lifecycle waits before it ends pods for a new limit.
 	limitInForce = 6 * time.Second
 )
@@ -273,10 +276,15 @@ func (r *quotaRace) observe(event watch.EventType, pod *corev1.Pod, now time.Tim
 func (r *quotaRace) run(t testing.TB) string {
 	t.Helper()
 	ctx, pods := t.Context(), r.cluster.clientset.CoreV1().Pods(r.ns)
+	none := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
 	eventuallyLong(t, func() error {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		for i := len(list.Items); err == nil && i < raceLimit; i++ {
 			_, err = pods.Create(ctx, newTrainingPod(r.ns, i), metav1.CreateOptions{})
+		}
+		if isQuotaExceeded(err) && len(list.Items) > 0 {
+			// The quota keeps what it charged for refused pods until a pod ends.
+			err = errors.Join(err, pods.Delete(ctx, list.Items[0].Name, none))
 		}
 		return err
 	})
@@ -290,16 +298,22 @@ func (r *quotaRace) run(t testing.TB) string {
 	for i := range concurrentCreates {
 		all.Go(func() {
 			<-start
-			_, err := pods.Create(ctx, newTrainingPod(r.ns, i), metav1.CreateOptions{})
-			if err != nil && !isQuotaExceeded(err) && !isQuotaTimeout(err) && !isWebhookTimeout(err) {
-				t.Errorf("neither admitted nor rejected by the quota: %v", err)
+			// Controllers try again while there is no quota.
+			for ended := policytime.MachineNow().Add(raceDuration); policytime.MachineNow().Before(ended); {
+				_, err := pods.Create(ctx, newTrainingPod(r.ns, i), metav1.CreateOptions{})
+				if err == nil {
+					return
+				}
+				if !isQuotaExceeded(err) && !isQuotaTimeout(err) && !isWebhookTimeout(err) {
+					t.Errorf("neither admitted nor rejected by the quota: %v", err)
+				}
 			}
 		})
 	}
 	for i := range raceDeletions {
 		all.Go(func() {
 			<-start
-			err := pods.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+			err := pods.Delete(ctx, list.Items[i].Name, none)
 			if client.IgnoreNotFound(err) != nil { // lifecycle may have ended it
 				t.Error(err)
 			}

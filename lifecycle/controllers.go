@@ -17,6 +17,7 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/quota/capacity"
+	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/quota/usage"
@@ -74,6 +75,7 @@ func (s *services) quota() []component {
 		&capacity.Reconciler{Client: s.client},
 		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
+		withPods{&excess.Reconciler{Client: s.client, Events: s.events, Evictor: &suspend.Stopper{Client: s.client}}, s.pods},
 		withPods{records, s.pods},
 		background{records},
 	}

@@ -44,6 +44,10 @@ const (
 	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool is used. It
 	// becomes false when usage in all node pools is well below 90 %.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
+	// ConditionLimitExceeded is true while the project's pods hold more GPU quota than its limit.
+	// It is absent until they do for the first time. The message keeps the last time when pods
+	// were ended for it.
+	ConditionLimitExceeded = "LimitExceeded"
 	// ConditionHeld is true while spec.hold keeps the project in its phase.
 	ConditionHeld = "Held"
 	// ConditionExempt is true while spec.exempt excludes the project from expiry.
@@ -163,9 +167,14 @@ const (
 	ReasonNoPendingWorkloads = "NoPendingWorkloads"
 	// ReasonNearlyUsed means that 90 % or more of the limit in a node pool is used.
 	ReasonNearlyUsed = "NearlyUsed"
-	// ReasonWithinLimit means that usage is below the threshold of NearlyUsed in each node
-	// pool.
+	// ReasonWithinLimit means that usage is within the limit in each node pool, and for
+	// QuotaNearlyUsed below its threshold.
 	ReasonWithinLimit = "WithinLimit"
+	// ReasonNewestPodsEnded means that the newest pods were ended, because the quota's counter
+	// lagged and admitted more than the limit.
+	ReasonNewestPodsEnded = "NewestPodsEnded"
+	// ReasonLimitLowered means that pods that are older than the limit hold more. They continue.
+	ReasonLimitLowered = "LimitLowered"
 	// ReasonHoldInSpec means that spec.hold is set.
 	ReasonHoldInSpec = "HoldInSpec"
 	// ReasonExtensionPending means that a renewal was requested and is not decided yet.

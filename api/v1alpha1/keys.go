@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -150,6 +152,12 @@ const MaxNodePoolName = 63 - len("gpu-milli.")
 // node pools: sluice.dev/gpu-milli.<pool>.
 func ResourceGPUMilliFor(pool string) corev1.ResourceName {
 	return ResourceGPUMilli + "." + corev1.ResourceName(pool)
+}
+
+// IsGPUMilli reports whether a resource is the GPU quota unit, of one pool or of several.
+func IsGPUMilli(name corev1.ResourceName) bool {
+	pool, ok := strings.CutPrefix(string(name), string(ResourceGPUMilli))
+	return ok && (pool == "" || pool[0] == '.')
 }
 
 // PriorityClasses of Sluice, on GPU pods only.

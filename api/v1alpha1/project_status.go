@@ -205,7 +205,7 @@ type ProjectStatus struct {
 	MoreWorkloads int32 `json:"moreWorkloads,omitempty"`
 
 	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending,
-	// QuotaNearlyUsed, Held, Exempt and Unsupported.
+	// QuotaNearlyUsed, LimitExceeded, Held, Exempt and Unsupported.
 	//
 	// +optional
 	// +nullable

@@ -6,6 +6,7 @@ package podcache
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/period"
@@ -48,6 +49,9 @@ type Pod struct {
 	// Milli is the charge of the pod in thousandths of GPUs: the GPU quota units that
 	// admission wrote, else an upper bound of the request. It is 0 if neither can be parsed.
 	Milli workload.Milli
+	// QuotaResource is the GPU quota resource in which admission charged Milli, such as
+	// sluice.dev/gpu-milli.dgx; empty for a pod without admission.
+	QuotaResource corev1.ResourceName
 	// Unreadable is true if the GPU request cannot be parsed.
 	Unreadable bool
 	// Pool is the node pool of the admission; empty for a pod without admission.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +34,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		return compactPod{}, false
 	}
 	request, err := r.parseRequest(pod)
-	charged := chargedMilli(pod)
+	charged, resource := charge(pod)
 	if err == nil && charged == 0 && !request.RequestsGPU() && !r.requestsDeviceClass(&request) {
 		return compactPod{}, false
 	}
@@ -60,6 +59,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		controller:   controllerOf(pod),
 		group:        pod.Labels[LabelPodGroup],
 		milli:        charged,
+		resource:     resource,
 		pool:         pod.Labels[v1alpha1.LabelNodePool],
 		workloadType: v1alpha1.WorkloadType(pod.Labels[v1alpha1.LabelWorkloadType]),
 		project:      pod.Labels[v1alpha1.LabelProject],
@@ -174,35 +174,37 @@ func unixSeconds(t *metav1.Time) int64 {
 	return t.Unix()
 }
 
-// chargedMilli returns the GPU quota units of an admitted pod, as quotas count them: the sum
-// of the containers and sidecars, or the largest init container if that is more. It returns
-// 0 for a pod that was not admitted.
-func chargedMilli(pod *corev1.Pod) workload.Milli {
+// charge returns the GPU quota units of an admitted pod, as quotas count them: the sum of the
+// containers and sidecars, or the largest init container if that is more. It returns 0 for a pod
+// that was not admitted. Admission leaves a pod one quota resource, which is the second result.
+func charge(pod *corev1.Pod) (workload.Milli, corev1.ResourceName) {
 	if pod.Labels[v1alpha1.LabelProject] == "" {
-		return 0
+		return 0, ""
 	}
+	var resource corev1.ResourceName
 	var containers, initPeak, sidecars int64
 	for i := range pod.Spec.Containers {
-		containers = saturatingAdd(containers, requestedMilli(&pod.Spec.Containers[i]))
+		containers = saturatingAdd(containers, requestedMilli(&pod.Spec.Containers[i], &resource))
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		amount := requestedMilli(c)
+		amount := requestedMilli(c, &resource)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			sidecars = saturatingAdd(sidecars, amount)
 			amount = 0
 		}
 		initPeak = max(initPeak, saturatingAdd(sidecars, amount))
 	}
-	return workload.Milli(max(saturatingAdd(containers, sidecars), initPeak))
+	return workload.Milli(max(saturatingAdd(containers, sidecars), initPeak)), resource
 }
 
-// requestedMilli returns the GPU quota units of a container.
-func requestedMilli(c *corev1.Container) int64 {
+// requestedMilli returns the GPU quota units of a container, and sets resource to their name.
+func requestedMilli(c *corev1.Container, resource *corev1.ResourceName) int64 {
 	sum := int64(0)
 	for name, quantity := range c.Resources.Requests {
-		if name == v1alpha1.ResourceGPUMilli || strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)+".") {
-			sum = saturatingAdd(sum, max(0, quantity.Value()))
+		if v1alpha1.IsGPUMilli(name) && quantity.Sign() > 0 {
+			sum = saturatingAdd(sum, quantity.Value())
+			*resource = name
 		}
 	}
 	return sum

@@ -27,6 +27,7 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 		pod        podBuilder
 		is         bool
 		milli      workload.Milli
+		resource   corev1.ResourceName
 		unreadable bool
 	}{
 		"no request":                      {pod: newPod("p")},
@@ -36,10 +37,10 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 		"two in two containers":           {pod: newGPUPod("p").withRequest("nvidia.com/gpu", "1"), is: true, milli: 2000},
 		"a slice":                         {pod: newPod("p").withRequest("nvidia.com/mig-1g.10gb", "1"), is: true, milli: 1000},
 		"half of one":                     {pod: newPod("p").withAnnotation("gpu-fraction", "0.5"), is: true, milli: 500},
-		"charged":                         {pod: newPod("p").withLabel("sluice.dev/project", "lab").withRequest("nvidia.com/mig-1g.10gb", "1").withRequest(charge, "143"), is: true, milli: 143},
-		"charged, by a name without pool": {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest("sluice.dev/gpu-milli", "500"), is: true, milli: 500},
+		"charged":                         {pod: newPod("p").withLabel("sluice.dev/project", "lab").withRequest("nvidia.com/mig-1g.10gb", "1").withRequest(charge, "143"), is: true, milli: 143, resource: charge},
+		"charged, by a name without pool": {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest("sluice.dev/gpu-milli", "500"), is: true, milli: 500, resource: "sluice.dev/gpu-milli"},
 		"charged without admission":       {pod: newGPUPod("p").withRequest(charge, "1"), is: true, milli: 1000},
-		"charged with init containers":    {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "1k").withChange(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar, first} }), is: true, milli: 2500},
+		"charged with init containers":    {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "1k").withChange(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar, first} }), is: true, milli: 2500, resource: charge},
 		"malformed GPU request":           {pod: newPod("p").withAnnotation("gpu-fraction", "much"), is: true, unreadable: true},
 		"malformed max runtime":           {pod: newGPUPod("p").withAnnotation("sluice.dev/max-runtime", "forever"), is: true, milli: 1000},
 		"no GPU and malformed options":    {pod: newPod("p").withAnnotation("sluice.dev/max-runtime", "forever").withLabel("sluice.dev/workload-type", "?")},
@@ -48,7 +49,7 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 		"another device class":            {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/disks", "1")},
 		"succeeded":                       {pod: newGPUPod("p").withPhase(corev1.PodSucceeded)},
 		"failed":                          {pod: newGPUPod("p").withPhase(corev1.PodFailed)},
-		"charge overflows":                {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "9E").withRequest(charge, "9E"), is: true, milli: 9223372036854775807},
+		"charge overflows":                {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "9E").withRequest(charge, "9E"), is: true, milli: 9223372036854775807, resource: charge},
 		"unknown phase":                   {pod: newGPUPod("p").withPhase("Odd"), is: true, milli: 1000},
 		"on an unreachable node":          {pod: newGPUPod("p").withPhase(corev1.PodUnknown), is: true, milli: 1000},
 		"negative charge":                 {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "-5"), is: true, milli: 1000},
@@ -65,8 +66,9 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 			if !is {
 				return
 			}
-			if got := f.toPod(); got.Milli != tc.milli || got.Unreadable != tc.unreadable {
-				t.Errorf("%d thousandths, unreadable %v; want %d, %v", int64(got.Milli), got.Unreadable, int64(tc.milli), tc.unreadable)
+			if got := f.toPod(); got.Milli != tc.milli || got.QuotaResource != tc.resource || got.Unreadable != tc.unreadable {
+				t.Errorf("%d thousandths of %q, unreadable %v; want %d of %q, %v",
+					int64(got.Milli), got.QuotaResource, got.Unreadable, int64(tc.milli), tc.resource, tc.unreadable)
 			}
 		})
 	}

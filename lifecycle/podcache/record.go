@@ -8,6 +8,7 @@ import (
 	"time"
 	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/period"
@@ -36,6 +37,7 @@ type sharedFields struct {
 	controller   Owner
 	group        string
 	milli        workload.Milli
+	resource     corev1.ResourceName
 	pool         string
 	workloadType v1alpha1.WorkloadType
 	project      string
@@ -84,7 +86,7 @@ func (p *compactPod) toPod() *Pod {
 		Queued:    p.flags.has(flagQueued),
 		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started), BoundAt: fromUnixSeconds(p.bound),
 		GraceEndsAt: fromUnixSeconds(p.graceEnd),
-		Milli:       shared.milli, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,
+		Milli:       shared.milli, QuotaResource: shared.resource, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,
 		CreatedBy: shared.createdBy, MaxRuntime: shared.maxRuntime,
 	}
 }

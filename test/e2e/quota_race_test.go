@@ -255,7 +255,7 @@ func (b *loadBalancer) connectionCounts() []int64 {
 
 // startWebhookReplicas makes the API server call n replicas of the webhook in turn: the
 // running one, and others with its configuration and certificates.
-func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer {
+func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer 
 }
 
 // startWebhookReplica starts another webhook and returns its address and process.
-func (s *sluiceCluster) startWebhookReplica(t *testing.T, config webhook.Config, i int) (address string, pid int) {
+func (s *sluiceCluster) startWebhookReplica(t testing.TB, config webhook.Config, i int) (address string, pid int) {
 	t.Helper()
 	ports, release, err := cluster.FreePorts(3)
 	if err != nil {
@@ -371,7 +371,7 @@ func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 }
 
 // setWebhookURL makes the API server call another address.
-func (s *sluiceCluster) setWebhookURL(t *testing.T, config webhook.Config, address string) {
+func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, address string) {
 	t.Helper()
 	config.Default()
 	replaceHost := func(in *admissionv1.WebhookClientConfig) error {

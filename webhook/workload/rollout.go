@@ -108,7 +108,7 @@ func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []i
 func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.ResourceName) {
 	for _, container := range schema.AsList(schema.AsMap(pod["spec"])["containers"]) {
 		for name, amount := range schema.AsMap(schema.AsMap(schema.AsMap(container)["resources"])["requests"]) {
-			if name != string(v1alpha1.ResourceGPUMilli) && !strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)+".") {
+			if !v1alpha1.IsGPUMilli(corev1.ResourceName(name)) {
 				continue
 			}
 			if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil {

@@ -17,7 +17,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,7 +140,7 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
 	patch := map[corev1.ResourceName]any{}
 	for name := range have {
-		if _, wanted := want[name]; !wanted && isQuotaResource(name) {
+		if _, wanted := want[name]; !wanted && v1alpha1.IsGPUMilli(name) {
 			patch[name] = nil
 		}
 	}
@@ -151,9 +150,4 @@ func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
 		}
 	}
 	return patch
-}
-
-func isQuotaResource(name corev1.ResourceName) bool {
-	return name == v1alpha1.ResourceGPUMilli ||
-		strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)+".")
 }

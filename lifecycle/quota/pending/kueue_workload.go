@@ -147,7 +147,7 @@ func (w *kueueWorkload) computeCharge() {
 
 func (c *kueueContainer) gpuMilli() (sum int64) {
 	for name, amount := range c.Resources.Requests {
-		if isGPUQuotaResource(string(name)) {
+		if v1alpha1.IsGPUMilli(name) {
 			sum = min(sum+int64(amount), maxKueueCharge)
 		}
 	}

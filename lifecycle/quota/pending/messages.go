@@ -199,7 +199,7 @@ func ExplainEviction(reason, message string) string {
 
 // formatAmount formats an amount of a resource: 2.5 GPUs for the GPU quota unit, else "3 cpu".
 func formatAmount(name, number string) string {
-	if q, err := resource.ParseQuantity(number); err == nil && isGPUQuotaResource(name) && q.Sign() >= 0 {
+	if q, err := resource.ParseQuantity(number); err == nil && v1alpha1.IsGPUMilli(corev1.ResourceName(name)) && q.Sign() >= 0 {
 		return workload.Milli(q.Value()).Describe()
 	}
 	return quoteMessage(number + " " + name)

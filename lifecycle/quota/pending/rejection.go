@@ -51,7 +51,7 @@ func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 	for entry := range strings.SplitSeq(requested, ",") {
 		name, amount, _ := strings.Cut(entry, "=")
 		quotaUnit, ok := strings.CutPrefix(name, corev1.DefaultResourceRequestsPrefix)
-		if !ok || !isGPUQuotaResource(quotaUnit) {
+		if !ok || !v1alpha1.IsGPUMilli(corev1.ResourceName(quotaUnit)) {
 			continue
 		}
 		if share, err := resource.ParseQuantity(amount); err == nil && share.Value() > 0 {
@@ -59,10 +59,6 @@ func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 		}
 	}
 	return QuotaRejection{}, false
-}
-
-func isGPUQuotaResource(name string) bool {
-	return name == string(v1alpha1.ResourceGPUMilli) || strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)+".")
 }
 
 // reasonFailedCreate is the reason of events in which Kubernetes controllers report that they

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 )
 
@@ -66,7 +67,7 @@ func remaindersOf(quotas []corev1.ResourceQuota) quotaRemainders {
 		all[quota.Name] = map[corev1.ResourceName]*quotaRemainder{}
 		for name, hard := range quota.Status.Hard {
 			const prefix = corev1.DefaultResourceRequestsPrefix
-			if len(name) <= len(prefix) || !isGPUQuotaResource(string(name[len(prefix):])) {
+			if len(name) <= len(prefix) || !v1alpha1.IsGPUMilli(name[len(prefix):]) {
 				continue
 			}
 			used := quota.Status.Used[name]

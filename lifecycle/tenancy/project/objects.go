@@ -38,9 +38,14 @@ func (r *Reconciler) applyObjects(
 		}
 	}
 	if !fresh {
+		var held []UncountedPod
+		if held, outcome.OccupiedSettling, err = r.observeOccupied(ctx, project, outcome.Pools); err != nil {
+			return Outcome{}, err
+		}
 		if outcome.Uncounted, outcome.UncountedObserved, err = r.observeUncounted(ctx, project, outcome.Pools, governed); err != nil {
 			return Outcome{}, err
 		}
+		outcome.Uncounted, outcome.UncountedObserved = append(outcome.Uncounted, held...), outcome.UncountedObserved || len(held) > 0
 	}
 	if outcome.ExceedsLimit = !governed && exceededLimits(outcome.Pools, outcome.Uncounted) != nil; outcome.ExceedsLimit {
 		return outcome, nil

@@ -46,6 +46,8 @@ type Outcome struct {
 	// Uncounted are the GPU pods that no quota counts; known if UncountedObserved is true.
 	Uncounted         []UncountedPod
 	UncountedObserved bool
+	// OccupiedSettling reports that a node reports GPUs of pods that are gone, which count soon.
+	OccupiedSettling bool
 	// DeletionWaits is what the deletion of the project waits for; nil for the deletion of the
 	// namespace.
 	DeletionWaits *problem
@@ -66,6 +68,8 @@ func (o Outcome) requeue() reconcile.Result {
 	switch {
 	case slices.ContainsFunc(o.Failures, func(f apply.Failure) bool { return f.Transient }):
 		return reconcile.Result{RequeueAfter: transientFailureRequeue}
+	case o.OccupiedSettling:
+		return reconcile.Result{RequeueAfter: occupiedSettleTime}
 	case len(o.Uncounted) > 0:
 		return reconcile.Result{RequeueAfter: uncountedPodRequeue}
 	case len(o.Failures) > 0:

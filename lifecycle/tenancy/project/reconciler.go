@@ -7,7 +7,8 @@
 // It reads Projects, Departments, NodePools and Namespaces. It creates or adopts the
 // namespace, applies the rendered objects, and labels the namespace as governed once
 // its quotas are counted. It writes the Project's status: until QuotaApplied is true,
-// GPU pods are refused; Uncounted lists GPU pods that are older than the quota. Their
+// GPU pods are refused; Uncounted lists GPU pods that are older than the quota, and those that
+// are gone from the API while a node still reports their GPUs as held. Their
 // share is subtracted from the rendered limit, and a namespace in which they exceed
 // the limit is not governed until there is room. When a Project is deleted, its
 // namespace is deleted if Sluice created it and it has no volume claims; else the
@@ -66,7 +67,8 @@ type Reconciler struct {
 	// Access revokes the rights of members before anything else of a project is deleted.
 	Access AccessRevoker
 
-	cache apply.Cache
+	cache    apply.Cache
+	occupied occupied
 }
 
 // AccessRevoker revokes the rights of a project's members: a rbac.Manager.
@@ -91,6 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, r.namespaceHandler(), builder.WithPredicates(namespaceCreatedExternally)).
 		Watches(&v1alpha1.Department{}, r.departmentHandler(), builder.WithPredicates(declared)).
 		Watches(&v1alpha1.NodePool{}, r.nodePoolHandler(), builder.WithPredicates(nodePoolInputChanged)).
+		Watches(&v1alpha1.GPUNode{}, r.gpuNodeHandler()).
 		Watches(&v1alpha1.NodePool{}, r.nodePoolResizeHandler(), builder.WithPredicates(nodePoolResized)).
 		Watches(&v1alpha1.Project{}, r.namespaceConflictHandler(), builder.WithPredicates(projectDeleted))
 	for _, object := range apply.WatchedObjects() {

@@ -30,7 +30,8 @@ const ReasonAllCounted = "AllCounted"
 const maxListedPods = 10
 
 // UncountedPod is a GPU pod that the quotas do not count, or not in full: it is older
-// than the adoption of the namespace, or than its pool's quota resource.
+// than the adoption of the namespace, or than its pool's quota resource, or it was deleted by
+// force and holds its GPUs.
 type UncountedPod struct {
 	// Pod is its name.
 	Pod string
@@ -40,6 +41,8 @@ type UncountedPod struct {
 	Uncharged workload.Milli
 	// Preemptible reports that the pod may be preempted, so that it may exceed the guarantee.
 	Preemptible bool
+	// Gone reports that the API server no longer has the pod, and a node still reports its GPUs as held.
+	Gone bool
 }
 
 // observeUncounted finds uncounted pods on the API server. It returns false if an earlier
@@ -147,7 +150,7 @@ func selectorMayMatch(selector, labels map[string]string) bool {
 func requestsQuotaResource(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Containers {
 		for name := range pod.Spec.Containers[i].Resources.Requests {
-			if name == v1alpha1.ResourceGPUMilli || strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)+".") {
+			if v1alpha1.IsGPUMilli(name) {
 				return true
 			}
 		}
@@ -249,10 +252,21 @@ func uncountedCondition(pools []input.NodePool, uncounted []UncountedPod) metav1
 			off = append(off, fmt.Sprintf("%s of node pool %s", sum.Describe(), pools[i].Name))
 		}
 	}
-	c.Message = "GPU pods that were there before the quota, which does not count them: " + formatPodNames(uncounted)
+	gone := slices.DeleteFunc(slices.Clone(uncounted), func(pod UncountedPod) bool { return !pod.Gone })
+	older := slices.DeleteFunc(slices.Clone(uncounted), func(pod UncountedPod) bool { return pod.Gone })
+	var what []string
+	if len(older) > 0 {
+		what = append(what, "GPU pods that were there before the quota, which does not count them: "+formatPodNames(older))
+	}
+	if len(gone) > 0 {
+		what = append(what, "pods that were deleted by force and whose GPUs are still held, as their nodes report: "+formatPodNames(gone))
+	}
+	c.Message = strings.Join(what, "; ")
 	if len(off) > 0 {
 		c.Message += "; until they are gone the project's limit is lower by what they hold, " + strings.Join(off, " and ")
 	}
-	c.Message += "; delete them, and what their controllers start in their place is counted"
+	if len(older) > 0 {
+		c.Message += "; delete them, and what their controllers start in their place is counted"
+	}
 	return c
 }

@@ -81,23 +81,23 @@ func TestFindUncounted(t *testing.T) {
 		"without GPUs":        {newGPUPod("p"), nil},
 		"over":                {newGPUPod("p", gpu, over, withNodeName("n-whole")), nil},
 		"counted":             {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1000"), withNodeName("n-whole")), nil},
-		"in another resource": {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli", "1000"), withNodeName("n-whole"), training), []UncountedPod{{"p", "whole", 1000, true}}},
-		"counted in part":     {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 999, false}}},
-		"a GPU":               {newGPUPod("p", gpu, withNodeName("n-whole")), []UncountedPod{{"p", "whole", 1000, false}}},
-		"two slices":          {newGPUPod("p", withResource("nvidia.com/mig-3g.20gb", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
-		"a share":             {newGPUPod("p", withAnnotation("gpu-fraction", "0.3"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 300, false}}},
-		"memory":              {newGPUPod("p", withAnnotation("gpu-memory", "10241"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 251, false}}},
+		"in another resource": {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli", "1000"), withNodeName("n-whole"), training), []UncountedPod{{"p", "whole", 1000, true, false}}},
+		"counted in part":     {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 999, false, false}}},
+		"a GPU":               {newGPUPod("p", gpu, withNodeName("n-whole")), []UncountedPod{{"p", "whole", 1000, false, false}}},
+		"two slices":          {newGPUPod("p", withResource("nvidia.com/mig-3g.20gb", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false, false}}},
+		"a share":             {newGPUPod("p", withAnnotation("gpu-fraction", "0.3"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 300, false, false}}},
+		"memory":              {newGPUPod("p", withAnnotation("gpu-memory", "10241"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 251, false, false}}},
 		"of a pool by its selector": {
-			newGPUPod("p", withResource("nvidia.com/mig-1g.5gb", "1"), selects("mig")), []UncountedPod{{"p", "mig", 125, false}},
+			newGPUPod("p", withResource("nvidia.com/mig-1g.5gb", "1"), selects("mig")), []UncountedPod{{"p", "mig", 125, false, false}},
 		},
-		"that may come to any":       {newGPUPod("p", gpu), []UncountedPod{{"p", "whole", 1000, false}}},
+		"that may come to any":       {newGPUPod("p", gpu), []UncountedPod{{"p", "whole", 1000, false, false}}},
 		"that selects other nodes":   {newGPUPod("p", gpu, selects("other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of another pool":  {newGPUPod("p", gpu, withNodeName("n-other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of no pool":       {newGPUPod("p", gpu, withNodeName("both")), []UncountedPod{{Pod: "p"}}},
 		"of a pool that it had":      {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.old", "1000"), withNodeName("n-other")), nil},
-		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
-		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false}}},
-		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 2000, false}}},
+		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false, false}}},
+		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false, false}}},
+		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 2000, false, false}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 	got := FindUncounted([]corev1.Pod{
 		newGPUPod("old", slice, withNodeName("n-mig")), newGPUPod("new", slice, withResource("sluice.dev/gpu-milli.mig", "500"), withNodeName("n-mig")),
 	}, pools, poolsForTestNode)
-	if diff := cmp.Diff([]UncountedPod{{"old", "mig", 1000, false}}, got); diff != "" {
+	if diff := cmp.Diff([]UncountedPod{{"old", "mig", 1000, false, false}}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -174,6 +174,11 @@ func TestUncountedCondition(t *testing.T) {
 	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodsUncounted ||
 		!strings.Contains(c.Message, "8, 9 and 2 more; until they are gone the project's limit is lower by what they hold, 1.5 GPUs of node pool mig; delete them") {
 		t.Errorf("of twelve: %+v", c)
+	}
+	gone := uncountedCondition(newTestPools(), []UncountedPod{{Pod: "forced", Pool: "whole", Uncharged: 1000, Gone: true}})
+	if want := "pods that were deleted by force and whose GPUs are still held, as their nodes report: forced; " +
+		"until they are gone the project's limit is lower by what they hold, 1 GPU of node pool whole"; gone.Message != want {
+		t.Errorf("of one that is gone: %q, want %q", gone.Message, want)
 	}
 	if c := uncountedCondition(nil, []UncountedPod{{Pod: "x"}}); !strings.Contains(c.Message, "count them: x; delete them") {
 		t.Errorf("of one in no pool: %+v", c)

@@ -5,6 +5,7 @@ package project
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,6 +88,41 @@ var namespaceCreatedExternally = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		return e.IsInInitialList || e.Object.GetAnnotations()[v1alpha1.AnnotationCreatedFor] == ""
 	},
+}
+
+// gpuNodeHandler enqueues the projects of pods that are gone from the API and hold GPUs by the
+// report of a node, when the report begins and ends.
+func (r *Reconciler) gpuNodeHandler() handler.EventHandler {
+	enqueue := func(ctx context.Context, q apply.RequestQueue, reports ...client.Object) {
+		times := map[string]int{} // of each namespace and pod
+		for _, report := range reports {
+			node, _ := report.(*v1alpha1.GPUNode)
+			for i := range node.Status.Pods {
+				if uid, gone := goneUID(&node.Status.Pods[i]); gone {
+					times[string(uid)]++
+				}
+			}
+		}
+		for pod, n := range times {
+			if n == 2 { // before and after
+				continue
+			}
+			namespace, _, _ := strings.Cut(pod, "/")
+			project, err := inventory.ProjectForNamespace(ctx, r.Client, namespace)
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Failed to find project of namespace", "namespace", namespace)
+			} else if project != nil {
+				apply.EnqueueAfter(q, project.Name, 0)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q apply.RequestQueue) { enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q apply.RequestQueue) {
+			enqueue(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q apply.RequestQueue) { enqueue(ctx, q, e.Object) },
+	}
 }
 
 // nodePoolResizeDelay is how long changes of only a pool's size are collected, in machine

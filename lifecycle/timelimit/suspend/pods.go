@@ -23,8 +23,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ReasonStopped is the reason of the condition DisruptionTarget on a pod that is deleted at
-// its time limit.
+// ReasonStopped is the reason of the condition DisruptionTarget on a pod that Sluice deletes, for
+// example at its time limit. The message says why.
 const ReasonStopped = "StoppedBySluice"
 
 func (r root) isPod() bool { return r.Group == "" && r.Kind == "Pod" }
@@ -43,8 +43,8 @@ func (s *Stopper) deletePod(ctx context.Context, r root, message string) error {
 	return s.evict(ctx, r.Target, message)
 }
 
-// EvictPod evicts a pod of a workload that its stop action did not stop. The message says why;
-// it is written on the pod. Another pod that has its name now stays. If the pod already
+// EvictPod evicts a pod, for example one of a workload that its stop action did not stop. The
+// message says why; it is written on the pod. Another pod that has its name now stays. If the pod already
 // terminates, gracePeriod shortens the rest of its grace period; nil leaves the pod's own.
 func (s *Stopper) EvictPod(ctx context.Context, pod Target, gracePeriod *int64, message string) error {
 	options := []client.DeleteOption{}

@@ -1,0 +1,92 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/podcache"
+)
+
+// Limit is the most GPU quota that a set of pods may hold.
+type Limit struct {
+	Milli workload.Milli
+	// Since is when the limit became as low as it is, in machine time. Pods that were created up
+	// to then continue.
+	Since time.Time
+}
+
+// Decision is what follows from a limit for a set of pods.
+type Decision struct {
+	// Held is what the pods hold that are not being deleted, Excess the part above the limit; 0
+	// if they are within the limit.
+	Held, Excess workload.Milli
+	// End are the pods to end, the newest first. They are fewer than Excess requires if older
+	// pods hold more than the limit.
+	End []*podcache.Pod
+}
+
+// Decide returns the newest pods to end, so that the others are within the limit. Pods that are
+// being deleted are counted out. Older pods are preferred to newer ones, and a newer one stays if
+// there is room for it in the end. Decide does not change the order of pods.
+func Decide(pods []*podcache.Pod, limit Limit) Decision {
+	var d Decision
+	var candidates []*podcache.Pod
+	for _, pod := range pods {
+		if pod.Deleting {
+			continue
+		}
+		d.Held += pod.Milli
+		if pod.Milli > 0 && pod.CreatedAt.After(limit.Since) {
+			candidates = append(candidates, pod)
+		}
+	}
+	d.Excess = max(0, d.Held-limit.Milli)
+	if d.Excess == 0 {
+		return d
+	}
+	slices.SortFunc(candidates, newestFirst)
+	left, count := d.Held, 0
+	for count < len(candidates) && left > limit.Milli {
+		left -= candidates[count].Milli
+		count++
+	}
+	for _, pod := range slices.Backward(candidates[:count]) {
+		if left+pod.Milli <= limit.Milli {
+			left += pod.Milli
+			continue
+		}
+		d.End = append(d.End, pod)
+	}
+	slices.Reverse(d.End)
+	return d
+}
+
+// newestFirst orders pods by creation, which has a precision of a second, then by name.
+func newestFirst(a, b *podcache.Pod) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Namespace, a.Namespace), strings.Compare(b.Name, a.Name))
+}
+
+// limitSettleTime is how long after a lower limit was observed the API server may still admit
+// pods under the former one, the difference between its clock and this one included.
+const limitSettleTime = 5 * time.Second
+
+// limits remembers since when limits are in force. A zero value is empty.
+type limits map[string]Limit
+
+// observe returns the limit of that key with the time since which it is as low. A limit that was
+// not known before is in force since now: nothing tells how high it was before.
+func (l limits) observe(key string, milli workload.Milli, now time.Time) Limit {
+	last, known := l[key]
+	if !known || milli < last.Milli {
+		last.Since = now.Add(limitSettleTime)
+	}
+	last.Milli = milli
+	l[key] = last
+	return last
+}

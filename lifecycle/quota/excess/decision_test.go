@@ -1,0 +1,143 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/podcache"
+)
+
+var testStart = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+
+// newTestPod returns a pod that was created some seconds after testStart.
+func newTestPod(name string, second int, milli workload.Milli) *podcache.Pod {
+	return &podcache.Pod{Namespace: "lab", Name: name, CreatedAt: testStart.Add(time.Duration(second) * time.Second), Milli: milli}
+}
+
+func names(pods []*podcache.Pod) string {
+	var all []string
+	for _, pod := range pods {
+		all = append(all, pod.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// Guards invariant 3 of the design: what exceeds a limit is ended, the newest first.
+func TestDecide(t *testing.T) {
+	deleting := func(pod *podcache.Pod) *podcache.Pod { pod.Deleting = true; return pod }
+	limit := Limit{Milli: 2000, Since: testStart}
+	tests := map[string]struct {
+		pods   []*podcache.Pod
+		excess workload.Milli
+		end    string
+	}{
+		"no pods":              {},
+		"exactly the limit":    {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1000)}},
+		"the newest":           {pods: []*podcache.Pod{newTestPod("c", 3, 1000), newTestPod("a", 1, 1000), newTestPod("b", 2, 1000)}, excess: 1000, end: "c"},
+		"by name in a second":  {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("c", 1, 1000), newTestPod("b", 1, 1000)}, excess: 1000, end: "c"},
+		"several":              {pods: []*podcache.Pod{newTestPod("a", 1, 1500), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}, excess: 1500, end: "c b"},
+		"a small one has room": {pods: []*podcache.Pod{newTestPod("a", 1, 1500), newTestPod("b", 2, 1000), newTestPod("c", 3, 500)}, excess: 1000, end: "b"},
+		"deleted ones are out": {pods: []*podcache.Pod{deleting(newTestPod("a", 1, 1000)), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}},
+		"a deleted newest":     {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1500), deleting(newTestPod("c", 3, 1000))}, excess: 500, end: "b"},
+		"older than the limit": {pods: []*podcache.Pod{newTestPod("a", -9, 1000), newTestPod("b", -1, 1000), newTestPod("c", 0, 1000)}, excess: 1000},
+		"older ones hold more": {pods: []*podcache.Pod{newTestPod("a", -9, 3000), newTestPod("b", 1, 1000)}, excess: 2000, end: "b"},
+		"without quota":        {pods: []*podcache.Pod{newTestPod("a", 1, 2500), newTestPod("b", 2, 0)}, excess: 500, end: "a"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if d := Decide(tc.pods, limit); d.Excess != tc.excess || names(d.End) != tc.end {
+				t.Errorf("excess %d, ends %q; want %d, %q", d.Excess, names(d.End), tc.excess, tc.end)
+			}
+		})
+	}
+}
+
+// Guards invariants 3 and 12 of the design, for random pods and limits: a sum within the limit ends
+// nothing; otherwise the rest is within the limit or older than it; no ended pod would fit beside the
+// rest; and for each pod that stays, the older ones that are ended would not have fit either way.
+func TestDecideProperties(t *testing.T) {
+	random := rand.New(rand.NewPCG(17, 9))
+	for round := range 20_000 {
+		limit := Limit{Milli: workload.Milli(random.IntN(40)) * 125, Since: testStart.Add(time.Duration(random.IntN(6)) * time.Second)}
+		var pods []*podcache.Pod
+		for i := range random.IntN(12) {
+			pod := newTestPod(strconv.Itoa(i), random.IntN(12), workload.Milli(random.IntN(9))*125)
+			pod.Deleting = random.IntN(4) == 0
+			pods = append(pods, pod)
+		}
+		d := Decide(pods, limit)
+		var held, left, old workload.Milli
+		for _, pod := range pods {
+			if pod.Deleting {
+				continue
+			}
+			held += pod.Milli
+			if !slices.Contains(d.End, pod) {
+				left += pod.Milli
+				if !pod.CreatedAt.After(limit.Since) {
+					old += pod.Milli
+				}
+			}
+		}
+		fail := func(what string) {
+			t.Fatalf("round %d: %s: of %d held, limit %d since %s, ended %q", round, what, held, limit.Milli, limit.Since, names(d.End))
+		}
+		switch {
+		case held <= limit.Milli && (len(d.End) > 0 || d.Excess != 0):
+			fail("ended pods within the limit")
+		case left > limit.Milli && left > old:
+			fail("newer pods stay above the limit")
+		case !slices.IsSortedFunc(d.End, newestFirst):
+			fail("not the newest first")
+		}
+		for _, pod := range d.End {
+			if pod.Deleting || !pod.CreatedAt.After(limit.Since) || pod.Milli == 0 {
+				fail("ended a pod that is deleted, older than the limit, or without quota")
+			}
+			if left+pod.Milli <= limit.Milli {
+				fail("ended more than needed")
+			}
+		}
+		// The ended ones and the newer ones that stay are together the fewest newest.
+		if n := len(d.End); n > 0 {
+			var younger workload.Milli
+			for _, pod := range pods {
+				if !pod.Deleting && newestFirst(pod, d.End[n-1]) < 0 {
+					younger += pod.Milli
+				}
+			}
+			if held-younger <= limit.Milli {
+				fail("ended an older pod although the newer ones suffice")
+			}
+		}
+	}
+}
+
+// A limit that is lowered ends no running work. Guards invariant 3 of the design.
+func TestLimitsInForce(t *testing.T) {
+	all, now := limits{}, testStart
+	later := func() time.Time { now = now.Add(time.Minute); return now }
+	first := all.observe("q", 4000, now)
+	if want := testStart.Add(limitSettleTime); !first.Since.Equal(want) {
+		t.Errorf("a new limit is in force since %s, want %s", first.Since, want)
+	}
+	if same := all.observe("q", 4000, later()); same != first {
+		t.Errorf("an unchanged limit: %+v, want %+v", same, first)
+	}
+	raised := all.observe("q", 6000, later())
+	if raised.Milli != 6000 || !raised.Since.Equal(first.Since) {
+		t.Errorf("a raised limit: %+v", raised)
+	}
+	lowered := all.observe("q", 5000, later())
+	if lowered.Milli != 5000 || !lowered.Since.Equal(now.Add(limitSettleTime)) {
+		t.Errorf("a lowered limit: %+v", lowered)
+	}
+}

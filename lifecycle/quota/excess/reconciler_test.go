@@ -1,0 +1,171 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api"
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/suspend"
+)
+
+const dgxMilli = "sluice.dev/gpu-milli.dgx"
+
+// testEnv is project thesis in namespace work, with a limit of 2 GPUs in node pool dgx.
+type testEnv struct {
+	*Reconciler
+	pods     fakePods
+	evicted  []string
+	refused  error
+	recorder *events.FakeRecorder
+}
+
+type fakePods []*podcache.Pod
+
+func (f *fakePods) InNamespace(string) iter.Seq[*podcache.Pod] { return slices.Values(*f) }
+
+func (f *fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) {
+	i := slices.IndexFunc(*f, func(pod *podcache.Pod) bool { return pod.UID == uid })
+	if i < 0 {
+		return nil, false
+	}
+	return (*f)[i], true
+}
+
+// EvictPod implements Evictor.
+func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, _ *int64, _ string) error {
+	if e.refused != nil {
+		return e.refused
+	}
+	e.evicted = append(e.evicted, pod.Name)
+	return nil
+}
+
+func newTestEnv(t *testing.T) *testEnv {
+	t.Helper()
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	project := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}
+	project.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "work"}
+	labels := map[string]string{v1alpha1.LabelProject: "thesis"}
+	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "sluice-dgx", UID: "limit", Labels: labels}}
+	limit.Status.Hard = corev1.ResourceList{"requests." + dgxMilli: resource.MustParse("2000"), "pods": resource.MustParse("1")}
+	guarantee := limit.DeepCopy()
+	guarantee.Name, guarantee.UID, guarantee.Spec.ScopeSelector = "sluice-dgx.guaranteed", "guarantee", &corev1.ScopeSelector{}
+	guarantee.Status.Hard = corev1.ResourceList{"requests." + dgxMilli: resource.MustParse("0")}
+	e := &testEnv{recorder: events.NewFakeRecorder(10)}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, limit, guarantee).WithStatusSubresource(project).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(scheme), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
+		Build()
+	e.Reconciler = &Reconciler{Client: c, Evictor: e, Events: e.recorder}
+	e.initState(&e.pods)
+	return e
+}
+
+// add adds pods with one GPU each that were created some seconds from now.
+func (e *testEnv) add(seconds int, names ...string) {
+	for _, name := range names {
+		e.pods = append(e.pods, &podcache.Pod{
+			Namespace: "work", Name: name, UID: types.UID(name), Project: "thesis", Milli: 1000, QuotaResource: dgxMilli,
+			CreatedAt: policytime.MachineNow().Add(time.Duration(seconds) * time.Second),
+		})
+	}
+}
+
+func (e *testEnv) reconcileOnce(t *testing.T) (*metav1.Condition, error) {
+	t.Helper()
+	name := types.NamespacedName{Name: "thesis"}
+	_, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
+	var project v1alpha1.Project
+	if err := e.Client.Get(t.Context(), name, &project); err != nil {
+		t.Fatal(err)
+	}
+	return meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionLimitExceeded), err
+}
+
+// Guards invariants 3 and 11 of the design: an excess is ended once, reported, and kept in the
+// condition after its end.
+func TestReconcileEndsExcessOnce(t *testing.T) {
+	e := newTestEnv(t)
+	e.add(60, "a", "b")
+	if c, err := e.reconcileOnce(t); err != nil || c != nil || len(e.evicted) > 0 {
+		t.Fatalf("within the limit: %+v, evicted %v, %v", c, e.evicted, err)
+	}
+	e.add(61, "c")
+	e.refused = errors.New("no answer")
+	if _, err := e.reconcileOnce(t); err == nil || len(e.recorder.Events) > 0 {
+		t.Errorf("a failed eviction: %v, and %d events", err, len(e.recorder.Events))
+	}
+	e.refused = nil
+	for range 2 { // the second pass sees the pod before its deletion
+		c, err := e.reconcileOnce(t)
+		if err != nil || c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNewestPodsEnded {
+			t.Fatalf("condition %+v, %v", c, err)
+		}
+	}
+	if !slices.Equal(e.evicted, []string{"c"}) || len(e.recorder.Events) != 2 {
+		t.Errorf("evicted %v, with %d events; want pod c and an event on it and on the project", e.evicted, len(e.recorder.Events))
+	}
+	e.pods[2].Deleting = true
+	c, err := e.reconcileOnce(t)
+	if err != nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonWithinLimit ||
+		!strings.Contains(c.Message, "1 GPU more than its limit of 2 GPUs; ended the newest: pod work/c") {
+		t.Errorf("after the end: %+v, %v", c, err)
+	}
+}
+
+// Guards invariant 3 of the design: pods from before the start of lifecycle, and those that the quota
+// does not count, never end.
+func TestReconcileKeepsOlderAndUncountedPods(t *testing.T) {
+	e := newTestEnv(t)
+	e.add(60, "a", "b", "uncounted", "elsewhere")
+	e.pods[2].QuotaResource, e.pods[3].QuotaResource = "", "sluice.dev/gpu-milli"
+	if c, err := e.reconcileOnce(t); err != nil || c != nil {
+		t.Errorf("pods that the quota does not count: %+v, %v", c, err)
+	}
+	e.add(-1, "old")
+	c, err := e.reconcileOnce(t)
+	if err != nil || c == nil || c.Status != metav1.ConditionTrue || !slices.Equal(e.evicted, []string{"b"}) {
+		t.Errorf("an old pod above the limit: %+v, evicted %v, %v", c, e.evicted, err)
+	}
+}
+
+// Guards invariant 11 of the design: a lowered limit is reported as such.
+func TestReconcileReportsLoweredLimit(t *testing.T) {
+	e := newTestEnv(t)
+	e.add(2, "a", "b", "c")
+	c, err := e.reconcileOnce(t)
+	if err != nil || c == nil || c.Reason != v1alpha1.ReasonLimitLowered || len(e.evicted) > 0 ||
+		!strings.Contains(c.Message, "by pods that are older than the limit: they continue") {
+		t.Errorf("condition %+v, evicted %v, %v", c, e.evicted, err)
+	}
+	e.pods = e.pods[:2]
+	if c, err := e.reconcileOnce(t); err != nil || c.Status != metav1.ConditionFalse || c.Message != "its pods are within its limits" {
+		t.Errorf("after it: %+v, %v", c, err)
+	}
+}

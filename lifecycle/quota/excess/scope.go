@@ -1,0 +1,161 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/podcache"
+)
+
+// scope is what one limit counts, with the decision about it.
+type scope struct {
+	// key identifies the limit.
+	key string
+	// holder is what has the limit: "project thesis".
+	holder string
+	// resource is the GPU quota resource that is counted.
+	resource corev1.ResourceName
+	limit    Limit
+	decision Decision
+}
+
+// quotaScopes returns what a ResourceQuota counts of GPUs: for each GPU quota resource all pods
+// that are charged in it. The quota of the guarantee, which counts some of the pods, has none: what
+// exceeds it is within the limit.
+func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope {
+	if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+		return nil
+	}
+	var scopes []scope
+	for name, hard := range quota.Status.Hard {
+		resource, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		if !ok || !v1alpha1.IsGPUMilli(corev1.ResourceName(resource)) {
+			continue
+		}
+		scopes = append(scopes, scope{
+			key: string(quota.UID) + "/" + resource, holder: "project " + project.Name,
+			resource: corev1.ResourceName(resource), limit: Limit{Milli: workload.Milli(hard.Value())},
+		})
+	}
+	return scopes
+}
+
+// selectPods returns the pods that are charged in the scope's resource. Pods that the quota does
+// not count have none.
+func (s *scope) selectPods(pods iter.Seq[*podcache.Pod]) []*podcache.Pod {
+	var selected []*podcache.Pod
+	for pod := range pods {
+		if pod.QuotaResource == s.resource {
+			selected = append(selected, pod)
+		}
+	}
+	return selected
+}
+
+// describe describes the excess: "project thesis held 11 GPUs of node pool dgx, 1 GPU more than its
+// limit of 10 GPUs".
+func (s *scope) describe() string {
+	of := "its node pools"
+	if pool, alone := strings.CutPrefix(string(s.resource), string(v1alpha1.ResourceGPUMilli)+"."); alone {
+		of = "node pool " + pool
+	}
+	return fmt.Sprintf("%s held %s of %s, %s more than its limit of %s",
+		s.holder, s.decision.Held.Describe(), of, s.decision.Excess.Describe(), s.limit.Milli.Describe())
+}
+
+// describeForPod says on a pod why it was ended.
+func (s *scope) describeForPod() string {
+	return s.describe() + ", because the quota's counter lagged behind; this pod was among the newest and was ended: " +
+		"create it again, or let its controller do so, when GPU quota is free"
+}
+
+// maxListedPods is the number of pods that a message names; it counts the others.
+const maxListedPods = 10
+
+func joinNames(pods []*podcache.Pod) string {
+	words := make([]string, 0, maxListedPods)
+	for _, pod := range pods[:min(maxListedPods, len(pods))] {
+		words = append(words, "pod "+pod.Namespace+"/"+pod.Name)
+	}
+	list := strings.Join(words, ", ")
+	if more := len(pods) - maxListedPods; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// requestsForPod returns the request for the project of a pod whose charge changed.
+func requestsForPod(c podcache.Change) []reconcile.Request {
+	if before, after := c.Before, c.After; before != nil && after != nil && before.Milli == after.Milli &&
+		before.QuotaResource == after.QuotaResource && before.Project == after.Project && before.Deleting == after.Deleting {
+		return nil
+	}
+	return requestFor(c.Pod().Project)
+}
+
+func requestFor(project string) []reconcile.Request {
+	if project == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: project}}}
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// quotaHandler observes each limit of a quota, in the order of its changes: the workers see only
+// the last of several. Then it enqueues the quota's project.
+func (r *Reconciler) quotaHandler() handler.EventHandler {
+	observe := func(quota *corev1.ResourceQuota, q requestQueue) {
+		for _, s := range quotaScopes(&v1alpha1.Project{}, quota) {
+			r.observeLimit(s.key, s.limit, policytime.MachineNow())
+		}
+		for _, request := range requestFor(quota.Labels[v1alpha1.LabelProject]) {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q requestQueue) {
+			if quota, ok := e.Object.(*corev1.ResourceQuota); ok {
+				observe(quota, q)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requestQueue) {
+			before, ok := e.ObjectOld.(*corev1.ResourceQuota)
+			quota, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
+			// Every pod changes the usage.
+			if ok && ok2 && !equality.Semantic.DeepEqual(before.Status.Hard, quota.Status.Hard) {
+				observe(quota, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requestQueue) {
+			if quota, ok := e.Object.(*corev1.ResourceQuota); ok {
+				r.forgetLimits(quota)
+			}
+		},
+	}
+}
+
+// forgetLimits forgets the limits of a deleted quota.
+func (r *Reconciler) forgetLimits(quota *corev1.ResourceQuota) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range quotaScopes(&v1alpha1.Project{}, quota) {
+		delete(r.limits, s.key)
+	}
+}

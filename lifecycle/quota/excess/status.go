@@ -1,0 +1,117 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/rendering/apply"
+)
+
+// reasonLimitExceeded is the reason of the events.
+const reasonLimitExceeded = v1alpha1.ConditionLimitExceeded
+
+// condition returns the condition LimitExceeded, or nil if the project never exceeded a limit. The
+// last excess stays in the message.
+func (r *Reconciler) condition(project *v1alpha1.Project, exceeded []scope, now metav1.Time) *metav1.Condition {
+	r.mu.Lock()
+	last := r.last[project.Name]
+	r.mu.Unlock()
+	known := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionLimitExceeded)
+	if len(exceeded) == 0 && (known == nil || known.Status == metav1.ConditionFalse && last == "") {
+		return known
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionLimitExceeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinLimit,
+		Message: "its pods are within its limits", ObservedGeneration: project.Generation, LastTransitionTime: now,
+	}
+	if len(exceeded) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonLimitLowered, describeAll(exceeded)
+	}
+	for i := range exceeded {
+		if len(exceeded[i].decision.End) > 0 {
+			c.Reason = v1alpha1.ReasonNewestPodsEnded
+		}
+	}
+	if last != "" {
+		c.Message += "; " + last
+	}
+	c.Message = apply.TruncateMessage(c.Message)
+	conditions := []metav1.Condition{c}
+	if known != nil {
+		conditions[0] = *known
+		meta.SetStatusCondition(&conditions, c) // keeps the transition time
+	}
+	return &conditions[0]
+}
+
+// describeAll describes each exceeded limit, and what happens with its pods.
+func describeAll(exceeded []scope) string {
+	var texts []string
+	for i := range exceeded {
+		text := exceeded[i].describe()
+		if len(exceeded[i].decision.End) == 0 {
+			text += ", by pods that are older than the limit: they continue, and no new GPU pods start until enough have ended"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// fieldManager owns the condition.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-excess"
+
+// applyCondition writes the condition if it changed.
+func (r *Reconciler) applyCondition(ctx context.Context, project *v1alpha1.Project, condition *metav1.Condition) error {
+	if condition == nil {
+		return nil
+	}
+	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
+		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().
+			WithConditions(apply.Conditions(conditions, v1alpha1.ConditionLimitExceeded)...))
+	}
+	err := apply.Status(ctx, r.Client, fieldManager, fields(project.Status.Conditions), fields([]metav1.Condition{*condition}))
+	if err != nil {
+		return fmt.Errorf("write condition %s of project %s: %w", condition.Type, project.Name, err)
+	}
+	return nil
+}
+
+var (
+	endedPods = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sluice_limit_excess_ended_pods_total",
+		Help: "GPU pods that were ended because they exceeded a limit whose counter lagged.",
+	})
+	excessGPUs = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "sluice_limit_excess_gpus",
+		Help:    "GPUs above a limit each time that pods were ended for it.",
+		Buckets: []float64{.125, .25, .5, 1, 2, 4, 8, 16, 32, 64},
+	})
+	detectionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "sluice_limit_excess_detection_seconds",
+		Help: "Time in seconds from the creation of the newest pod above a limit until pods were ended for it, in machine time. " +
+			"It is up to one second too long, because creation times are whole seconds.",
+		Buckets: []float64{.25, .5, 1, 1.5, 2, 3, 5, 10, 30, 60},
+	})
+)
+
+func init() { metrics.Registry.MustRegister(endedPods, excessGPUs, detectionSeconds) }
+
+// observeExcess counts an excess for which pods were ended, after a time since the newest was created.
+func observeExcess(excess workload.Milli, pods int, after time.Duration) {
+	endedPods.Add(float64(pods))
+	excessGPUs.Observe(float64(excess) / 1000)
+	detectionSeconds.Observe(max(0, after).Seconds())
+}

@@ -80,7 +80,7 @@ type world struct {
 }
 
 var startWorld = sync.OnceValues(func() (*world, error) {
-	s, err := tests.Start("hostile", "--scheduler", "kueue")
+	s, err := startSluice()
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +95,16 @@ var startWorld = sync.OnceValues(func() (*world, error) {
 	defer cancel()
 	return w, w.setUp(ctx)
 })
+
+// clusterVariable is the folder of a running `sluice up --scheduler kueue`, which the tests then use.
+const clusterVariable = "SLUICE_HOSTILE_DIR"
+
+func startSluice() (*clustertest.Sluice, error) {
+	if dir := os.Getenv(clusterVariable); dir != "" {
+		return clustertest.AttachSluice(dir)
+	}
+	return tests.Start("hostile", "--scheduler", "kueue")
+}
 
 // start returns the cluster and starts it if necessary.
 func start(t *testing.T) *world {
@@ -215,7 +225,7 @@ func (w *world) createProject(ctx context.Context, name, department string, e en
 	for _, change := range changes {
 		change(p)
 	}
-	if err := w.Admin.Create(ctx, p); err != nil {
+	if err := client.IgnoreAlreadyExists(w.Admin.Create(ctx, p)); err != nil {
 		return err
 	}
 	if err := eventually(ctx, func() error { return w.checkReady(ctx, p) }); err != nil {
@@ -266,7 +276,7 @@ func (w *world) apply(ctx context.Context, text string) error {
 		if len(object.Object) == 0 {
 			continue
 		}
-		if err := eventually(ctx, func() error { return w.Admin.Create(ctx, object) }); err != nil {
+		if err := eventually(ctx, func() error { return client.IgnoreAlreadyExists(w.Admin.Create(ctx, object)) }); err != nil {
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -299,20 +309,21 @@ func (w *world) grantNamespaceAdmin(ctx context.Context) error {
 	everything := func(group string, resources ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 	}
-	if err := w.Admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+	err := w.Admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		everything("", "pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/eviction",
 			"namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers", "services", "configmaps",
 			"resourcequotas", "resourcequotas/status", "limitranges"),
 		everything("apps", "*"), everything("batch", "*"), everything("jobset.x-k8s.io", "*"), everything("kueue.x-k8s.io", "*"),
 		everything("resource.k8s.io", "*"), everything("scheduling.run.ai", "*"), everything("networking.k8s.io", "*"),
-	}}); err != nil {
+	}})
+	if client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	return w.Admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+	return client.IgnoreAlreadyExists(w.Admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespaceAdmin.user("")}},
-	})
+	}))
 }
 
 // eventually waits until the condition holds, and returns its last error otherwise.

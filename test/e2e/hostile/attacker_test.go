@@ -59,14 +59,12 @@ var (
 	writers = []role{l2, l1, editor, serviceAccount, namespaceAdmin}
 	// users are the writers by Sluice's roles.
 	users = []role{l2, l1, editor, serviceAccount}
-	// members may at least read the project.
-	members = []role{l2, l1, editor, serviceAccount, engineer, manager, viewer, owner, dean, colleague, namespaceAdmin}
 )
 
 // user returns the user name of a role in a namespace.
 func (r role) user(namespace string) string {
 	switch {
-	case strings.HasPrefix(string(r), "system:"):
+	case strings.HasPrefix(string(r), "system:"), strings.Contains(string(r), "@"): // a user name
 		return string(r)
 	case r == serviceAccount:
 		return "system:serviceaccount:" + namespace + ":robot"

@@ -232,20 +232,32 @@ func (w *world) createProject(ctx context.Context, name, department string, e en
 		return err
 	}
 	return eventually(ctx, func() error {
-		for _, role := range members {
-			if role == dean && department != faculty {
-				continue
-			}
-			as, err := w.clientFor(role.user(name))
+		for _, user := range usersOf(p) {
+			as, err := w.clientFor(user)
 			if err != nil {
 				return err
 			}
 			if err := as.List(ctx, &corev1.PodList{}, client.InNamespace(name), client.Limit(1)); err != nil {
-				return fmt.Errorf("as %s: %w", role, err)
+				return fmt.Errorf("as %s: %w", user, err)
 			}
 		}
 		return nil
 	})
+}
+
+// usersOf returns the users who may read the pods of a project.
+func usersOf(p *v1alpha1.Project) []string {
+	list := []string{namespaceAdmin.user(""), p.Spec.Owners[0].User}
+	if p.Spec.Department == faculty {
+		list = append(list, dean.user(""))
+	}
+	for _, m := range p.Spec.Members {
+		if m.Kind == v1alpha1.MemberServiceAccount {
+			m.Name = "system:serviceaccount:" + m.Namespace + ":" + m.Name
+		}
+		list = append(list, m.Name)
+	}
+	return list
 }
 
 // checkReady returns an error unless members may create pods that the quotas count.

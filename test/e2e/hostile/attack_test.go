@@ -74,7 +74,7 @@ type attempt struct {
 	text string
 	run  func(a *attacker) (*unstructured.Unstructured, error)
 	// control is the same request without its bad part; nil if there is none.
-	control func(a *attacker) (*unstructured.Unstructured, error)
+	control *attempt
 	// foreign is the reason why there is no control, such as that the object is Sluice's.
 	foreign string
 }
@@ -124,10 +124,8 @@ func (r row) controlFor(of role) *attempt {
 		return nil
 	case r.control.run != nil:
 		return &r.control
-	case r.attack.control != nil:
-		return &attempt{text: "without the bad part: " + r.attack.text, run: r.attack.control}
 	default:
-		return nil
+		return r.attack.control
 	}
 }
 

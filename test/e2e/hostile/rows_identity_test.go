@@ -92,7 +92,7 @@ func colleaguesWorkloadDeleted(kind string) row {
 func lacks(text string) func(a *attacker, got *unstructured.Unstructured) error {
 	return func(_ *attacker, got *unstructured.Unstructured) error {
 		if raw, err := got.MarshalJSON(); err != nil || strings.Contains(string(raw), text) {
-			return fmt.Errorf("the object contains %q: %s, %w", text, raw, err)
+			return fmt.Errorf("the object contains %q: %s, %v", text, raw, err)
 		}
 		return nil
 	}

@@ -45,7 +45,8 @@ var templates = map[string]template{
 	"Job": {"{apiVersion: batch/v1, kind: Job, spec: " + jobText + "}", batchv1.Job{}, "spec.template"},
 	"CronJob": {
 		`{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "0 0 1 1 *", jobTemplate: {spec: ` + jobText + "}}}",
-		batchv1.CronJob{}, "spec.jobTemplate.spec.template",
+		batchv1.CronJob{},
+		"spec.jobTemplate.spec.template",
 	},
 	"Deployment":  {controllerText("apps/v1", "Deployment"), appsv1.Deployment{}, "spec.template"},
 	"StatefulSet": {controllerText("apps/v1", "StatefulSet"), appsv1.StatefulSet{}, "spec.template"},
@@ -53,7 +54,8 @@ var templates = map[string]template{
 	"DaemonSet":   {controllerText("apps/v1", "DaemonSet"), appsv1.DaemonSet{}, "spec.template"},
 	"ReplicationController": {
 		`{apiVersion: v1, kind: ReplicationController, spec: {selector: {app: "{name}"}, template: ` + podText + "}}",
-		corev1.ReplicationController{}, "spec.template",
+		corev1.ReplicationController{},
+		"spec.template",
 	},
 	"Service":   {`{apiVersion: v1, kind: Service, spec: {selector: {app: "{name}"}, ports: [{port: 80}]}}`, corev1.Service{}, ""},
 	"ConfigMap": {`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, corev1.ConfigMap{}, ""},

@@ -35,6 +35,16 @@ var _ = attacks(
 		attack: create("Pod", `{metadata: {annotations: {sluice.dev/created-by: other@example.org}}}`), harmless: createdByItself,
 	},
 	row{
+		class: owners, name: "a pod that says that a Job controls it", engines: everyEngine,
+		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}]}}"),
+		want:   "only a controller may say",
+	},
+	row{
+		class: owners, name: "a pod that says later that a Job controls it",
+		attack: patch(own("Pod"), `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`),
+		want:   "only a controller may say",
+	},
+	row{
 		class: identity, name: "another project's workload deleted", roles: []role{l2, l1, editor, serviceAccount, owner, manager, viewer, outsider},
 		attack: remove(neighbors("Pod")), want: "cannot delete resource \"pods\"",
 	},

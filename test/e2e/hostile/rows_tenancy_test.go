@@ -19,19 +19,21 @@ var _ = attacks(
 		class: tenancy, name: "a user's label on the namespace", allowed: true, roles: []role{namespaceAdmin},
 		attack: patch(ownNamespace, `{"metadata":{"labels":{"team":"ours"}}}`),
 	},
-	row{
-		class: quotas, name: "a quota of the user's own", allowed: true, roles: []role{namespaceAdmin},
-		attack: apply(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: own}, spec: {hard: {configmaps: "100"}}}`),
-	},
+	row{class: quotas, name: "a quota of the user's own", allowed: true, roles: []role{namespaceAdmin}, attack: ownQuota},
+	row{class: quotas, name: "a quota of a member's own", roles: append([]role{dean, owner, manager, viewer}, users...), attack: ownQuota, want: byRBAC},
 )
+
+var ownQuota = apply(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: own}, spec: {hard: {configmaps: "100"}}}`)
 
 const onlyByProject = "a namespace becomes a project's by a Project"
 
 var ownNamespace = named("Namespace", "{namespace}")
 
 func namespaceWrite(name string, request attempt, want string) row {
-	return row{class: tenancy, name: name, roles: []role{namespaceAdmin}, rbac: append([]role{dean, owner, manager, viewer}, users...), attack: request, want: want,
-		uncontrolled: "the namespace is Sluice's"}
+	return row{
+		class: tenancy, name: name, roles: []role{namespaceAdmin}, rbac: append([]role{dean, owner, manager, viewer}, users...), attack: request, want: want,
+		uncontrolled: "the namespace is Sluice's",
+	}
 }
 
 // A project names its own department's quotas and a namespace of its own.

@@ -34,6 +34,7 @@ var _ = attacks(
 	suspended(identity, "another creator", `{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"),
 	suspended(identity, "no creator", `{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"),
 	suspended(quotas, "more CPU", inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""),
+	suspended(queues, "its start", `{"spec":{"suspend":false}}`, ""),
 	suspended(quotas, "the same GPUs", inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.direct-mig":"1k"}}`), ""),
 	suspended(quotas, "a node selector", `{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""),
 	suspended(labels, "a user's labels and annotations",

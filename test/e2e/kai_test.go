@@ -93,7 +93,7 @@ func TestKAI(t *testing.T) {
 	})
 	applyJSON(t, grouper, pod, `{"metadata":{"annotations":{"pod-group-name":"pg-train-1"}}}`)
 
-	t.Run("users cannot bypass the queue", func(t *testing.T) { testKAIBypassAttempts(t, user, pod, group) })
+	t.Run("users cannot bypass the queue", func(t *testing.T) { testKAIBypassAttempts(t, user, group) })
 
 	t.Run("a group has the class of its pods", func(t *testing.T) {
 		// The scheduler observes the pod and writes the status.
@@ -130,7 +130,7 @@ func TestKAI(t *testing.T) {
 }
 
 // testKAIBypassAttempts runs as a user with all rights in the namespace.
-func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, group *unstructured.Unstructured) {
+func testKAIBypassAttempts(t *testing.T, user client.Client, group *unstructured.Unstructured) {
 	patch := func(object client.Object, body string, subresource ...string) func() error {
 		object, _ = object.DeepCopyObject().(client.Object)
 		raw := client.RawPatch(types.MergePatchType, []byte(body))

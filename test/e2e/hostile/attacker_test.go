@@ -218,10 +218,10 @@ func (a *attacker) eventually(condition func() error) {
 	clustertest.Eventually(a.t, condition)
 }
 
-// advanceTime advances policy time. Only a row that runs alone may do that.
-func (a *attacker) advanceTime(by time.Duration) {
+// advanceTimeTo advances policy time. Only a row that runs alone may do that.
+func (a *attacker) advanceTimeTo(at time.Time) {
 	a.t.Helper()
-	if err := a.world.clock.Advance(by); err != nil {
+	if err := a.world.clock.AdvanceTo(at); err != nil {
 		a.t.Fatal(err)
 	}
 }

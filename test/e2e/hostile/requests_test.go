@@ -337,9 +337,9 @@ func do(text string, run func(a *attacker) (*unstructured.Unstructured, error)) 
 func really(of attempt) attempt {
 	run := of.run // for the control a dry run suffices
 	of.run = func(a *attacker) (*unstructured.Unstructured, error) {
-		real := *a
-		real.dry = false
-		return run(&real)
+		sender := *a
+		sender.dry = false
+		return run(&sender)
 	}
 	return of
 }

@@ -101,10 +101,11 @@ func colleaguesWorkloadDeleted(kind string) row {
 // lacks is a harmless result whose object does not contain the text.
 func lacks(text string) func(a *attacker, got *unstructured.Unstructured) error {
 	return func(_ *attacker, got *unstructured.Unstructured) error {
-		if raw, err := got.MarshalJSON(); err != nil || strings.Contains(string(raw), text) {
-			return fmt.Errorf("the object contains %q: %s, %v", text, raw, err)
+		raw, err := got.MarshalJSON()
+		if err == nil && strings.Contains(string(raw), text) {
+			err = fmt.Errorf("the object contains %q: %s", text, raw)
 		}
-		return nil
+		return err
 	}
 }
 

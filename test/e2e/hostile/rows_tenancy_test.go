@@ -38,6 +38,14 @@ func namespaceWrite(name string, request attempt, want string) row {
 
 // A project names its own department's quotas and a namespace of its own.
 var _ = attacks(
+	row{
+		class: extensions, name: "the requester's own extension approved", roles: []role{l2, l1, engineer, viewer, owner, neighbor, outsider},
+		attack: patchStatus(named("Extension", "any"), `{"status":{"decision":"Approved"}}`), want: "cannot patch resource \"extensions/status\"",
+	},
+	row{
+		class: names, name: "a project named like a namespace of the system", roles: []role{dean},
+		attack: create("Project", "{metadata: {name: kube-evil}}"), want: "kube-* cannot be a project's",
+	},
 	asDean("a project of another department", create("Project", `{spec: {department: "{otherDepartment}"}}`), "does not administer department {otherDepartment}"),
 	asDean("a project in a namespace of the system", create("Project", `{spec: {namespace: kube-system}}`), "kube-* cannot be a project's"),
 	asDean("a project in a namespace of the GPU operator", create("Project", `{spec: {namespace: gpu-operator}}`), "belongs to the system"),
@@ -63,6 +71,7 @@ var _ = attacks(
 	asManager("a finalizer", patch(attacked, `{"metadata":{"finalizers":["example.org/mine"]}}`), "metadata.finalizers"),
 	asManager("more than the department's limit", patch(attacked, `{"spec":{"nodePools":[{"name":"direct","gpu":{"guaranteed":"0","limit":"101"}}]}}`), "spec.nodePools[0].gpu.limit"),
 	asManager("a longer time limit", patch(attacked, `{"spec":{"workloads":{"train":{"maxRuntime":"1000h"}}}}`), "maxRuntime"),
+	row{class: tenancy, name: "a manager: another project", roles: []role{manager}, attack: patch(named("Project", neighborhood), noteBody), want: "cannot patch resource \"projects\""},
 	row{class: tenancy, name: "a manager adds a researcher", allowed: true, roles: []role{manager}, attack: memberAdded("l2-researcher")},
 	row{class: tenancy, name: "an administrator creates a project", allowed: true, roles: []role{dean}, attack: create("Project", "")},
 )

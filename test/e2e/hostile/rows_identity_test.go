@@ -35,8 +35,8 @@ var _ = attacks(
 		attack: create("Pod", `{metadata: {annotations: {sluice.dev/created-by: other@example.org}}}`), harmless: createdByItself,
 	},
 	row{
-		class: owners, name: "a pod that says that a Job controls it", engines: everyEngine,
-		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}]}}"),
+		class: owners, name: "a pod that says that a quota controls it", engines: everyEngine,
+		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: v1, kind: ResourceQuota, name: sluice-direct, uid: u, controller: true}]}}"),
 		want:   "only a controller may say",
 	},
 	row{

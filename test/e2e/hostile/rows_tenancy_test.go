@@ -44,7 +44,7 @@ var _ = attacks(
 	},
 	row{
 		class: names, name: "a project named like a namespace of the system", roles: []role{dean},
-		attack: create("Project", "{metadata: {name: kube-evil}}"), want: "kube-* cannot be a project's",
+		attack: create("Project", "{metadata: {name: kube-evil}}"), want: "kube-* belong to the system",
 	},
 	asDean("a project of another department", create("Project", `{spec: {department: "{otherDepartment}"}}`), "does not administer department {otherDepartment}"),
 	asDean("a project in a namespace of the system", create("Project", `{spec: {namespace: kube-system}}`), "kube-* cannot be a project's"),

@@ -78,8 +78,8 @@ func TestProjectNamespaceLabelsRestored(t *testing.T) {
 
 func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
 	t.Parallel()
-	ns := create(t, newNamespace("lab", v1alpha1.AnnotationAdoptBy, "adopter"))
-	p := create(t, newProject("adopter", inNamespace("lab")))
+	ns := create(t, newNamespace("adopted-lab", v1alpha1.AnnotationAdoptBy, "adopter"))
+	p := create(t, newProject("adopter", inNamespace("adopted-lab")))
 	waitForProjectReady(t, p)
 	if got := p.Status.Namespace; got == nil || got.Origin != v1alpha1.NamespaceAdopted || got.UID != ns.UID {
 		t.Errorf("status.namespace = %+v", got)

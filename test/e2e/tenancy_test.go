@@ -249,19 +249,11 @@ func (w *tenancyTest) testManagers(t *testing.T) {
 		isExpected func(error) bool
 		messages   []string
 	}{
-		{addMember(v1alpha1.RoleEditor), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
-		{addMember(v1alpha1.RoleResearchManager), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
 		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "removes the role editor"}},
 		{withPoolQuota("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
 		{withPoolQuota("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
 		{withMaxRuntime("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
 		{func(p *v1alpha1.Project) { p.Spec.Workloads = nil }, apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
-		{func(p *v1alpha1.Project) { p.Spec.Department = sciences }, apierrors.IsForbidden, []string{"spec.department", "the role department-administrator"}},
-		{func(p *v1alpha1.Project) { p.Spec.Owners[0].User = "tenants-rita" }, apierrors.IsForbidden, []string{"spec.owners"}},
-		{func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "I say so"} }, apierrors.IsForbidden, []string{"spec.exempt"}},
-		{func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityPrivileged }, apierrors.IsForbidden, []string{"spec.podSecurity"}},
-		{func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }, apierrors.IsForbidden, []string{"metadata.annotations"}},
-		{func(p *v1alpha1.Project) { p.Finalizers = append(p.Finalizers, "example.org/mine") }, apierrors.IsForbidden, []string{"metadata.finalizers"}},
 	} {
 		expectRejection(t, patchAs(t, w.rita, p, tc.change, client.DryRunAll), tc.isExpected, tc.messages...)
 	}

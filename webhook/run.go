@@ -117,6 +117,8 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 		serverOptions.TLSOpts = append(serverOptions.TLSOpts, required)
 	}
 	options.WebhookServer = server.NewServer(serverOptions)
+	revision, ofPolicies := store.RevisionCacheOptions()
+	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies}
 	return ctrl.NewManager(restConfig, options)
 }
 

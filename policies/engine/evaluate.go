@@ -140,6 +140,10 @@ func (s *Set) evaluateAll(
 		policies []*policy
 	)
 	for i, m := range members {
+		if m.unusable != nil {
+			responses[i].err = m.unusable
+			continue
+		}
 		start := policytime.MachineNow()
 		var key [sha256.Size]byte
 		if m.segmentIndexes[kind] != nil {

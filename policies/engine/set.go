@@ -83,8 +83,10 @@ func newSet(policies []*policy, options Options) *Set {
 	return s
 }
 
-// handles reports whether a policy has rules for a kind of request.
-func (m *member) handles(kind requestKind) bool { return m.module.queries[kind] != nil }
+// handles reports whether a policy has rules for a kind of request, or may have some.
+func (m *member) handles(kind requestKind) bool {
+	return m.module.queries[kind] != nil || m.unusable != nil && kind != typeRequest
+}
 
 // match returns the policies to evaluate for an admitted object. A policy displaces the
 // built-in one that it replaces for every kind of request, even for kinds that it does

@@ -6,7 +6,8 @@
 // It applies a Policy object for each built-in policy, so that `kubectl get policies`
 // lists all that is enforced, and deletes those that are no longer built in. It writes
 // the status of every Policy: whether it compiles, the errors, and which generation is
-// in force. Ready reports whether pods are evaluated by it: not if another policy
+// in force. It keeps the last good version of each in a ControllerRevision, for the engines
+// that start while the present version has problems. Ready reports whether pods are evaluated by it: not if another policy
 // replaces it, and not with invalid parameters.
 //
 // The package restores a changed mirror, except for spec.parameters, which belong to
@@ -17,6 +18,7 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}).
+		Owns(&appsv1.ControllerRevision{}).
 		// Built-in policies are in every report, so that this creates the mirrors, too.
 		WatchesRawSource(source.Func(r.watchReports)).
 		Complete(apply.RequeueOnConflict(r))
@@ -106,7 +109,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !isBuiltIn && isMirror(object):
 		return reconcile.Result{}, r.deleteMirror(ctx, object)
 	}
-	return reconcile.Result{}, r.updateStatus(ctx, object)
+	if err := r.updateStatus(ctx, object); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.reconcileRevision(ctx, object)
 }
 
 // applyMirror applies the mirror of a built-in policy and removes foreign fields.

@@ -46,10 +46,12 @@ func NewProcess(limits Limits) (*Process, error) {
 	return &Process{limits: limits, executable: executable, slot: make(chan struct{}, 1)}, nil
 }
 
-// Check checks one policy in a child process. The error is not the policy's fault: the context
-// ended, or no child could run.
-func (p *Process) Check(ctx context.Context, source engine.Source) (Result, error) {
-	results, err := p.run(ctx, job{Sources: []engine.Source{source}, Limits: p.limits})
+// Check checks one policy in a child process, and warns of its conflicts in an environment; see
+// [Conflicts]. If that reaches the limits again, or the context ends meanwhile, there are no
+// warnings about conflicts. The error is not the policy's fault: the context ended, or no child
+// could run.
+func (p *Process) Check(ctx context.Context, source engine.Source, environment Environment) (Result, error) {
+	results, err := p.run(ctx, job{Sources: []engine.Source{source}, Environment: &environment, Limits: p.limits})
 	if err != nil {
 		return Result{}, err
 	}
@@ -104,7 +106,7 @@ func (p *Process) runChild(ctx context.Context, work job) ([]Result, error) {
 		return nil, fmt.Errorf("encode policies: %w", err)
 	}
 	stderr := limitedBuffer{limit: 4 << 10}
-	stdout := limitedBuffer{limit: (len(work.Sources) + 1) * maxResultBytes}
+	stdout := limitedBuffer{limit: (len(work.Sources) + 2) * maxResultBytes}
 	child := exec.CommandContext(ctx, p.executable, childCommand)
 	child.Stdin, child.Stdout, child.Stderr = bytes.NewReader(input), &stdout, &stderr
 	// One processor: the webhook answers requests meanwhile. The child needs nothing else of
@@ -125,6 +127,10 @@ func (p *Process) runChild(ctx context.Context, work job) ([]Result, error) {
 	}
 	switch {
 	case len(results) == len(work.Sources):
+		var conflicts Result
+		if work.Environment != nil && decoder.Decode(&conflicts) == nil {
+			results[0].Warnings = append(results[0].Warnings, conflicts.Warnings...)
+		}
 		return results, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("check policies: %w", ctx.Err())

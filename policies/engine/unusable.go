@@ -59,10 +59,7 @@ func (u *updater) newUnusable(source Source, problem Problem) *policy {
 	sum := source.digest()
 	p := &policy{
 		source: source, digest: sha256.Sum256(append([]byte("unusable:"), sum[:]...)),
-		module: &module{}, parameters: ast.InternedEmptyObject, unusable: fmt.Errorf("%w: %w", ErrUnusable, problem),
-	}
-	if source.Enforcement == v1alpha1.EnforcementWarn {
-		p.module.rules = mutatingRules
+		module: &module{rules: source.rules()}, parameters: ast.InternedEmptyObject, unusable: fmt.Errorf("%w: %w", ErrUnusable, problem),
 	}
 	if len(u.validateReplacement(source)) > 0 {
 		p.source.Replaces = ""

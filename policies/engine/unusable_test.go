@@ -121,6 +121,11 @@ func TestPolicyWithoutAGoodVersionFailsToRender(t *testing.T) {
 	if err != nil || len(rendering.Failures) != 1 || !errors.Is(rendering.Failures[0].Err, engine.ErrUnusable) {
 		t.Errorf("rendering %+v, error %v", rendering, err)
 	}
+	// One without objects fails no rendering: that would hold back the quota of every project.
+	e.Update([]engine.Source{{Name: "p", Rego: brokenSource}})
+	if rendering, err := e.RenderObjects(t.Context(), podInput(t, `{"kind": "Project"}`)); err != nil || len(rendering.Failures) > 0 {
+		t.Errorf("rendering %+v, error %v", rendering, err)
+	}
 	set, _, err := engine.Compile([]engine.Source{broken}, engine.Options{})
 	if err != nil || len(set.Names()) > 0 {
 		t.Errorf("policies %v, error %v", set.Names(), err)

@@ -80,6 +80,11 @@ func collectSources(
 	return d
 }
 
+// Sources returns the built-in policies with the parameters of their mirrors, and those of the other Policy objects.
+func Sources(builtIn []engine.Source, objects []v1alpha1.Policy) []engine.Source {
+	return collectSources(builtIn, objects, nil, nil).sources
+}
+
 // adoptParameters sets a built-in policy's parameters from its mirror. If one is invalid it rejects all of them, since
 // they can depend on each other, and an invalid one would deny every pod.
 func (d *desiredSources) adoptParameters(source *engine.Source, mirror *v1alpha1.Policy, before parameterSet) {

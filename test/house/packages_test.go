@@ -29,7 +29,6 @@ var smallPackages = map[string]string{
 	"manifests":                 "embeds the files below it",
 	"test/cluster/kwok":         "the seam to kwok",
 	"webhook/podgroup":          "the handler of one kind",
-	"webhook/validation/policy": "the handler of one kind",
 }
 
 // findSmallPackages returns a message for each package that is too small and not known, and for

@@ -92,9 +92,8 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 	}
 	source.Enforcement = v1alpha1.EnforcementDeny
 	together := []engine.Source{source}
-	for _, other := range others {
-		if other.Name != source.Name && other.Enforcement != v1alpha1.EnforcementDryRun && matchesOverlap(source.Match, other.Match) &&
-			engine.ChangesObjects(other) {
+	for _, other := range relevantPolicies(source, others) {
+		if engine.ChangesObjects(other) {
 			together = append(together, other)
 		}
 	}
@@ -103,6 +102,13 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 	}
 	set, _, err := engine.Compile(together, engine.Options{Libraries: policies.Libraries()})
 	return set, err
+}
+
+// relevantPolicies returns the policies with which a policy can be evaluated together.
+func relevantPolicies(source engine.Source, others []engine.Source) []engine.Source {
+	return slices.DeleteFunc(slices.Clone(others), func(other engine.Source) bool {
+		return other.Name == source.Name || other.Enforcement == v1alpha1.EnforcementDryRun || !matchesOverlap(source.Match, other.Match)
+	})
 }
 
 // matchesOverlap reports whether two policies can match the same object, as far as their lists tell.

@@ -51,7 +51,12 @@ func NewProcess(limits Limits) (*Process, error) {
 // warnings about conflicts. The error is not the policy's fault: the context ended, or no child
 // could run.
 func (p *Process) Check(ctx context.Context, source engine.Source, environment Environment) (Result, error) {
-	results, err := p.run(ctx, job{Sources: []engine.Source{source}, Environment: &environment, Limits: p.limits})
+	work := job{Sources: []engine.Source{source}, Limits: p.limits}
+	environment.Policies = relevantPolicies(source, environment.Policies)
+	if size := totalBytes(environment.Policies); size > 0 && size <= maxEnvironmentBytes {
+		work.Environment = &environment
+	}
+	results, err := p.run(ctx, work)
 	if err != nil {
 		return Result{}, err
 	}
@@ -156,6 +161,16 @@ func (p *Process) explainEnd(ended error, stderr string) error {
 		return exhaustedError{"its expressions nest too deep"}
 	}
 	return exhaustedError{"the compiler ended: " + line}
+}
+
+// maxEnvironmentBytes limits the policies that a child gets to look for conflicts.
+const maxEnvironmentBytes = 8 << 20
+
+func totalBytes(sources []engine.Source) (size int) {
+	for i := range sources {
+		size += len(sources[i].Rego) + len(sources[i].Parameters)
+	}
+	return size
 }
 
 // maxResultBytes limits the JSON of one result: a hundred problems of 2 KiB, escaped.

@@ -88,16 +88,16 @@ func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admi
 	}
 	timeout, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	var warnings admission.Warnings
 	environment, err := v.environment(ctx, policy)
 	if err != nil {
-		return nil, err
+		warnings = append(warnings, fmt.Sprintf("conflicts with other policies were not looked for: %v", err))
 	}
 	result, err := v.Checker.Check(timeout, engine.FromPolicy(policy), environment)
 	if err != nil {
 		// The webhook fails open; this answer has the same effect, and names the reason.
 		return admission.Warnings{fmt.Sprintf("the policy was not checked: %v; see its status", err)}, nil
 	}
-	var warnings admission.Warnings
 	for _, warning := range result.Warnings {
 		warnings = append(warnings, describe(warning))
 	}

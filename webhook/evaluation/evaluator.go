@@ -48,7 +48,7 @@ type Result struct {
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// Transient reports that the result must not be cached: a policy could not be evaluated.
+	// Transient reports that the result must not be cached: a policy could not be evaluated, or was skipped.
 	Transient bool
 }
 
@@ -192,7 +192,8 @@ func (e *Evaluator) evaluate(
 	if err != nil {
 		return nil, Result{}, nil, err
 	}
-	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: len(outcome.Failures) > 0}, outcome.Changes, nil
+	transient := slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })
+	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: transient}, outcome.Changes, nil
 }
 
 // setWorkload sets input.workload. If the author named no workload type, the policies determine it.

@@ -87,7 +87,9 @@ func newObservation(lease *coordinationv1.Lease, before *observation, now time.T
 var errNoReport = errors.New("it is no Lease of a replica")
 
 // IsLive reports whether the replica answers requests, as far as is known.
-func (s State) IsLive(now time.Time) bool { return !s.Report.Ended && now.Sub(s.Seen)+s.age < LeaseDuration }
+func (s State) IsLive(now time.Time) bool {
+	return !s.Report.Ended && now.Sub(s.Seen)+s.age < LeaseDuration
+}
 
 // IsExpired reports whether lifecycle may delete the Lease. It relies on the observer's clock alone.
 func (s State) IsExpired(now time.Time) bool { return now.Sub(s.Seen) >= RetentionPeriod }

@@ -40,13 +40,24 @@ func (s *Set) Versions() []Version {
 
 // Version returns a policy of the set, and false if the set does not have it.
 func (s *Set) Version(policy string) (Version, bool) {
-	i, found := slices.BinarySearchFunc(s.members, policy, func(m *member, name string) int {
-		return strings.Compare(m.source.Name, name)
-	})
+	i, found := s.find(policy)
 	if !found {
 		return Version{}, false
 	}
 	return s.members[i].version(), true
+}
+
+// Requires reports whether an object that a policy matches is refused while the policy cannot be
+// evaluated. Otherwise the policy is skipped.
+func (s *Set) Requires(policy string) bool {
+	i, found := s.find(policy)
+	return found && s.members[i].isRequired()
+}
+
+func (s *Set) find(policy string) (int, bool) {
+	return slices.BinarySearchFunc(s.members, policy, func(m *member, name string) int {
+		return strings.Compare(m.source.Name, name)
+	})
 }
 
 // Quarantines returns the quarantines that began in this process, by policy and project, without

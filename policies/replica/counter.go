@@ -77,6 +77,13 @@ func (c *Counter) Violations(inForce []engine.Version) []Violations {
 	return all
 }
 
+// Reset forgets everything.
+func (c *Counter) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts = nil
+}
+
 // TopProjects returns the projects with the most violations, the largest number first.
 func TopProjects(violations map[string]int64, most int) []v1alpha1.ProjectViolations {
 	var list []v1alpha1.ProjectViolations

@@ -68,6 +68,18 @@ func (o *Observer) Observe(leases []coordinationv1.Lease, now time.Time) []State
 	return states
 }
 
+// Expired returns the names of the Leases, valid or not, that did not change for the retention period.
+func (o *Observer) Expired(now time.Time) []string {
+	var names []string
+	for name, seen := range o.seen {
+		if seen.state.IsExpired(now) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func newObservation(lease *coordinationv1.Lease, before *observation, now time.Time) *observation {
 	o := &observation{resourceVersion: lease.ResourceVersion, state: State{Lease: lease.Name, Seen: now}}
 	if !strings.HasPrefix(lease.Name, LeasePrefix) || lease.Spec.RenewTime == nil {

@@ -142,25 +142,144 @@ type PolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Errors []PolicyError `json:"errors,omitempty"`
 
-	// Violations is the number of existing objects that the policy would deny, as found by
-	// the last audit.
+	// Violations is the number of objects that the generation in force refused, or, with
+	// enforcement Warn and DryRun, would have refused. It starts at 0 with each generation. The
+	// replicas of the webhook count, and report about every 10 seconds; a replica that is
+	// killed loses what it counted since. Requests with dryRun do not count, nor do templates
+	// that are not refused, since their pods count.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Violations int64 `json:"violations"`
 
-	// AuditedAt is when the last audit ran.
+	// ViolationsByProject are the 20 projects with the most violations, the largest number first.
 	//
 	// +optional
-	AuditedAt *metav1.Time `json:"auditedAt,omitempty"`
+	// +listType=map
+	// +listMapKey=project
+	// +kubebuilder:validation:MaxItems=20
+	ViolationsByProject []ProjectViolations `json:"violationsByProject,omitempty"`
 
-	// Conditions are Compiled and Ready.
+	// Examples are the latest violations, at most one for each object, and those of several
+	// projects rather than many of one. For a policy in DryRun they include objects that it
+	// would only have changed.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Examples []PolicyExample `json:"examples,omitempty"`
+
+	// EndedReplicas are the violations that replicas of the webhook counted that no longer
+	// exist. They are part of violations.
+	//
+	// +optional
+	EndedReplicas *EndedReplicas `json:"endedReplicas,omitempty"`
+
+	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProjectViolations is the number of violations in a project.
+type ProjectViolations struct {
+	// Project is the name of the project.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Project string `json:"project"`
+
+	// Violations is the number of violations.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Violations int64 `json:"violations"`
+}
+
+// PolicyExample is an object that violated a policy. It has names, and the message of the policy,
+// but no values of the object.
+type PolicyExample struct {
+	// Time is when the object was evaluated.
+	//
+	// +required
+	Time metav1.Time `json:"time"`
+
+	// Project is the name of the project.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Project string `json:"project"`
+
+	// Kind is the kind of the object, such as Pod or Job.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// Namespace is the namespace of the object.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// Name is the name of the object, or its generateName with a trailing "*".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// User is the user who sent the request: for the pods of a workload its controller.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	User string `json:"user,omitempty"`
+
+	// Message is the first reason of the policy, shortened.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+
+	// Changes are the fields that a policy in DryRun would have changed, without their values:
+	// a value can be secret.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=128
+	Changes []string `json:"changes,omitempty"`
+}
+
+// EndedReplicas are the violations that former replicas of the webhook counted.
+type EndedReplicas struct {
+	// Replicas are the Leases of the replicas that are included and not deleted yet.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
+	Replicas []string `json:"replicas,omitempty"`
+
+	// Violations is the sum of their violations.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Violations int64 `json:"violations"`
+
+	// Projects are the 64 projects with the most violations, the largest number first.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=project
+	// +kubebuilder:validation:MaxItems=64
+	Projects []ProjectViolations `json:"projects,omitempty"`
 }
 
 // PolicyError is one compile error.

@@ -143,7 +143,7 @@ var (
 	ErrDeadline = errors.New("it used more processor time than a policy may")
 	// ErrQuarantined: the policy exceeded that limit several times for objects of this
 	// project, or of several projects.
-	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", quarantinePeriod)
+	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", QuarantinePeriod)
 	// ErrShape: a rule returned a value of the wrong type.
 	ErrShape = errors.New("a value of the wrong type")
 )

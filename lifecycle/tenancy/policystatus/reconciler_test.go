@@ -103,7 +103,9 @@ func (l testEnv) start() (stop func()) {
 	policyStore := &store.Store{Engine: e, BuiltIn: testBuiltIn}
 	if err := errors.Join(
 		policyStore.SetupWithManager(t.Context(), mgr),
-		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore}).SetupWithManager(mgr),
+		(&Reconciler{
+			Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore, Policies: e, Events: mgr.GetEventRecorder("test"),
+		}).SetupWithManager(mgr),
 	); err != nil {
 		t.Fatal(err)
 	}

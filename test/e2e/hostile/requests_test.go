@@ -358,14 +358,18 @@ func inNamespace(namespace string, of attempt) attempt {
 
 // create creates the object in the attacker's namespace. A real one is deleted with the test.
 func (a *attacker) create(object *unstructured.Unstructured) error {
-	if object.GetNamespace() == "" {
+	namespaced, err := a.client.IsObjectNamespaced(object)
+	if err != nil {
+		return err
+	}
+	if namespaced && object.GetNamespace() == "" {
 		object.SetNamespace(a.namespace)
 	}
 	var options []client.CreateOption
 	if a.dry {
 		options = append(options, client.DryRunAll)
 	}
-	err := a.retry(func() error { return a.client.Create(a.t.Context(), object, options...) })
+	err = a.retry(func() error { return a.client.Create(a.t.Context(), object, options...) })
 	if err == nil && !a.dry {
 		a.cleanUp(object)
 	}

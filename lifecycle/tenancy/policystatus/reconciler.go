@@ -7,8 +7,8 @@
 // lists all that is enforced, and deletes those that are no longer built in. It writes
 // the status of every Policy: whether it compiles, the errors, and which generation is
 // in force. It keeps the last good version of each in a ControllerRevision, for the engines
-// that start while the present version has problems. Ready reports whether pods are evaluated by it: not if another policy
-// replaces it, and not with invalid parameters.
+// that start while the present version has problems. Ready reports whether pods are evaluated
+// by it: not if another policy replaces it, and not with invalid parameters.
 //
 // The package restores a changed mirror, except for spec.parameters, which belong to
 // the platform team. Package policies/store decides which policies are in force.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	_ "embed" // for the example objects
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -119,7 +120,7 @@ var examples = sync.OnceValues(func() ([]example, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(corpusYAML), 4096)
 	for {
 		var object map[string]any
-		if err := decoder.Decode(&object); err == io.EOF {
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("decode the example objects: %w", err)

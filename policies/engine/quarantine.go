@@ -150,7 +150,8 @@ func (q *quarantine) list(version Version, builtIn bool) []Quarantine {
 
 // stuckUntil returns the end of a whole number of periods, so that it does not move all the time.
 func stuckUntil(since, now time.Time) time.Time {
-	return since.Add((now.Sub(since)/QuarantinePeriod + 1) * QuarantinePeriod)
+	passed := now.Sub(since).Truncate(QuarantinePeriod)
+	return since.Add(passed + QuarantinePeriod)
 }
 
 // addOverrun remembers an evaluation over its limit.

@@ -15,7 +15,7 @@ import (
 
 // maxCountedProjects limits the projects that a Counter distinguishes for a policy. Violations of
 // further ones are in the total only.
-const maxCountedProjects = 4096
+const maxCountedProjects = 1024
 
 // Counter counts the violations of a process. The zero value is ready, and safe for concurrent use.
 type Counter struct {

@@ -172,15 +172,15 @@ func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) 
 	status := BuildStatus(object, report, r.Reports.Replacements(object.Name), now)
 	states, read := r.replicas.get()
 	if set, err := r.Policies.Current(); err == nil && read {
-		version, active := set.Version(object.Name)
-		if active != report.Active || version.Generation != report.EnforcedGeneration {
+		version, found := set.Version(object.Name)
+		switch {
+		case !report.Active:
+			removeReplicas(&status)
+		case !found || version.Generation != report.EnforcedGeneration:
 			return nil // the report on this version will enqueue the policy
-		}
-		if active {
+		default:
 			view := newReplicaView(version, states, now.Time, replica.Digest(set.Versions()))
 			addReplicas(&status, &before, view, set.Requires(object.Name), now)
-		} else {
-			removeReplicas(&status)
 		}
 	}
 	if equality.Semantic.DeepEqual(status, before) {

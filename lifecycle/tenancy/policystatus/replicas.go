@@ -93,9 +93,10 @@ func (r *Reconciler) readReplicas(ctx context.Context) (changed []string, err er
 	}
 	now := policytime.MachineNow()
 	states := r.replicas.observer.Observe(leases.Items, now)
-	views := map[string]replicaView{}
-	for _, version := range set.Versions() {
-		views[version.Policy] = newReplicaView(version, states, now, replica.Digest(set.Versions()))
+	versions := set.Versions()
+	digest, views := replica.Digest(versions), make(map[string]replicaView, len(versions))
+	for _, version := range versions {
+		views[version.Policy] = newReplicaView(version, states, now, digest)
 	}
 	r.replicas.mu.Lock()
 	for name, view := range views {

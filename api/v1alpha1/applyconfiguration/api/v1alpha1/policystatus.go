@@ -12,7 +12,7 @@ import (
 // PolicyStatusApplyConfiguration represents a declarative configuration of the PolicyStatus type for use
 // with apply.
 //
-// PolicyStatus is the result of compiling and auditing a policy.
+// PolicyStatus is the result of compiling and evaluating a policy.
 type PolicyStatusApplyConfiguration struct {
 	// ObservedGeneration is the generation of the spec that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

@@ -47,7 +47,9 @@ func (s *services) tenancy() []component {
 			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
 			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices,
 		},
-		&policystatus.Reconciler{Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore},
+		&policystatus.Reconciler{
+			Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore, Policies: s.policies, Events: s.events,
+		},
 		&rbac.ProjectReconciler{Manager: s.rbac},
 		&rbac.DepartmentReconciler{Manager: s.rbac},
 	}

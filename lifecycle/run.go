@@ -34,7 +34,9 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/tenancy/policystatus"
 	"sluice.dev/lifecycle/tenancy/rbac"
+	"sluice.dev/policies/store"
 )
 
 // leaderElectionID is the name of the Lease.
@@ -94,7 +96,8 @@ func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
 }
 
 // cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
-// objects, of events the rejections of pods, and of Notices the fields that delivery needs.
+// objects, of events the rejections of pods, of revisions those of policies, of Leases the reports of
+// the webhook's replicas, and of Notices the fields that delivery needs.
 func cacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}
@@ -103,6 +106,10 @@ func cacheByObject() map[client.Object]cache.ByObject {
 	}
 	event, rejections := pending.EventCacheOptions()
 	byObject[event] = rejections
+	revision, ofPolicies := store.RevisionCacheOptions()
+	byObject[revision] = ofPolicies
+	lease, reports := policystatus.CacheOptions()
+	byObject[lease] = reports
 	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
 	return byObject
 }

@@ -8,8 +8,8 @@
 // Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
 // the restart of stopped workloads. Each request causes one log line and one measurement.
 //
-// The webhook never writes to the cluster, except for the CA bundle in its own two webhook configurations, and never
-// waits for another component.
+// The webhook never writes to the cluster, except for the CA bundle in its own two webhook configurations and a Lease with
+// its report, and never waits for another component.
 package webhook
 
 import (
@@ -21,6 +21,7 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -35,6 +36,7 @@ import (
 	"sluice.dev/policies"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 	"sluice.dev/webhook/cabundle"
 	"sluice.dev/webhook/evaluation"
@@ -86,10 +88,13 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := registerHandlers(ctx, mgr, cfg, policyStore.Engine, policyChecker, logger); err != nil {
+	reporter := &replicaReporter{
+		client: mgr.GetClient(), engine: policyStore.Engine, counter: &replica.Counter{}, logger: logger.WithName("replica"),
+	}
+	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, logger); err != nil {
+	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, reporter, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	logger.Info("Starting webhook", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
@@ -118,6 +123,9 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 		serverOptions.TLSOpts = append(serverOptions.TLSOpts, required)
 	}
 	options.WebhookServer = server.NewServer(serverOptions)
+	revision, ofPolicies := store.RevisionCacheOptions()
+	options.Cache.ByObject = leaseCache()
+	options.Cache.ByObject[revision] = ofPolicies
 	return ctrl.NewManager(restConfig, options)
 }
 
@@ -136,7 +144,7 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler
 }
 
 func registerHandlers(
-	ctx context.Context, mgr ctrl.Manager, cfg *Config, policyEngine *engine.Engine, policyChecker policy.Checker, logger logr.Logger,
+	ctx context.Context, mgr ctrl.Manager, cfg *Config, reporter *replicaReporter, policyChecker policy.Checker, logger logr.Logger,
 ) error {
 	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -156,7 +164,8 @@ func registerHandlers(
 	}
 	base := evaluation.Base{
 		Evaluator: &evaluation.Evaluator{
-			Engine: policyEngine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
+			Engine: reporter.engine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
+			Counter: reporter.counter,
 		},
 		Tenants: &evaluation.TenantResolver{Cache: cached},
 	}
@@ -192,10 +201,11 @@ func registerHandlers(
 	return nil
 }
 
-// setupReadiness adds the CA bundle's injector and the health checks. The webhook is ready once it has certificates,
-// filled caches and the policies, and the API server trusts it.
+// setupReadiness adds the CA bundle's injector, the reporter and the health checks. The webhook is ready once it has
+// certificates, filled caches, the policies and their quarantines, and the API server trusts it.
 func setupReadiness(
-	ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, policyStore *store.Store, logger logr.Logger,
+	ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, policyStore *store.Store, reporter *replicaReporter,
+	logger logr.Logger,
 ) error {
 	uncached, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
@@ -211,9 +221,13 @@ func setupReadiness(
 	if err := mgr.Add(injector); err != nil {
 		return err
 	}
+	if err := mgr.Add(reporter); err != nil {
+		return err
+	}
 	// The informers start now, so that the first admission request does not wait for them.
 	for _, object := range []client.Object{
 		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
+		&coordinationv1.Lease{},
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
@@ -223,5 +237,6 @@ func setupReadiness(
 		"listening":  mgr.GetWebhookServer().StartedChecker(),
 		"registered": injector.Ready,
 		"policies":   policyStore.Ready,
+		"replicas":   reporter.Ready,
 	})
 }

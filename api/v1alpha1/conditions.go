@@ -69,8 +69,17 @@ const (
 	ConditionGPULost = "GPULost"
 )
 
-// ConditionCompiled is true on a Policy whose current source compiles.
-const ConditionCompiled = "Compiled"
+// Types of conditions of a Policy.
+const (
+	// ConditionCompiled is true on a Policy whose current source compiles.
+	ConditionCompiled = "Compiled"
+	// ConditionEnforced is true on a Policy whose generation in force is the same on all replicas
+	// of the webhook.
+	ConditionEnforced = "Enforced"
+	// ConditionQuarantined is true while the policy is not evaluated for some projects, or for
+	// any, because it exceeded its processor time repeatedly. Otherwise it is absent.
+	ConditionQuarantined = "Quarantined"
+)
 
 // Types of conditions of a WorkloadClock.
 const (
@@ -231,6 +240,12 @@ const (
 	// ReasonCompileError means that the source does not compile. The last source that
 	// compiled stays in force.
 	ReasonCompileError = "CompileError"
+	// ReasonEnforced means that all replicas of the webhook have the generation in force.
+	ReasonEnforced = "Enforced"
+	// ReasonReplicasDiffer means that some replicas of the webhook have another generation.
+	ReasonReplicasDiffer = "ReplicasDiffer"
+	// ReasonNoReplicas means that no replica of the webhook reports.
+	ReasonNoReplicas = "NoReplicas"
 )
 
 // Reasons on a WorkloadClock.

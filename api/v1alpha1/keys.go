@@ -88,6 +88,10 @@ const AnnotationResend = "sluice.dev/resend"
 // the namespace sets it.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"
 
+// ReplicaReportAnnotation has the report of a replica of the webhook, as JSON, on the replica's Lease
+// in Sluice's namespace. It is on no object of users, and so it is none of [ManagedKeys].
+const ReplicaReportAnnotation = "sluice.dev/replica-report"
+
 // ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {

@@ -122,68 +122,6 @@ type PolicyMatch struct {
 	Operations []PolicyOperation `json:"operations,omitempty"`
 }
 
-// PolicyStatus is the result of compiling and auditing a policy.
-type PolicyStatus struct {
-	// ObservedGeneration is the generation of the spec that this status describes.
-	//
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// EnforcedGeneration is the generation of the source in force: the last one that
-	// compiled.
-	//
-	// +optional
-	EnforcedGeneration int64 `json:"enforcedGeneration,omitempty"`
-
-	// Errors are the compile errors of the source.
-	//
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=20
-	Errors []PolicyError `json:"errors,omitempty"`
-
-	// Violations is the number of existing objects that the policy would deny, as found by
-	// the last audit.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Violations int64 `json:"violations"`
-
-	// AuditedAt is when the last audit ran.
-	//
-	// +optional
-	AuditedAt *metav1.Time `json:"auditedAt,omitempty"`
-
-	// Conditions are Compiled and Ready.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// PolicyError is one compile error.
-type PolicyError struct {
-	// Line is the line of the error in the source, counted from 1.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Line int32 `json:"line,omitempty"`
-
-	// Column is the column of the error in the line, counted from 1.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Column int32 `json:"column,omitempty"`
-
-	// Message is the compiler's message.
-	//
-	// +required
-	// +kubebuilder:validation:MaxLength=4096
-	Message string `json:"message"`
-}
-
 // Policy is an admission rule for workloads, written in Rego.
 //
 // +kubebuilder:object:root=true
@@ -204,7 +142,7 @@ type Policy struct {
 	// +required
 	Spec PolicySpec `json:"spec"`
 
-	// Status is the result of compiling and auditing the policy.
+	// Status is the result of compiling and evaluating the policy.
 	//
 	// +optional
 	Status PolicyStatus `json:"status,omitempty,omitzero"`

@@ -4,6 +4,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,9 +21,11 @@ import (
 const childCommand = "compile-policy"
 
 // job is what a child reads from its standard input. It writes an empty Result
-// once it is ready, and then one for each source, in order, each as a line of JSON.
+// once it is ready, and then one for each source, in order, each as a line of JSON. With an
+// environment it writes another one with the conflicts of an accepted policy.
 type job struct {
-	Sources []engine.Source `json:"sources"`
+	Sources     []engine.Source `json:"sources"`
+	Environment *Environment    `json:"environment,omitempty"`
 	// CompileOnly: only compile, as the engine will.
 	CompileOnly bool   `json:"compileOnly"`
 	Limits      Limits `json:"limits"`
@@ -73,7 +76,21 @@ func runChild(stdin io.Reader, stdout, stderr io.Writer) int {
 		if work.CompileOnly {
 			check = compile
 		}
-		if err := results.Encode(check(source).truncated()); err != nil {
+		result := check(source).truncated()
+		if err := results.Encode(result); err != nil {
+			fmt.Fprintf(stderr, "write result: %v\n", err)
+			return 2
+		}
+		if work.Environment == nil || len(result.Problems) > 0 {
+			continue
+		}
+		start.Store(int64(processorTime()))
+		conflicts, err := Conflicts(context.Background(), source, *work.Environment)
+		if err != nil {
+			fmt.Fprintf(stderr, "look for conflicts: %v\n", err)
+			return 2
+		}
+		if err := results.Encode(Result{Warnings: conflicts}.truncated()); err != nil {
 			fmt.Fprintf(stderr, "write result: %v\n", err)
 			return 2
 		}

@@ -46,10 +46,17 @@ func NewProcess(limits Limits) (*Process, error) {
 	return &Process{limits: limits, executable: executable, slot: make(chan struct{}, 1)}, nil
 }
 
-// Check checks one policy in a child process. The error is not the policy's fault: the context
-// ended, or no child could run.
-func (p *Process) Check(ctx context.Context, source engine.Source) (Result, error) {
-	results, err := p.run(ctx, job{Sources: []engine.Source{source}, Limits: p.limits})
+// Check checks one policy in a child process, and warns of its conflicts in an environment; see
+// [Conflicts]. If that reaches the limits again, or the context ends meanwhile, there are no
+// warnings about conflicts. The error is not the policy's fault: the context ended, or no child
+// could run.
+func (p *Process) Check(ctx context.Context, source engine.Source, environment Environment) (Result, error) {
+	work := job{Sources: []engine.Source{source}, Limits: p.limits}
+	environment.Policies = relevantPolicies(source, environment.Policies)
+	if size := totalBytes(environment.Policies); size > 0 && size <= maxEnvironmentBytes {
+		work.Environment = &environment
+	}
+	results, err := p.run(ctx, work)
 	if err != nil {
 		return Result{}, err
 	}
@@ -104,7 +111,7 @@ func (p *Process) runChild(ctx context.Context, work job) ([]Result, error) {
 		return nil, fmt.Errorf("encode policies: %w", err)
 	}
 	stderr := limitedBuffer{limit: 4 << 10}
-	stdout := limitedBuffer{limit: (len(work.Sources) + 1) * maxResultBytes}
+	stdout := limitedBuffer{limit: (len(work.Sources) + 2) * maxResultBytes}
 	child := exec.CommandContext(ctx, p.executable, childCommand)
 	child.Stdin, child.Stdout, child.Stderr = bytes.NewReader(input), &stdout, &stderr
 	// One processor: the webhook answers requests meanwhile. The child needs nothing else of
@@ -125,6 +132,10 @@ func (p *Process) runChild(ctx context.Context, work job) ([]Result, error) {
 	}
 	switch {
 	case len(results) == len(work.Sources):
+		var conflicts Result
+		if work.Environment != nil && decoder.Decode(&conflicts) == nil {
+			results[0].Warnings = append(results[0].Warnings, conflicts.Warnings...)
+		}
 		return results, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("check policies: %w", ctx.Err())
@@ -150,6 +161,16 @@ func (p *Process) explainEnd(ended error, stderr string) error {
 		return exhaustedError{"its expressions nest too deep"}
 	}
 	return exhaustedError{"the compiler ended: " + line}
+}
+
+// maxEnvironmentBytes limits the policies that a child gets to look for conflicts.
+const maxEnvironmentBytes = 8 << 20
+
+func totalBytes(sources []engine.Source) (size int) {
+	for i := range sources {
+		size += len(sources[i].Rego) + len(sources[i].Parameters)
+	}
+	return size
 }
 
 // maxResultBytes limits the JSON of one result: a hundred problems of 2 KiB, escaped.

@@ -56,7 +56,7 @@ func TestSmallPolicyThatExhaustsTheCompilerIsRefused(t *testing.T) {
 				t.Fatalf("the policy has %d bytes", len(rego))
 			}
 			before := childUsage(t)
-			result, err := newProcess(t).Check(t.Context(), engine.Source{Name: "bomb", Rego: rego})
+			result, err := newProcess(t).Check(t.Context(), engine.Source{Name: "bomb", Rego: rego}, Environment{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestProcessAgreesWithCheck(t *testing.T) {
 		Name: "p", Rego: "package p\ndeny contains \"x\" if input.workload.gpu > 1\n",
 		Parameters: []byte(`{"a": 1}`), Generation: 3,
 	}
-	result, err := newProcess(t).Check(t.Context(), source)
+	result, err := newProcess(t).Check(t.Context(), source, Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,19 +125,19 @@ func TestProcessErrorIsNotThePolicysFault(t *testing.T) {
 	source := engine.Source{Name: "p", Rego: "package p\n"}
 	missing := newProcess(t)
 	missing.executable = "/does/not/exist"
-	if _, err := missing.Check(t.Context(), source); err == nil {
+	if _, err := missing.Check(t.Context(), source, Environment{}); err == nil {
 		t.Error("no error without a program")
 	}
 	tiny := newProcess(t)
 	tiny.limits.MemoryBytes = 4 << 20 // too little for the child itself
-	if result, err := tiny.Check(t.Context(), source); err == nil {
+	if result, err := tiny.Check(t.Context(), source, Environment{}); err == nil {
 		t.Errorf("a child without memory blames the policy: %+v", result)
 	}
 	busy := newProcess(t)
 	busy.slot <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := busy.Check(ctx, source); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := busy.Check(ctx, source, Environment{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v, want the deadline", err)
 	}
 }
@@ -150,7 +150,7 @@ func BenchmarkProcess(b *testing.B) {
 	}
 	source := engine.Source{Name: "p", Rego: "package p\ndeny contains \"x\" if input.workload.gpus > 1\n"}
 	for b.Loop() {
-		if result, err := process.Check(b.Context(), source); err != nil || len(result.Problems) > 0 {
+		if result, err := process.Check(b.Context(), source, Environment{}); err != nil || len(result.Problems) > 0 {
 			b.Fatal(result, err)
 		}
 	}

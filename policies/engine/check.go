@@ -97,3 +97,9 @@ func undefinedFieldMessage(err *ast.Error) string {
 	}
 	return fmt.Sprintf("%s.%s does not exist; %s%s has %s", parent, string(field), meant, parent, list)
 }
+
+// ChangesObjects reports whether a source has rules that change objects, or that determine the
+// type of a workload.
+func ChangesObjects(source Source) bool {
+	return source.rules()&(mutatingRules|1<<ruleType) != 0
+}

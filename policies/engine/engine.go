@@ -44,6 +44,8 @@ type Engine struct {
 	modules map[digest]*compilation
 
 	former formerSets
+	// omitUnusable: sets omit policies without a good version.
+	omitUnusable bool
 }
 
 // New returns an Engine without policies: until the first Update every request returns
@@ -112,6 +114,8 @@ type policy struct {
 	// cached.
 	caches     [requestKindCount]*resultCache
 	quarantine quarantine
+	// unusable is why no version of the policy can be evaluated; nil if one can.
+	unusable error
 }
 
 func (p *policy) enforcement() v1alpha1.Enforcement { return p.source.enforcement() }
@@ -139,7 +143,7 @@ var (
 	ErrDeadline = errors.New("it used more processor time than a policy may")
 	// ErrQuarantined: the policy exceeded that limit several times for objects of this
 	// project, or of several projects.
-	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", quarantinePeriod)
+	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", QuarantinePeriod)
 	// ErrShape: a rule returned a value of the wrong type.
 	ErrShape = errors.New("a value of the wrong type")
 )

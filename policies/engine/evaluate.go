@@ -55,6 +55,12 @@ type Evaluation struct {
 	Result   Result
 }
 
+// IsComplete reports whether the policy was evaluated to its end, so that the same object has the
+// same result later.
+func (e Evaluation) IsComplete() bool {
+	return e.Result == ResultPassed || e.Result == ResultWarned || e.Result == ResultDenied
+}
+
 // Failure is a policy that could not be evaluated.
 type Failure struct {
 	Policy      string
@@ -140,6 +146,10 @@ func (s *Set) evaluateAll(
 		policies []*policy
 	)
 	for i, m := range members {
+		if m.unusable != nil {
+			responses[i].err = m.unusable
+			continue
+		}
 		start := policytime.MachineNow()
 		var key [sha256.Size]byte
 		if m.segmentIndexes[kind] != nil {

@@ -31,14 +31,15 @@ type formerSet struct {
 	replacedAt time.Time
 }
 
-// add adds the set that was current until now, or nil before the first.
-func (f *formerSets) add(replaced *Set) {
+// add adds the set that was current until now, or nil before the first, unless it is equal to the
+// current one.
+func (f *formerSets) add(replaced, current *Set) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(f.changed)
 	f.changed = make(chan struct{})
 	f.removeOld()
-	if replaced != nil {
+	if replaced != nil && replaced.digest != current.digest {
 		f.sets = append(f.sets, formerSet{set: replaced, replacedAt: policytime.MachineNow()})
 		f.sets = slices.Clone(f.sets[max(0, len(f.sets)-maxFormerSets):])
 	}

@@ -87,6 +87,9 @@ func (r *Rendering) add(p *policy, response *response[policyRendering]) {
 
 // render runs the rules objects and requires.
 func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Cancel) (policyRendering, error) {
+	if p.unusable != nil {
+		return policyRendering{}, p.unusable
+	}
 	values, err := p.runQuery(ctx, p.module.queries[renderRequest], input, cancel)
 	if err != nil {
 		return policyRendering{}, err

@@ -83,8 +83,14 @@ func newSet(policies []*policy, options Options) *Set {
 	return s
 }
 
-// handles reports whether a policy has rules for a kind of request.
-func (m *member) handles(kind requestKind) bool { return m.module.queries[kind] != nil }
+// handles reports whether a policy has rules for a kind of request. One that cannot be evaluated
+// refuses every object, and fails to render if it has rules for that.
+func (m *member) handles(kind requestKind) bool {
+	if m.unusable != nil {
+		return kind == admissionRequest || kind == renderRequest && m.module.rules.ofKind(kind) != 0
+	}
+	return m.module.queries[kind] != nil
+}
 
 // match returns the policies to evaluate for an admitted object. A policy displaces the
 // built-in one that it replaces for every kind of request, even for kinds that it does

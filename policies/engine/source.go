@@ -43,6 +43,10 @@ type Source struct {
 	// Rejections are problems that were found before the compilation. A source with
 	// rejections is not compiled.
 	Rejections []Problem `json:"-"`
+	// LastGood is the last version that was in force, from before the start of this process;
+	// nil if there is none. It becomes active if this source does not, and if the engine has
+	// no active version of the policy.
+	LastGood *Source `json:"-"`
 	// BuiltIn reports whether the policy is part of Sluice.
 	BuiltIn bool
 	// Replaces names a built-in policy that is not evaluated while this one is active. A

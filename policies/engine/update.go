@@ -27,6 +27,9 @@ type Report struct {
 	// Active reports whether a version of the policy is active: this one, or, if there
 	// are problems, the last good one.
 	Active bool
+	// Refusing reports whether the policy has no good version, and refuses the objects that it
+	// matches. Otherwise a policy that is not active has no effect.
+	Refusing bool
 	// EnforcedGeneration is the generation of the active version.
 	EnforcedGeneration int64
 }
@@ -44,14 +47,16 @@ func Compile(sources []Source, options Options) (*Set, []Report, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	e.omitUnusable = true
 	reports := e.Update(sources)
 	return e.current.Load(), reports, nil
 }
 
 // Update replaces all active policies at once. Policies without a source become inactive.
 // Only changed sources are compiled. If a source does not compile, the last good version
-// of that name stays active with its match and parameters; after a restart there is none.
-// Reports are sorted by name.
+// of that name stays active with its match and parameters; after a restart it is that of the
+// source's LastGood. If there is none, a policy in Deny, or in Warn with rules that change
+// objects, refuses what it matches. Reports are sorted by name.
 func (e *Engine) Update(sources []Source) []Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,8 +78,12 @@ func (e *Engine) Update(sources []Source) []Report {
 		reports = append(reports, u.updatePolicy(name, byName[name]))
 	}
 	e.modules, e.active = u.modules, u.active
-	replaced := e.current.Swap(newSet(slices.Collect(maps.Values(u.active)), e.options))
-	e.former.add(replaced)
+	members := slices.Collect(maps.Values(u.active))
+	if !e.omitUnusable {
+		members = append(members, u.unusable...)
+	}
+	current := newSet(members, e.options)
+	e.former.add(e.current.Swap(current), current)
 	return reports
 }
 
@@ -84,6 +93,8 @@ type updater struct {
 	builtIn map[string]bool
 	modules map[digest]*compilation
 	active  map[string]*policy
+	// unusable are the policies without a good version that refuse what they match.
+	unusable []*policy
 }
 
 // updatePolicy activates the policy of one name, or keeps its last good version.
@@ -107,10 +118,19 @@ func (u *updater) updatePolicy(name string, candidates []Source) Report {
 			report.Warnings = withPolicyName(name, append(u.replacementWarnings(source), built.module.warnings...))
 		}
 	}
+	if p == nil && ok && source.LastGood != nil {
+		var wrong []Problem
+		p, wrong = u.buildLastGood(*source.LastGood)
+		problems = append(problems, wrong...)
+	}
 	report.Problems = withPolicyName(name, problems)
-	if p != nil {
+	switch {
+	case p != nil:
 		u.active[name] = p
 		report.Active, report.EnforcedGeneration = true, p.source.Generation
+	case ok && source.mustRefuse():
+		u.unusable = append(u.unusable, u.newUnusable(source, report.Problems[0]))
+		report.Refusing = true
 	}
 	return report
 }

@@ -26,22 +26,29 @@ type compiledVersions map[[sha256.Size]byte][]engine.Problem
 // errNotCompiled reports that the compiler did not run. The policies in force stay.
 var errNotCompiled = errors.New("the policies could not be compiled in a child process")
 
-// rejectExhausting compiles the versions of policies that are new to this process, and sets the
-// rejections of those that exhausted the compiler. The built-in policies are trusted.
+// rejectExhausting compiles the versions of policies that are new to this process, last good ones
+// included, and sets the rejections of those that exhausted the compiler. The built-in policies are trusted.
 func (s *Store) rejectExhausting(ctx context.Context, sources []engine.Source) error {
 	if s.Compiler == nil {
 		return nil
 	}
+	versions := make([]*engine.Source, 0, len(sources))
+	for i := range sources {
+		versions = append(versions, &sources[i])
+		if sources[i].LastGood != nil {
+			versions = append(versions, sources[i].LastGood)
+		}
+	}
 	var fresh []engine.Source
 	var freshDigests [][sha256.Size]byte
-	digests := make([][sha256.Size]byte, len(sources))
-	current := make(compiledVersions, len(sources))
-	for i, source := range sources {
-		digests[i] = source.Digest()
+	digests := make([][sha256.Size]byte, len(versions))
+	current := make(compiledVersions, len(versions))
+	for i, version := range versions {
+		digests[i] = version.Digest()
 		if rejections, ok := s.compiled[digests[i]]; ok {
 			current[digests[i]] = rejections
-		} else if !source.BuiltIn {
-			fresh, freshDigests = append(fresh, source), append(freshDigests, digests[i])
+		} else if !version.BuiltIn {
+			fresh, freshDigests = append(fresh, *version), append(freshDigests, digests[i])
 		}
 	}
 	if len(fresh) > 0 {
@@ -55,8 +62,8 @@ func (s *Store) rejectExhausting(ctx context.Context, sources []engine.Source) e
 			}
 		}
 	}
-	for i := range sources {
-		sources[i].Rejections = current[digests[i]]
+	for i, version := range versions {
+		version.Rejections = current[digests[i]]
 	}
 	s.compiled = current
 	return nil

@@ -41,8 +41,10 @@ type rejectedParameters struct {
 }
 
 // collectSources combines the built-in policies with Policy objects. before are the last active parameters, which
-// replace invalid ones.
-func collectSources(builtIn []engine.Source, objects []v1alpha1.Policy, before map[string]parameterSet) desiredSources {
+// replace invalid ones; where it has none, those of lastGood do. lastGood are the last good sources of the cluster.
+func collectSources(
+	builtIn []engine.Source, objects []v1alpha1.Policy, before map[string]parameterSet, lastGood map[string]engine.Source,
+) desiredSources {
 	d := desiredSources{
 		sources: slices.Clone(builtIn), warnings: make(map[string][]engine.Problem),
 		parameters: make(map[string]parameterSet), rejected: make(map[string]rejectedParameters),
@@ -57,17 +59,30 @@ func collectSources(builtIn []engine.Source, objects []v1alpha1.Policy, before m
 		labeled := object.Labels[v1alpha1.LabelBuiltIn] == "true"
 		switch {
 		case isBuiltIn && labeled:
-			d.adoptParameters(&d.sources[index], object, before[object.Name])
+			last, ok := before[object.Name]
+			if kept, isKept := lastGood[object.Name]; !ok && isKept {
+				last = parameterSet{kept.Parameters, kept.Generation}
+			}
+			d.adoptParameters(&d.sources[index], object, last)
 		case isBuiltIn:
 			d.warn(object.Name, "the Policy object of this name is ignored, "+
 				"since it is not Sluice's mirror of the built-in policy; choose another name")
 		case labeled:
 			d.ignored = append(d.ignored, ignoredReport(object))
 		default:
-			d.sources = append(d.sources, engine.FromPolicy(object))
+			source := engine.FromPolicy(object)
+			if kept, ok := lastGood[object.Name]; ok && kept.Digest() != source.Digest() {
+				source.LastGood = &kept
+			}
+			d.sources = append(d.sources, source)
 		}
 	}
 	return d
+}
+
+// Sources returns the built-in policies with the parameters of their mirrors, and those of the other Policy objects.
+func Sources(builtIn []engine.Source, objects []v1alpha1.Policy) []engine.Source {
+	return collectSources(builtIn, objects, nil, nil).sources
 }
 
 // adoptParameters sets a built-in policy's parameters from its mirror. If one is invalid it rejects all of them, since
@@ -199,14 +214,22 @@ func (d *desiredSources) activeReplacements(reports []engine.Report, before map[
 		case len(report.Problems) > 0:
 			if old, ok := before[report.Name]; ok {
 				active[report.Name] = old
+			} else if good := source.LastGood; good != nil && good.Generation == report.EnforcedGeneration {
+				addReplacement(active, *good, builtIn)
 			}
-		case source.Enforcement != v1alpha1.EnforcementDryRun && matchesOverlap(source.Match, builtIn[source.Replaces]):
-			if _, exists := builtIn[source.Replaces]; exists {
-				active[report.Name] = Replacement{report.Name, source.Replaces, source.Match.Departments, source.Match.Projects}
-			}
+		default:
+			addReplacement(active, source, builtIn)
 		}
 	}
 	return active
+}
+
+// addReplacement adds the replacement of an active source, if it replaces a built-in policy for some object.
+func addReplacement(active map[string]Replacement, source engine.Source, builtIn map[string]v1alpha1.PolicyMatch) {
+	match, exists := builtIn[source.Replaces]
+	if exists && source.Enforcement != v1alpha1.EnforcementDryRun && matchesOverlap(source.Match, match) {
+		active[source.Name] = Replacement{source.Name, source.Replaces, source.Match.Departments, source.Match.Projects}
+	}
 }
 
 // matchesOverlap reports whether two policies can match the same object, regardless of its project.

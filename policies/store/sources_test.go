@@ -42,9 +42,10 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 	}
 	mirrored := v1alpha1.LabelBuiltIn
 	tests := map[string]struct {
-		before  map[string]parameterSet
-		objects []v1alpha1.Policy
-		want    []engine.Source
+		before   map[string]parameterSet
+		lastGood map[string]engine.Source
+		objects  []v1alpha1.Policy
+		want     []engine.Source
 		// problems are the problems in the reports, each with its policy's name.
 		problems []string
 	}{
@@ -86,6 +87,33 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 			}},
 			problems: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`},
 		},
+		"the last good parameters of the cluster, after a restart": {
+			lastGood: map[string]engine.Source{"core.limits": {Parameters: []byte(`{"minimumGraceSeconds":90}`), Generation: 2}},
+			objects:  []v1alpha1.Policy{newPolicy("core.limits", emptyModule, `{"minimumGraceSeconds": "soon"}`, mirrored)},
+			want: []engine.Source{devices, {
+				Name: "core.limits", Rego: emptyModule, BuiltIn: true, Generation: 2, Parameters: []byte(`{"minimumGraceSeconds":90}`),
+			}},
+			problems: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon"`},
+		},
+		"those in memory come first": {
+			before:   map[string]parameterSet{"core.limits": {}},
+			lastGood: map[string]engine.Source{"core.limits": {Parameters: []byte(`{"minimumGraceSeconds":90}`), Generation: 2}},
+			objects:  []v1alpha1.Policy{newPolicy("core.limits", emptyModule, `{"minimumGraceSeconds": "soon"}`, mirrored)},
+			want:     []engine.Source{devices, limits},
+			problems: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon"`},
+		},
+		"the last good version of a team's policy": {
+			lastGood: map[string]engine.Source{"team": {Name: "team", Rego: "package old\n", Generation: 2}},
+			objects:  []v1alpha1.Policy{newPolicy("team", "package team\n", "")},
+			want: []engine.Source{devices, limits, {
+				Name: "team", Rego: "package team\n", Generation: 3, LastGood: &engine.Source{Name: "team", Rego: "package old\n", Generation: 2},
+			}},
+		},
+		"the present version is the last good one": {
+			lastGood: map[string]engine.Source{"team": {Name: "team", Rego: "package team\n", Generation: 3}},
+			objects:  []v1alpha1.Policy{newPolicy("team", "package team\n", "")},
+			want:     []engine.Source{devices, limits, {Name: "team", Rego: "package team\n", Generation: 3}},
+		},
 		"good ones that are wrong by now do not": {
 			before:   map[string]parameterSet{"core.limits": {[]byte(`{"old":90}`), 2}},
 			objects:  []v1alpha1.Policy{newPolicy("core.limits", emptyModule, `{"minimumGraceSeconds": "soon"}`, mirrored)},
@@ -106,7 +134,7 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			builtIn := []engine.Source{devices, limits}
-			got := collectSources(builtIn, tt.objects, tt.before)
+			got := collectSources(builtIn, tt.objects, tt.before, tt.lastGood)
 			for i := range got.sources {
 				if len(got.sources[i].Parameters) == 0 {
 					got.sources[i].Parameters = nil

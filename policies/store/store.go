@@ -11,6 +11,9 @@
 // parameters keep their last valid values. The store ignores an object that has only the name or only the label of a
 // mirror. The reports name invalid parameters and ignored objects.
 //
+// A version that has problems never replaces one that had none. The engine keeps that one in memory, and lifecycle in
+// the cluster ([NewRevision]), for the engines that start later.
+//
 // The package never writes to the cluster.
 package store
 
@@ -22,12 +25,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
@@ -50,6 +57,11 @@ type Store struct {
 
 	// parameters are the active parameters of the mirrors. Only update uses them.
 	parameters map[string]parameterSet
+	// ignoredRevisions are the resource versions of the revisions that cannot be used, to log each of them once. Only
+	// update uses it.
+	ignoredRevisions map[types.UID]string
+	// lacksGood reports whether a policy has no good version in memory.
+	lacksGood atomic.Bool
 	// compiled are the versions of policies that the compiler has compiled. Only update uses
 	// it.
 	compiled compiledVersions
@@ -68,12 +80,15 @@ type Store struct {
 	logged map[string]string
 }
 
-// SetupWithManager adds the store and an informer for Policy objects to the manager.
+// SetupWithManager adds the store, and informers for Policy objects and their revisions, to the manager, whose cache has
+// the [RevisionCacheOptions].
 func (s *Store) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	s.cache = mgr.GetCache()
 	// The informer starts with the cache, so that the cache is not synced without it.
-	if _, err := s.cache.GetInformer(ctx, &v1alpha1.Policy{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watch policies: %w", err)
+	for _, object := range watchedObjects() {
+		if _, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch policies: %w", err)
+		}
 	}
 	return mgr.Add(s)
 }
@@ -83,24 +98,27 @@ func (s *Store) NeedLeaderElection() bool { return false }
 
 // Start updates the engine until ctx ends. It implements manager.Runnable.
 func (s *Store) Start(ctx context.Context) error {
-	informer, err := s.cache.GetInformer(ctx, &v1alpha1.Policy{})
-	if err != nil {
-		return fmt.Errorf("watch policies: %w", err)
-	}
 	// The channel holds one pending change, since an update covers all changes before it.
 	changed := make(chan struct{}, 1)
-	handler, err := informer.AddEventHandler(newEventHandler(func() {
+	handler := newEventHandler(func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
-	}))
-	if err != nil {
-		return fmt.Errorf("watch policies: %w", err)
-	}
-	defer func() { _ = informer.RemoveEventHandler(handler) }() // it fails only if the handler is removed already
-	if !toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
-		return nil
+	}, &s.lacksGood)
+	for _, object := range watchedObjects() {
+		informer, err := s.cache.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("watch policies: %w", err)
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("watch policies: %w", err)
+		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }() // it fails only if the handler is removed already
+		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return nil
+		}
 	}
 	// The first update covers the events of the initial list.
 	select {
@@ -128,12 +146,24 @@ func (s *Store) Start(ctx context.Context) error {
 // retryInterval is the time between two attempts to start the compiler.
 const retryInterval = 5 * time.Second
 
+// watchedObjects are the kinds of objects that the store reads.
+func watchedObjects() []client.Object {
+	return []client.Object{&v1alpha1.Policy{}, &appsv1.ControllerRevision{}}
+}
+
 // newEventHandler calls notify for each event that can change the active policies, but not for a new status, which
-// results from the last update.
-func newEventHandler(notify func()) toolscache.ResourceEventHandler {
+// results from the last update. A revision changes something only while a policy lacks a good version.
+func newEventHandler(notify func(), lacksGood *atomic.Bool) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { notify() },
+		AddFunc: func(added any) {
+			if _, isPolicy := added.(*v1alpha1.Policy); isPolicy || lacksGood.Load() {
+				notify()
+			}
+		},
 		UpdateFunc: func(before, after any) {
+			if _, isRevision := after.(*appsv1.ControllerRevision); isRevision {
+				return // their data never changes
+			}
 			old, isOldPolicy := before.(*v1alpha1.Policy)
 			policy, isPolicy := after.(*v1alpha1.Policy)
 			if isOldPolicy && isPolicy && old.UID == policy.UID && old.Generation == policy.Generation &&
@@ -142,20 +172,30 @@ func newEventHandler(notify func()) toolscache.ResourceEventHandler {
 			}
 			notify()
 		},
-		DeleteFunc: func(any) { notify() },
+		DeleteFunc: func(deleted any) {
+			if _, isRevision := deleted.(*appsv1.ControllerRevision); !isRevision {
+				notify()
+			}
+		},
 	}
 }
 
 // update updates the engine from the cache, and calls the listeners.
 func (s *Store) update(ctx context.Context) error {
+	s.lacksGood.Store(true) // until the end of the update, revisions can arrive that it does not see
 	var objects v1alpha1.PolicyList
-	if err := s.cache.List(ctx, &objects); err != nil {
+	var revisions appsv1.ControllerRevisionList
+	err := s.cache.List(ctx, &objects)
+	if err == nil {
+		err = s.cache.List(ctx, &revisions, client.UnsafeDisableDeepCopy)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // the program ends
 		}
 		return fmt.Errorf("list policies: %w", err)
 	}
-	desired := collectSources(s.BuiltIn, objects.Items, s.parameters)
+	desired := collectSources(s.BuiltIn, objects.Items, s.parameters, s.lastGoodSources(objects.Items, revisions.Items, s.lacksGoodVersion))
 	if err := s.rejectExhausting(ctx, desired.sources); err != nil {
 		if ctx.Err() != nil {
 			return nil // the program ends
@@ -172,10 +212,21 @@ func (s *Store) update(ctx context.Context) error {
 	s.logReports()
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
+	s.lacksGood.Store(slices.ContainsFunc(objects.Items, func(policy v1alpha1.Policy) bool { return s.lacksGoodVersion(policy.Name) }))
 	for _, listener := range listeners {
 		listener(reports)
 	}
 	return nil
+}
+
+// lacksGoodVersion reports whether no good version of a policy, or of a mirror's parameters, is in memory.
+func (s *Store) lacksGoodVersion(name string) bool {
+	if slices.ContainsFunc(s.BuiltIn, func(source engine.Source) bool { return source.Name == name }) {
+		_, known := s.parameters[name]
+		return !known
+	}
+	report, _ := s.Report(name)
+	return !report.Active
 }
 
 // errNotLoaded is the error before the first update.
@@ -207,7 +258,9 @@ func (s *Store) Report(name string) (engine.Report, bool) {
 	return engine.Report{}, false
 }
 
-// Ready is a health check. It fails until the first update, and while a built-in policy is not in force.
+// Ready is a health check. It fails until every policy was tried, and while a built-in policy is not in force. Then each
+// policy is in force, as it is or in its last good version, or refuses what it matches, or, in Warn and DryRun, is
+// skipped.
 func (s *Store) Ready(*http.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +297,8 @@ func (s *Store) logReports() {
 		if text := summarizeReport(report); text != "" {
 			logged[report.Name] = text
 			if text != s.logged[report.Name] {
-				s.Logger.Info("Policy has problems", "policy", report.Name, "generation", report.Generation, "inForce", report.Active, "problems", text)
+				s.Logger.Info("Policy has problems", "policy", report.Name, "generation", report.Generation, "inForce", report.Active,
+					"inForceGeneration", report.EnforcedGeneration, "refusing", report.Refusing, "problems", text)
 			}
 		} else if s.logged[report.Name] != "" {
 			s.Logger.Info("Policy has no more problems", "policy", report.Name, "generation", report.Generation)

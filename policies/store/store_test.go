@@ -13,7 +13,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -237,6 +239,43 @@ func TestNotReadyWhileABuiltInPolicyIsInactive(t *testing.T) {
 	clustertest.Eventually(t, func() error {
 		if err := store.Ready(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			return fmt.Errorf("ready: %w, want %s", err, want)
+		}
+		return nil
+	})
+}
+
+// A replica is ready once every policy was tried, also if one has no good version: that one refuses what
+// it matches. A revision that arrives later puts the last good version in force. Guards invariant 4 of
+// the design.
+func TestReadyWhileAPolicyRefuses(t *testing.T) {
+	c := clustertest.Admin(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SystemNamespace}}
+	if err := c.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	broken := createPolicy(t, c, newPolicy("team", "package team\ndeny := 3\n", ""))
+	store := &Store{Engine: newEngine(t)}
+	startStore(t, store)
+	clustertest.Eventually(t, func() error { return store.Ready(nil) })
+	if report, _ := store.Report("team"); report.Active || !report.Refusing {
+		t.Errorf("report %+v", report)
+	}
+	if denials, err := evaluatePod(t, store.Engine); err != nil || len(denials) != 1 || !strings.Contains(denials[0], "no version of it is in force") {
+		t.Errorf("denials %q, error %v", denials, err)
+	}
+	good := *broken
+	good.Spec.Rego = "package team\ndeny contains \"good\"\n"
+	revision, err := NewRevision(&good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() error {
+		denials, err := evaluatePod(t, store.Engine)
+		if diff := cmp.Diff([]string{"team: good"}, denials); err != nil || diff != "" {
+			return fmt.Errorf("%w: (-want +got):\n%s", err, diff)
 		}
 		return nil
 	})

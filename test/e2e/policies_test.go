@@ -90,4 +90,10 @@ func TestPoliciesAreJudgedWhenTheyAreApplied(t *testing.T) {
 			t.Errorf("kubectl apply prints\n%s\nwant %s", out, warning)
 		}
 	}
+	// A conflict with a policy in force, which the examples show, is a warning.
+	const conflicting = "package conflicting\n\noverrides := {\"spec\": {\"schedulerName\": \"mine\"}}\n"
+	const conflict = `Warning: spec.schedulerName: policy judged-conflicting sets "mine", policy schedulers.kube-scheduler sets "default-scheduler", for example on`
+	if out, err := applyChecked(t, "judged-conflicting", conflicting); err != nil || !strings.Contains(out, conflict) {
+		t.Errorf("kubectl apply: %v: %s\nwant %s", err, out, conflict)
+	}
 }

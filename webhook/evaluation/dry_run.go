@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/merge"
 )
 
 const (
@@ -44,9 +45,11 @@ func NewDryRunQueue(slots *Slots, logger logr.Logger) *DryRunQueue {
 
 // dryRun is an object to evaluate.
 type dryRun struct {
-	set   *engine.Set
-	in    *engine.Input
-	bytes int64
+	evaluator *Evaluator
+	set       *engine.Set
+	in        *engine.Input
+	bytes     int64
+	result    *dryRunViolations
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -64,21 +67,23 @@ func (q *DryRunQueue) Start(ctx context.Context) error {
 	}
 }
 
-// add adds an object, if a policy in DryRun matches it.
-func (q *DryRunQueue) add(set *engine.Set, in *engine.Input, bytes int) {
+// add adds an object, if a policy in DryRun matches it, and returns the result to come. It returns false if it drops the
+// object.
+func (q *DryRunQueue) add(evaluator *Evaluator, set *engine.Set, in *engine.Input, bytes int) (*dryRunViolations, bool) {
 	if !set.HasDryRun(in.Subject) {
-		return
+		return nil, true
 	}
-	next := dryRun{set: set, in: in, bytes: int64(bytes)}
+	next := dryRun{evaluator: evaluator, set: set, in: in, bytes: int64(bytes), result: &dryRunViolations{}}
 	if q.bytes.Add(next.bytes) <= maxQueuedDryRunBytes {
 		select {
 		case q.queue <- next:
-			return
+			return next.result, true
 		default:
 		}
 	}
 	q.bytes.Add(-next.bytes)
 	dryRunsDropped.Inc()
+	return nil, false
 }
 
 func (q *DryRunQueue) evaluate(ctx context.Context, next dryRun) {
@@ -86,20 +91,18 @@ func (q *DryRunQueue) evaluate(ctx context.Context, next dryRun) {
 	subject := next.in.Subject
 	release, err := q.slots.Acquire(ctx, subject.Project)
 	if err != nil {
-		dryRunsDropped.Inc()
+		next.result.drop()
 		return
 	}
 	defer release()
 	outcome, err := next.set.EvaluateDryRun(ctx, *next.in)
 	if err != nil {
-		dryRunsDropped.Inc()
+		next.result.drop()
 		return
 	}
-	var changed []string
-	for _, changes := range outcome.Changes {
-		changed = append(changed, changes.Policy)
-	}
-	slices.Sort(changed)
+	found, changed := next.violations(&outcome)
+	complete := !slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })
+	next.result.finish(found, complete, next.evaluator.count)
 	denied, warned := policyNames(outcome.Denials), policyNames(outcome.Warnings)
 	if len(denied)+len(warned)+len(changed) == 0 {
 		return
@@ -109,6 +112,30 @@ func (q *DryRunQueue) evaluate(ctx context.Context, next dryRun) {
 		"deniedBy", denied, "warnedBy", warned, "changedBy", changed,
 		"messages", formatMessages(slices.Concat(outcome.Denials, outcome.Warnings), maxWarnings),
 	)
+}
+
+// violations returns what the policies would have refused or changed, and the names of those that would have changed the
+// object.
+func (d *dryRun) violations(outcome *engine.Outcome) (found []violation, changed []string) {
+	object := d.in.Object.Object()
+	found = newViolations(d.set, outcome.Denials, object)
+	for i := range outcome.Changes {
+		policy := outcome.Changes[i].Policy
+		version, ok := d.set.Version(policy)
+		merged, err := merge.Apply(object, outcome.Changes[i:i+1], d.evaluator.Cluster)
+		if !ok || err != nil || len(merged.ChangedPaths[policy]) == 0 {
+			continue
+		}
+		changed = append(changed, policy)
+		at := slices.IndexFunc(found, func(v violation) bool { return v.version == version })
+		if at < 0 {
+			at = len(found)
+			found = append(found, violation{version: version, only: true})
+		}
+		found[at].changes = merged.ChangedPaths[policy]
+	}
+	slices.Sort(changed)
+	return found, changed
 }
 
 var dryRunsDropped = prometheus.NewCounter(prometheus.CounterOpts{

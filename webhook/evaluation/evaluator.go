@@ -18,6 +18,7 @@ import (
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/schema"
+	"sluice.dev/policies/replica"
 )
 
 // Evaluator evaluates the policies of an engine.
@@ -34,6 +35,8 @@ type Evaluator struct {
 	Timeout time.Duration
 	// DryRun evaluates the policies in DryRun, if it is set.
 	DryRun *DryRunQueue
+	// Counter counts the violations, if it is set.
+	Counter *replica.Counter
 
 	requestDocuments requestDocumentCache
 }
@@ -48,7 +51,9 @@ type Result struct {
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// Transient reports that the result must not be cached: a policy could not be evaluated.
+	// Violations are what [Evaluator.Count] counts.
+	Violations Violations
+	// Transient reports that the result must not be cached: a policy could not be evaluated, or was skipped.
 	Transient bool
 }
 
@@ -68,26 +73,39 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 		return Result{Denials: denials}, nil
 	}
 	in, result, changes, err := e.evaluate(ctx, set, &request, object)
-	if e.DryRun != nil && in != nil {
-		e.DryRun.add(set, in, len(request.Raw))
+	if err == nil {
+		err = e.mutate(ctx, set, &request, object, &result, changes)
 	}
-	if err != nil || len(result.Denials) > 0 {
-		return result, err
+	if e.DryRun != nil && in != nil {
+		var added bool
+		result.Violations.dryRun, added = e.DryRun.add(e, set, in, len(request.Raw))
+		result.Transient = result.Transient || !added
+	}
+	result.Violations.denied = newViolations(set, result.Denials, object.Object())
+	return result, err
+}
+
+// mutate merges the changes of the policies into an object that they admit, and evaluates them again.
+func (e *Evaluator) mutate(
+	ctx context.Context, set *engine.Set, request *Request, object document.Document, result *Result, changes []merge.DesiredChanges,
+) (err error) {
+	if len(result.Denials) > 0 {
+		return nil
 	}
 	result.Original = object.Object()
 	if result.Merged, err = merge.Apply(result.Original, changes, e.Cluster); err != nil {
 		result.Denials = denialsForMergeError(err)
-		return result, nil
+		return nil
 	}
 	for _, warning := range result.Merged.Warnings {
 		result.Warnings = append(result.Warnings, merge.Finding{Message: warning.String()})
 	}
 	if len(result.Merged.ChangedPaths) == 0 {
-		return result, nil
+		return nil
 	}
-	second, err := e.reevaluate(ctx, set, &request, result.Merged.Object)
+	second, err := e.reevaluate(ctx, set, request, result.Merged.Object)
 	result.Denials, result.Transient = second.Denials, result.Transient || second.Transient
-	return result, err
+	return err
 }
 
 // reevaluate evaluates the changed object. Its denials name the policies that still request a change.
@@ -122,6 +140,7 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 	}
 	_, result, changes, err := e.evaluate(ctx, set, &request, object)
 	if err != nil || len(result.Denials) > 0 {
+		result.Violations = Violations{denied: newViolations(set, result.Denials, object.Object())}
 		return result, err
 	}
 	required := slices.Clone(changes)
@@ -133,6 +152,7 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 		return result, nil
 	}
 	result.Denials = denialsForChanges(result.Merged, "another webhook reverted what this policy requires: %s")
+	result.Violations.denied = newViolations(set, result.Denials, object.Object())
 	return result, nil
 }
 
@@ -192,7 +212,11 @@ func (e *Evaluator) evaluate(
 	if err != nil {
 		return nil, Result{}, nil, err
 	}
-	return in, Result{Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: len(outcome.Failures) > 0}, outcome.Changes, nil
+	transient := slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })
+	return in, Result{
+		Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: transient,
+		Violations: Violations{warned: newViolations(set, warnedFindings(&outcome), object.Object())},
+	}, outcome.Changes, nil
 }
 
 // setWorkload sets input.workload. If the author named no workload type, the policies determine it.

@@ -34,7 +34,13 @@ var limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
 // newBase returns a base with the built-in policies, more policies, and one project with two node pools.
 func newBase(tb testing.TB, more ...engine.Source) evaluation.Base {
 	tb.Helper()
-	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
+	return newBaseWithOptions(tb, engine.Options{Limits: limits}, more...)
+}
+
+func newBaseWithOptions(tb testing.TB, options engine.Options, more ...engine.Source) evaluation.Base {
+	tb.Helper()
+	options.Libraries = policies.Libraries()
+	policyEngine, err := engine.New(options)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -32,7 +32,9 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
-	return handle(ctx, &m.Base, set, &req, &m.responses, m.mutate)
+	answer := handle(ctx, &m.Base, set, &req, &m.responses, m.mutate)
+	m.Evaluator.Count(answer.origin, answer.violations)
+	return answer.response
 }
 
 // Validator handles pods in the validating phase of admission, after all mutating webhooks.
@@ -48,17 +50,24 @@ var _ admission.Handler = (*Validator)(nil)
 // A change of the policies between the two phases refuses no pod wrongly: it is enough that the present policies allow
 // the pod, or those that were replaced within the last half minute, or those that come within [replicaLag].
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	policyEngine := v.Evaluator.Engine
-	set, err := policyEngine.Current()
+	set, err := v.Evaluator.Engine.Current()
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
-	response := handle(ctx, &v.Base, set, &req, &v.responses, v.validate)
-	if !isDenied(&response) {
-		return response
+	answer := v.handle(ctx, set, &req)
+	// The Mutator counted what it refused. It did not refuse this pod.
+	v.Evaluator.CountDenials(answer.origin, answer.violations)
+	return answer.response
+}
+
+func (v *Validator) handle(ctx context.Context, set *engine.Set, req *admission.Request) answer {
+	policyEngine := v.Evaluator.Engine
+	denied := handle(ctx, &v.Base, set, req, &v.responses, v.validate)
+	if !isDenied(&denied.response) {
+		return denied
 	}
 	for _, former := range policyEngine.Former(set) {
-		if other := handle(ctx, &v.Base, former, &req, &v.responses, v.validate); other.Allowed {
+		if other := handle(ctx, &v.Base, former, req, &v.responses, v.validate); other.response.Allowed {
 			return other
 		}
 	}
@@ -66,13 +75,13 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	defer timer.Stop()
 	select {
 	case <-policyEngine.Replaced(set):
-		if set, err = policyEngine.Current(); err == nil {
-			return handle(ctx, &v.Base, set, &req, &v.responses, v.validate)
+		if set, err := policyEngine.Current(); err == nil {
+			return handle(ctx, &v.Base, set, req, &v.responses, v.validate)
 		}
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return response
+	return denied
 }
 
 // replicaLag is the time for which a denial of the final pod waits for a change of the policies, in machine time: another replica
@@ -85,46 +94,58 @@ func isDenied(response *admission.Response) bool {
 	return !response.Allowed && response.Result != nil && response.Result.Code == http.StatusForbidden
 }
 
+// answer is the response to a pod, with its violations and where they are counted.
+type answer struct {
+	response   admission.Response
+	violations evaluation.Violations
+	origin     *evaluation.Origin
+}
+
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
-type evaluateFunc func(context.Context, evaluation.Request) (response admission.Response, cacheable bool, err error)
+type evaluateFunc func(context.Context, evaluation.Request) (response cachedResponse, cacheable bool, err error)
 
 // handle decodes a request, evaluates the pod under a set of policies unless the cache has a response for the same
 // view, and responds.
 func handle(
 	ctx context.Context, base *evaluation.Base, set *engine.Set, req *admission.Request, responses *responseCache, evaluate evaluateFunc,
-) admission.Response {
+) answer {
 	// Policies apply at creation. Later changes are restricted by admission policies of the API server.
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
-		return admission.Allowed("")
+		return answer{response: admission.Allowed("")}
 	}
+	failed := func(err error) answer { return answer{response: evaluation.ErrorResponse(err)} }
 	tenant, err := base.Tenants.Resolve(ctx, req.Namespace)
 	if err != nil {
-		return evaluation.ErrorResponse(err)
+		return failed(err)
 	}
 	if tenant == nil {
-		return admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
-			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators", req.Namespace))
+		return answer{response: admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
+			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators",
+			req.Namespace))}
 	}
 	p, err := decode(set, req, tenant, responses)
 	if err != nil {
-		return evaluation.ErrorResponse(err)
+		return failed(err)
+	}
+	answered := func(cached cachedResponse) answer {
+		return answer{p.view.restore(cached.response), cached.violations, evaluation.NewOrigin(req, tenant)}
 	}
 	if p.cacheable {
-		if response, ok := responses.store().Get(p.key); ok {
-			return p.view.restore(response)
+		if cached, ok := responses.store().Get(p.key); ok && !cached.violations.IsPartial() {
+			return answered(cached)
 		}
 	}
 	if p.request.Review, err = document.Decode(p.review); err != nil {
-		return evaluation.ErrorResponse(err)
+		return failed(err)
 	}
 	response, cacheable, err := evaluate(ctx, p.request)
 	if err != nil {
-		return evaluation.ErrorResponse(err)
+		return failed(err)
 	}
 	if p.cacheable && cacheable {
-		responses.store().Put(p.key, response, responseSize(&response))
+		responses.store().Put(p.key, response, responseSize(&response.response)+response.violations.Size())
 	}
-	return p.view.restore(response)
+	return answered(response)
 }
 
 // podRequest is a decoded request.
@@ -151,26 +172,26 @@ func decode(set *engine.Set, req *admission.Request, tenant *evaluation.Tenant, 
 	return p, nil
 }
 
-func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (admission.Response, bool, error) {
+func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (cachedResponse, bool, error) {
 	result, err := m.Evaluator.Mutate(ctx, request)
 	if err != nil {
-		return admission.Response{}, false, err
+		return cachedResponse{}, false, err
 	}
 	response := evaluation.NewResponse(result)
 	if response.Allowed && len(result.Merged.ChangedPaths) > 0 {
 		after, err := recordDecisions(result.Original, result.Merged)
 		if err != nil {
-			return admission.Response{}, false, err
+			return cachedResponse{}, false, err
 		}
 		if err := evaluation.SetPatch(&response, result.Original, after); err != nil {
-			return admission.Response{}, false, err
+			return cachedResponse{}, false, err
 		}
 	}
-	return response, !result.Transient, nil
+	return cachedResponse{response, result.Violations}, !result.Transient, nil
 }
 
-func (v *Validator) validate(ctx context.Context, request evaluation.Request) (admission.Response, bool, error) {
+func (v *Validator) validate(ctx context.Context, request evaluation.Request) (cachedResponse, bool, error) {
 	result, err := v.Evaluator.Validate(ctx, request)
 	result.Warnings = nil // the Mutator already returned them
-	return evaluation.NewResponse(result), !result.Transient, err
+	return cachedResponse{evaluation.NewResponse(result), result.Violations}, !result.Transient, err
 }

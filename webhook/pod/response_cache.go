@@ -26,12 +26,18 @@ const (
 type responseCache struct {
 	fieldReads fieldReadsCache
 	once       sync.Once
-	entries    *engine.Cache[cacheKey, admission.Response]
+	entries    *engine.Cache[cacheKey, cachedResponse]
 }
 
-func (c *responseCache) store() *engine.Cache[cacheKey, admission.Response] {
+// cachedResponse is a response with the violations that are counted for each pod that gets it.
+type cachedResponse struct {
+	response   admission.Response
+	violations evaluation.Violations
+}
+
+func (c *responseCache) store() *engine.Cache[cacheKey, cachedResponse] {
 	c.once.Do(func() {
-		c.entries = engine.NewCache[cacheKey, admission.Response](maxCachedResponses, maxCachedResponseBytes)
+		c.entries = engine.NewCache[cacheKey, cachedResponse](maxCachedResponses, maxCachedResponseBytes)
 	})
 	return c.entries
 }

@@ -50,6 +50,9 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
+	if object, err := evaluation.DecodeObject(req.Object.Raw); err == nil && len(result.Denials) > 0 {
+		v.Evaluator.CountDenials(evaluation.NewOrigin(&req, change.tenant), v.Evaluator.DeniedBy(result.Denials, object))
+	}
 	return evaluation.NewResponse(result)
 }
 

@@ -31,6 +31,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DepartmentSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DepartmentStatus"):
 		return &apiv1alpha1.DepartmentStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndedReplicas"):
+		return &apiv1alpha1.EndedReplicasApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Exception"):
 		return &apiv1alpha1.ExceptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExtensionTerms"):
@@ -63,6 +65,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):
 		return &apiv1alpha1.PolicyErrorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExample"):
+		return &apiv1alpha1.PolicyExampleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyMatch"):
 		return &apiv1alpha1.PolicyMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicySpec"):
@@ -85,6 +89,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ProjectStepApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectTerms"):
 		return &apiv1alpha1.ProjectTermsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ProjectViolations"):
+		return &apiv1alpha1.ProjectViolationsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceQuota"):
 		return &apiv1alpha1.ResourceQuotaApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceTerms"):

@@ -16,8 +16,10 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/store"
 )
 
 const policyHelp = `Check policies before they are applied.
@@ -31,7 +33,8 @@ func newPolicyCheckCommand() *cobra.Command {
 		Long: `Check the Policy objects in files, or - for the standard input.
 
 The command prints each problem and each warning with its line and column in spec.rego. It fails
-if a policy has a problem: the webhook would refuse that policy.`,
+if a policy has a problem: the webhook would refuse that policy. It also evaluates example objects,
+and warns if a policy conflicts with a built-in one, or with another one in the files.`,
 		Example: `  # Check a policy
   sluice policy check no-latest.yaml
 
@@ -44,21 +47,24 @@ if a policy has a problem: the webhook would refuse that policy.`,
 		if err != nil {
 			return err
 		}
-		refused := 0
+		var objects []v1alpha1.Policy
 		for _, file := range args {
-			policies, err := readPolicies(cmd.InOrStdin(), file)
+			read, err := readPolicies(cmd.InOrStdin(), file)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			for i := range policies {
-				result, err := process.Check(cmd.Context(), engine.FromPolicy(&policies[i]))
-				if err != nil {
-					return fmt.Errorf("%s: %w", file, err)
-				}
-				printCheck(cmd.OutOrStdout(), policies[i].Name, result)
-				if len(result.Problems) > 0 {
-					refused++
-				}
+			objects = append(objects, read...)
+		}
+		refused := 0
+		environment := check.Environment{Policies: store.Sources(policies.BuiltIn(), objects)}
+		for i := range objects {
+			result, err := process.Check(cmd.Context(), engine.FromPolicy(&objects[i]), environment)
+			if err != nil {
+				return fmt.Errorf("policy %s: %w", objects[i].Name, err)
+			}
+			printCheck(cmd.OutOrStdout(), objects[i].Name, result)
+			if len(result.Problems) > 0 {
+				refused++
 			}
 		}
 		if refused > 0 {

@@ -36,6 +36,22 @@ spec:
   rego: |
     package bad
     deny contains "x" if input.workload.gpu > input.parameters.maxGPUs
+---
+apiVersion: sluice.dev/v1alpha1
+kind: Policy
+metadata: {name: own-class}
+spec:
+  rego: |
+    package own_class
+    overrides := {"spec": {"runtimeClassName": "a", "schedulerName": "mine"}}
+---
+apiVersion: sluice.dev/v1alpha1
+kind: Policy
+metadata: {name: other-class}
+spec:
+  rego: |
+    package other_class
+    overrides := {"spec": {"runtimeClassName": "b"}}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,11 @@
 // It applies a Policy object for each built-in policy, so that `kubectl get policies`
 // lists all that is enforced, and deletes those that are no longer built in. It writes
 // the status of every Policy: whether it compiles, the errors, and which generation is
-// in force. Ready reports whether pods are evaluated by it: not if another policy
-// replaces it, and not with invalid parameters.
+// in force. It keeps the last good version of each in a ControllerRevision, for the engines
+// that start while the present version has problems. Ready reports whether pods are evaluated
+// by it: not if another policy replaces it, and not with invalid parameters. From the reports
+// of the webhook's replicas it writes which of them have that generation, the quarantine, and
+// the violations.
 //
 // The package restores a changed mirror, except for spec.parameters, which belong to
 // the platform team. Package policies/store decides which policies are in force.
@@ -17,10 +20,14 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +38,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 )
 
@@ -54,8 +62,13 @@ type Reconciler struct {
 	BuiltIn []engine.Source
 	// Reports are the source of the status.
 	Reports Reports
+	// Policies are the policies in force in this process.
+	Policies *engine.Engine
+	// Events records on a Policy when its quarantine begins and ends.
+	Events events.EventRecorder
 
-	builtIn map[string]engine.Source
+	builtIn  map[string]engine.Source
+	replicas replicas
 }
 
 // SetupWithManager makes the manager run r. It returns an error for built-in policies
@@ -71,8 +84,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}).
+		Owns(&appsv1.ControllerRevision{}).
 		// Built-in policies are in every report, so that this creates the mirrors, too.
 		WatchesRawSource(source.Func(r.watchReports)).
+		WatchesRawSource(source.Func(r.watchReplicas)).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -106,7 +121,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !isBuiltIn && isMirror(object):
 		return reconcile.Result{}, r.deleteMirror(ctx, object)
 	}
-	return reconcile.Result{}, r.updateStatus(ctx, object)
+	if err := r.updateStatus(ctx, object); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.reconcileRevision(ctx, object)
 }
 
 // applyMirror applies the mirror of a built-in policy and removes foreign fields.
@@ -143,19 +161,52 @@ func (r *Reconciler) deleteMirror(ctx context.Context, object *v1alpha1.Policy) 
 	return nil
 }
 
-// updateStatus writes the status if the engine's report changed it.
+// updateStatus writes the status if the reports of the engine or of the webhook's replicas changed it.
 func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) error {
 	report, ok := r.Reports.Report(object.Name)
 	if !ok || report.Generation != object.Generation {
 		return nil // the report on this generation will enqueue the policy
 	}
-	status := BuildStatus(object, report, r.Reports.Replacements(object.Name), metav1.NewTime(policytime.MachineNow()))
-	if equality.Semantic.DeepEqual(status, object.Status) {
+	now := metav1.NewTime(policytime.MachineNow())
+	before := object.Status
+	status := BuildStatus(object, report, r.Reports.Replacements(object.Name), now)
+	states, read := r.replicas.get()
+	if set, err := r.Policies.Current(); err == nil && read {
+		version, found := set.Version(object.Name)
+		switch {
+		case !report.Active:
+			removeReplicas(&status)
+		case !found || version.Generation != report.EnforcedGeneration:
+			return nil // the report on this version will enqueue the policy
+		default:
+			view := newReplicaView(version, states, now.Time, replica.Digest(set.Versions()))
+			addReplicas(&status, &before, view, set.Requires(object.Name), now)
+		}
+	}
+	if equality.Semantic.DeepEqual(status, before) {
 		return nil
 	}
 	object.Status = status
 	if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of policy %s: %w", object.Name, err)
 	}
+	r.recordQuarantine(object, before.Conditions, status.Conditions)
 	return nil
 }
+
+// recordQuarantine records an event when a quarantine begins or ends.
+func (r *Reconciler) recordQuarantine(object *v1alpha1.Policy, before, after []metav1.Condition) {
+	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionQuarantined), meta.FindStatusCondition(after, v1alpha1.ConditionQuarantined)
+	switch {
+	case was == nil && is != nil:
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonQuarantined, "Evaluate", "%s", is.Message)
+	case was != nil && is == nil:
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reasonQuarantineEnded, "Evaluate", "the policy is evaluated again for all projects")
+	}
+}
+
+// The reasons of events on a Policy.
+const (
+	reasonQuarantined     = "PolicyQuarantined"
+	reasonQuarantineEnded = "PolicyQuarantineEnded"
+)

@@ -10,15 +10,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -48,31 +51,47 @@ var testBuiltIn = []engine.Source{
 type testEnv struct {
 	*testing.T
 	client.Client
+	// stop stops the controller.
+	stop func()
 }
 
 // startTestEnv runs the controller until the test ends, and then removes all policies.
 func startTestEnv(t *testing.T, before ...client.Object) testEnv {
 	t.Helper()
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	admin := clustertest.Admin(t)
-	l := testEnv{t, admin}
+	l := testEnv{T: t, Client: admin}
 	t.Cleanup(func() {
 		if err := admin.DeleteAllOf(context.Background(), &v1alpha1.Policy{}); err != nil {
 			t.Error(err)
 		}
 	})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SystemNamespace}}
+	if err := admin.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 	for _, object := range before {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
+	l.stop = l.start()
+	return l
+}
+
+// start runs the controller until the returned function is called, or the test ends.
+func (l testEnv) start() (stop func()) {
+	l.Helper()
+	t := l.T
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
 	often := true
+	revision, ofPolicies := store.RevisionCacheOptions()
+	cached := map[client.Object]cache.ByObject{revision: ofPolicies}
 	mgr, err := ctrl.NewManager(clustertest.Start(t).Config(), ctrl.Options{
 		Scheme: kinds, Logger: logr.Discard(), Controller: config.Controller{SkipNameValidation: &often},
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Cache: cache.Options{ByObject: cached},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,20 +103,23 @@ func startTestEnv(t *testing.T, before ...client.Object) testEnv {
 	policyStore := &store.Store{Engine: e, BuiltIn: testBuiltIn}
 	if err := errors.Join(
 		policyStore.SetupWithManager(t.Context(), mgr),
-		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore}).SetupWithManager(mgr),
+		(&Reconciler{
+			Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore, Policies: e, Events: mgr.GetEventRecorder("test"),
+		}).SetupWithManager(mgr),
 	); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return l
+	t.Cleanup(stop)
+	return stop
 }
 
 // getPolicy is a Policy object as it is now.

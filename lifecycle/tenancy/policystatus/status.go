@@ -68,8 +68,10 @@ func summarizeProblems(problems []engine.Problem) string {
 // enforcedVersion returns what is in force until the source is corrected.
 func enforcedVersion(report engine.Report) string {
 	switch {
+	case report.Refusing:
+		return "no version of this policy is in force, so all objects that it matches are refused: fix or delete it"
 	case !report.Active:
-		return "no version of this policy is in force"
+		return "no version of this policy is in force, so it is skipped"
 	case report.EnforcedGeneration == 0:
 		return "the built-in policy stays in force"
 	}

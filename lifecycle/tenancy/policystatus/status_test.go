@@ -55,7 +55,7 @@ func TestBuildStatus(t *testing.T) {
 		"it never compiled": {
 			report: engine.Report{Generation: 2, Problems: many(1)},
 			status: metav1.ConditionFalse, reason: "CompileError", errors: 1,
-			message: "1:3: problem 1; no version of this policy is in force",
+			message: "1:3: problem 1; no version of this policy is in force, so it is skipped",
 		},
 		"it compiled once": {
 			report: engine.Report{Generation: 3, Problems: many(25), Active: true, EnforcedGeneration: 2},
@@ -65,7 +65,7 @@ func TestBuildStatus(t *testing.T) {
 		"a library is at fault": {
 			report: engine.Report{Generation: 2, Problems: []engine.Problem{{Policy: "team", Library: "time.rego", Line: 4, Message: "no"}}},
 			status: metav1.ConditionFalse, reason: "CompileError", errors: 1,
-			message: "library time.rego, line 4: no; no version of this policy is in force",
+			message: "library time.rego, line 4: no; no version of this policy is in force, so it is skipped",
 		},
 		"a message without end": {
 			report: engine.Report{Generation: 2, Problems: []engine.Problem{problem(1, strings.Repeat("ä", 50_000))}, Warnings: []engine.Problem{

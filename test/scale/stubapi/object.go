@@ -61,6 +61,7 @@ apps/v1 deployments Deployment ns
 apps/v1 replicasets ReplicaSet ns
 apps/v1 statefulsets StatefulSet ns
 apps/v1 daemonsets DaemonSet ns
+apps/v1 controllerrevisions ControllerRevision n
 batch/v1 jobs Job ns
 batch/v1 cronjobs CronJob ns
 events.k8s.io/v1 events Event n

@@ -4,8 +4,9 @@
 // Package policy validates new and changed Policies: it refuses those that could not be in
 // force, and warns of probable errors.
 //
-// Package check checks the policy, in a child process. For the mirror of a built-in policy only
-// the parameters are validated, since nothing else of it is used.
+// Package check checks the policy, in a child process. It evaluates example objects by the policy and
+// those in force together, and warns of conflicts. For the mirror of a built-in policy only the
+// parameters are validated, since nothing else of it is used.
 //
 // A refusal only informs the author sooner. The store of every component compiles policies with
 // the same limits before it uses them, and keeps the last good version. So the webhook may be
@@ -36,12 +37,12 @@ import (
 
 // Checker checks a policy; [check.Process] implements it.
 type Checker interface {
-	Check(ctx context.Context, source engine.Source) (check.Result, error)
+	Check(ctx context.Context, source engine.Source, environment check.Environment) (check.Result, error)
 }
 
 // Validator validates Policies.
 type Validator struct {
-	// Cached reads Projects and Departments.
+	// Cached reads Projects, Departments, NodePools and Policies.
 	Cached client.Reader
 	// Checker checks the policies.
 	Checker Checker
@@ -87,12 +88,16 @@ func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admi
 	}
 	timeout, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	result, err := v.Checker.Check(timeout, engine.FromPolicy(policy))
+	var warnings admission.Warnings
+	environment, err := v.environment(ctx, policy)
+	if err != nil {
+		warnings = append(warnings, fmt.Sprintf("conflicts with other policies were not looked for: %v", err))
+	}
+	result, err := v.Checker.Check(timeout, engine.FromPolicy(policy), environment)
 	if err != nil {
 		// The webhook fails open; this answer has the same effect, and names the reason.
 		return admission.Warnings{fmt.Sprintf("the policy was not checked: %v; see its status", err)}, nil
 	}
-	var warnings admission.Warnings
 	for _, warning := range result.Warnings {
 		warnings = append(warnings, describe(warning))
 	}

@@ -24,7 +24,7 @@ import (
 // checkerFunc is a Checker.
 type checkerFunc func(engine.Source) (check.Result, error)
 
-func (f checkerFunc) Check(_ context.Context, source engine.Source) (check.Result, error) {
+func (f checkerFunc) Check(_ context.Context, source engine.Source, _ check.Environment) (check.Result, error) {
 	return f(source)
 }
 

@@ -249,6 +249,26 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: dev.sluice.api.v1alpha1.EmailAddress
   scalar: string
+- name: dev.sluice.api.v1alpha1.EndedReplicas
+  map:
+    fields:
+    - name: projects
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ProjectViolations
+          elementRelationship: associative
+          keys:
+          - project
+    - name: replicas
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: violations
+      type:
+        scalar: numeric
 - name: dev.sluice.api.v1alpha1.Enforcement
   scalar: string
 - name: dev.sluice.api.v1alpha1.Exception
@@ -598,6 +618,36 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: message
       type:
         scalar: string
+- name: dev.sluice.api.v1alpha1.PolicyExample
+  map:
+    fields:
+    - name: changes
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: kind
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: project
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: user
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.PolicyMatch
   map:
     fields:
@@ -652,9 +702,6 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.PolicyStatus
   map:
     fields:
-    - name: auditedAt
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: conditions
       type:
         list:
@@ -663,6 +710,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: endedReplicas
+      type:
+        namedType: dev.sluice.api.v1alpha1.EndedReplicas
     - name: enforcedGeneration
       type:
         scalar: numeric
@@ -672,12 +722,26 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.PolicyError
           elementRelationship: atomic
+    - name: examples
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.PolicyExample
+          elementRelationship: atomic
     - name: observedGeneration
       type:
         scalar: numeric
     - name: violations
       type:
         scalar: numeric
+    - name: violationsByProject
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ProjectViolations
+          elementRelationship: associative
+          keys:
+          - project
 - name: dev.sluice.api.v1alpha1.PoolQuota
   map:
     fields:
@@ -886,6 +950,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: validity
       type:
         namedType: dev.sluice.api.period.Period
+- name: dev.sluice.api.v1alpha1.ProjectViolations
+  map:
+    fields:
+    - name: project
+      type:
+        scalar: string
+    - name: violations
+      type:
+        scalar: numeric
 - name: dev.sluice.api.v1alpha1.ResourceQuota
   map:
     fields:

@@ -23,7 +23,7 @@ type PolicyApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Spec is the source of the policy and where it applies.
 	Spec *PolicySpecApplyConfiguration `json:"spec,omitempty"`
-	// Status is the result of compiling and auditing the policy.
+	// Status is the result of compiling and evaluating the policy.
 	Status *PolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -6,14 +6,13 @@
 package v1alpha1
 
 import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // PolicyStatusApplyConfiguration represents a declarative configuration of the PolicyStatus type for use
 // with apply.
 //
-// PolicyStatus is the result of compiling and auditing a policy.
+// PolicyStatus is the result of compiling and evaluating a policy.
 type PolicyStatusApplyConfiguration struct {
 	// ObservedGeneration is the generation of the spec that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
@@ -22,13 +21,23 @@ type PolicyStatusApplyConfiguration struct {
 	EnforcedGeneration *int64 `json:"enforcedGeneration,omitempty"`
 	// Errors are the compile errors of the source.
 	Errors []PolicyErrorApplyConfiguration `json:"errors,omitempty"`
-	// Violations is the number of existing objects that the policy would deny, as found by
-	// the last audit.
+	// Violations is the number of objects that the generation in force refused, or, with
+	// enforcement Warn and DryRun, would have refused. It starts at 0 with each generation. The
+	// replicas of the webhook count, and report about every 10 seconds; a replica that is
+	// killed loses what it counted since. Requests with dryRun do not count, nor do templates
+	// that are not refused, since their pods count.
 	Violations *int64 `json:"violations,omitempty"`
-	// AuditedAt is when the last audit ran.
-	AuditedAt *v1.Time `json:"auditedAt,omitempty"`
-	// Conditions are Compiled and Ready.
-	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// ViolationsByProject are the 20 projects with the most violations, the largest number first.
+	ViolationsByProject []ProjectViolationsApplyConfiguration `json:"violationsByProject,omitempty"`
+	// Examples are the latest violations, at most one for each object, and those of several
+	// projects rather than many of one. For a policy in DryRun they include objects that it
+	// would only have changed.
+	Examples []PolicyExampleApplyConfiguration `json:"examples,omitempty"`
+	// EndedReplicas are the violations that replicas of the webhook counted that no longer
+	// exist. They are part of violations.
+	EndedReplicas *EndedReplicasApplyConfiguration `json:"endedReplicas,omitempty"`
+	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // PolicyStatusApplyConfiguration constructs a declarative configuration of the PolicyStatus type for use with
@@ -74,18 +83,44 @@ func (b *PolicyStatusApplyConfiguration) WithViolations(value int64) *PolicyStat
 	return b
 }
 
-// WithAuditedAt sets the AuditedAt field in the declarative configuration to the given value
+// WithViolationsByProject adds the given value to the ViolationsByProject field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ViolationsByProject field.
+func (b *PolicyStatusApplyConfiguration) WithViolationsByProject(values ...*ProjectViolationsApplyConfiguration) *PolicyStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithViolationsByProject")
+		}
+		b.ViolationsByProject = append(b.ViolationsByProject, *values[i])
+	}
+	return b
+}
+
+// WithExamples adds the given value to the Examples field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Examples field.
+func (b *PolicyStatusApplyConfiguration) WithExamples(values ...*PolicyExampleApplyConfiguration) *PolicyStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithExamples")
+		}
+		b.Examples = append(b.Examples, *values[i])
+	}
+	return b
+}
+
+// WithEndedReplicas sets the EndedReplicas field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the AuditedAt field is set to the value of the last call.
-func (b *PolicyStatusApplyConfiguration) WithAuditedAt(value v1.Time) *PolicyStatusApplyConfiguration {
-	b.AuditedAt = &value
+// If called multiple times, the EndedReplicas field is set to the value of the last call.
+func (b *PolicyStatusApplyConfiguration) WithEndedReplicas(value *EndedReplicasApplyConfiguration) *PolicyStatusApplyConfiguration {
+	b.EndedReplicas = value
 	return b
 }
 
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *PolicyStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *PolicyStatusApplyConfiguration {
+func (b *PolicyStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *PolicyStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")

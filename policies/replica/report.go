@@ -1,0 +1,150 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replica defines what the replicas of the webhook report, and how lifecycle and the other
+// replicas read it.
+//
+// Each replica renews a Lease of its own in Sluice's namespace. An annotation of the Lease has the
+// [Report]: the policies in force there, those in quarantine, and the violations since its start. The
+// name of the Lease is new at each start of the process, so that a replica never overwrites what an
+// earlier one counted. Lifecycle deletes the Leases of replicas that ended, after it has added their
+// numbers to the status of the policies, and after their quarantines ended.
+//
+// An [Observer] measures the age of a report on its own clock, from when it saw the Lease change.
+// Clocks that differ between nodes therefore neither end a replica nor prolong a quarantine.
+package replica
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+)
+
+const (
+	// LeasePrefix starts the names of the Leases. An admission policy allows only the webhook to
+	// write these, and the webhook to write only these.
+	LeasePrefix = "sluice-webhook-"
+	// RenewInterval is about the time between two renewals, in machine time.
+	RenewInterval = 10 * time.Second
+	// LeaseDuration is the time without renewal after which a replica counts as gone.
+	LeaseDuration = 4 * RenewInterval
+	// RetentionPeriod is the time without renewal after which lifecycle deletes a Lease. It is
+	// longer than any quarantine.
+	RetentionPeriod = engine.QuarantinePeriod + 5*time.Minute
+)
+
+// Labels returns the labels of every Lease.
+func Labels() labels.Set {
+	return labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice, "app.kubernetes.io/component": "webhook"}
+}
+
+// NewLeaseName returns a new name for the Lease of a process on a host.
+func NewLeaseName(host string) string {
+	const suffixBytes = 5
+	host = strings.TrimPrefix(strings.ToLower(host), LeasePrefix)
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, host)
+	longest := validation.DNS1123LabelMaxLength - len(LeasePrefix) - 2*suffixBytes - 1
+	clean = strings.Trim(clean[:min(len(clean), longest)], "-")
+	suffix := make([]byte, suffixBytes)
+	_, _ = rand.Read(suffix) // never fails
+	return LeasePrefix + strings.TrimPrefix(clean+"-", "-") + hex.EncodeToString(suffix)
+}
+
+// format is the version of the report's form. A reader ignores reports of other versions.
+const format = 1
+
+// Report is what one replica reports. Its lists are sorted and have no duplicates.
+type Report struct {
+	Format int `json:"format"`
+	// Program is the version of the program.
+	Program string `json:"program"`
+	// PolicySet is the digest of all policies in force, also of those that Policies omits.
+	PolicySet string `json:"policySet"`
+	// Policies are the policies in force, by name.
+	Policies []Version `json:"policies,omitempty"`
+	// Quarantines began in this replica, by policy and project.
+	Quarantines []Quarantine `json:"quarantines,omitempty"`
+	// Violations are those since the start of the replica, by policy.
+	Violations []Violations `json:"violations,omitempty"`
+	// Omitted counts what did not fit.
+	Omitted Omitted `json:"omitted,omitzero"`
+	// Ended: the replica stopped, and this is its last report.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Version is an [engine.Version].
+type Version struct {
+	Policy     string `json:"policy"`
+	Generation int64  `json:"generation"`
+	Digest     string `json:"digest"`
+}
+
+// Quarantine is an [engine.Quarantine].
+type Quarantine struct {
+	Version
+	Project string      `json:"project"`
+	Reason  string      `json:"reason"`
+	Since   metav1.Time `json:"since"`
+	Until   metav1.Time `json:"until"`
+}
+
+// Violations are the violations of a version of a policy.
+type Violations struct {
+	Version
+	// Total includes the projects that Projects omits.
+	Total    int64                        `json:"total"`
+	Projects []v1alpha1.ProjectViolations `json:"projects,omitempty"`
+	Examples []v1alpha1.PolicyExample     `json:"examples,omitempty"`
+}
+
+// Omitted has the numbers of what a report omits.
+type Omitted struct {
+	Policies    int `json:"policies,omitempty"`
+	Quarantines int `json:"quarantines,omitempty"`
+	Violations  int `json:"violations,omitempty"`
+	Projects    int `json:"projects,omitempty"`
+	Examples    int `json:"examples,omitempty"`
+}
+
+// NewReport returns a report about the policies in force in this process.
+func NewReport(program string, versions []engine.Version, quarantines []engine.Quarantine, violations []Violations) Report {
+	r := Report{Format: format, Program: program, PolicySet: Digest(versions), Violations: violations}
+	for _, version := range versions {
+		r.Policies = append(r.Policies, Version(version))
+	}
+	for _, q := range quarantines {
+		r.Quarantines = append(r.Quarantines, Quarantine{
+			Version: Version(q.Version), Project: q.Project, Reason: q.Reason, Since: seconds(q.Since), Until: seconds(q.Until),
+		})
+	}
+	return r
+}
+
+// seconds returns a time as it is after encoding.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
+
+// Digest returns the digest of a set of policies.
+func Digest(versions []engine.Version) string {
+	h := sha256.New()
+	for _, v := range versions {
+		_, _ = io.WriteString(h, fmt.Sprintf("%q %d %s\n", v.Policy, v.Generation, v.Digest))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

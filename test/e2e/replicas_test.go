@@ -1,0 +1,242 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// replicasTest is a cluster with two replicas of the webhook and one project.
+type replicasTest struct {
+	*sluiceCluster
+	t        *testing.T
+	replicas *loadBalancer
+	ns       string
+	pods     int
+}
+
+func newReplicasTest(t *testing.T) *replicasTest {
+	t.Helper()
+	s := newDedicatedCluster(t)
+	r := &replicasTest{sluiceCluster: s, t: t, replicas: s.startWebhookReplicas(t, 2), ns: "replicas"}
+	s.createDepartment(t, "replicas", newPoolQuota("dgx", "0", "1"))
+	s.createGovernedProject(t, "replicas", r.ns, newPoolQuota("dgx", "0", "1"))
+	return r
+}
+
+func (r *replicasTest) createPolicy(name string, enforcement v1alpha1.Enforcement, rego string) {
+	r.t.Helper()
+	r.createForTest(r.t, &v1alpha1.Policy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.PolicySpec{Enforcement: enforcement, Match: v1alpha1.PolicyMatch{Projects: []string{r.ns}}, Rego: "package " + name + "\n" + rego},
+	})
+	r.waitForCondition(name, v1alpha1.ConditionEnforced, "2 of 2 webhook replicas have generation 1")
+}
+
+// waitForCondition waits until a condition of a policy is true with a message, or until there is none if the message is empty.
+func (r *replicasTest) waitForCondition(name, condition, message string) {
+	r.t.Helper()
+	eventuallyLong(r.t, func() error {
+		policy := r.policy(name)
+		got := meta.FindStatusCondition(policy.Status.Conditions, condition)
+		if message == "" && got == nil || got != nil && message != "" && got.Status == metav1.ConditionTrue && strings.Contains(got.Message, message) {
+			return nil
+		}
+		return unexpectedState(condition+" "+message, policy.Status)
+	})
+}
+
+func (r *replicasTest) policy(name string) *v1alpha1.Policy {
+	r.t.Helper()
+	policy := &v1alpha1.Policy{}
+	if err := r.adminClient.Get(r.t.Context(), client.ObjectKey{Name: name}, policy); err != nil {
+		r.t.Fatal(err)
+	}
+	return policy
+}
+
+// tryPod creates a pod with a label, without effect if dryRun.
+func (r *replicasTest) tryPod(label string, dryRun bool) error {
+	r.pods++
+	pod := newPod(r.ns, fmt.Sprintf("pod-%d", r.pods), func(p *corev1.Pod) { p.Labels = map[string]string{"kind": label} })
+	options := metav1.CreateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err := r.clientset.CoreV1().Pods(r.ns).Create(r.t.Context(), pod, options)
+	return err
+}
+
+// restart kills both replicas of the webhook, and lifecycle, and waits until they answer again.
+func (r *replicasTest) restart() {
+	r.t.Helper()
+	report, err := r.readReport(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	former := map[string]int{}
+	for _, c := range report.Components {
+		if c.Name == "webhook" || c.Name == "lifecycle" {
+			former[c.Name] = c.PID
+			killProcess(r.t, c.PID)
+		}
+	}
+	r.replicas.killOne()
+	for name, pid := range former {
+		eventuallyLong(r.t, func() error { return r.restarted(r.t.Context(), name, pid) })
+	}
+}
+
+func (r *replicasTest) kubectl(arguments ...string) string {
+	r.t.Helper()
+	arguments = append([]string{"--kubeconfig", filepath.Join(r.dir, "kubeconfig")}, arguments...)
+	out, err := exec.CommandContext(r.t.Context(), "kubectl", arguments...).CombinedOutput()
+	if err != nil {
+		r.t.Errorf("kubectl %v: %v: %s", arguments, err, out)
+	}
+	return string(out)
+}
+
+// slowRego exceeds its processor time for pods with a label.
+const slowRego = `
+deny contains "slow" if {
+	input.object.metadata.labels.kind == "slow"
+	count([1 | some i in numbers.range(1, 5000); some j in numbers.range(1, 5000); i * j == 7]) > 5
+}`
+
+// A policy that keeps timing out in one replica of the webhook is quarantined in all of them, with a condition and an event. The
+// quarantine survives the restart of all replicas, and ends when the policy changes. Guards invariants 10 and 11 of the design.
+func TestQuarantineSurvivesRestart(t *testing.T) {
+	r := newReplicasTest(t)
+	r.createPolicy("slow", v1alpha1.EnforcementDeny, slowRego)
+	const quarantined = "it exceeded its processor time repeatedly"
+	isQuarantined := func() error {
+		// One request for each replica: the load balancer takes turns.
+		for range 4 {
+			if err := r.tryPod("fast", true); err == nil || !strings.Contains(err.Error(), quarantined) {
+				return fmt.Errorf("a pod of a policy in quarantine: %w", err)
+			}
+		}
+		return nil
+	}
+	for range 8 {
+		if err := r.tryPod("slow", true); err == nil {
+			t.Fatal("a policy that exceeds its processor time admits a pod")
+		}
+	}
+	eventually(t, isQuarantined)
+	r.waitForCondition("slow", v1alpha1.ConditionQuarantined, "not evaluated for project "+r.ns)
+	eventually(t, func() error {
+		var list eventsv1.EventList
+		if err := r.adminClient.List(t.Context(), &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Reason == "PolicyQuarantined" && e.Regarding.Name == "slow" && e.Type == corev1.EventTypeWarning {
+				return nil
+			}
+		}
+		return unexpectedState("an event PolicyQuarantined", len(list.Items))
+	})
+	t.Logf("kubectl describe:\n%s", r.kubectl("describe", "slpol", "slow"))
+
+	r.restart()
+	eventuallyLong(t, func() error { return client.IgnoreNotFound(r.adminClient.Get(t.Context(), client.ObjectKey{Name: "slow"}, &v1alpha1.Policy{})) })
+	// No replica is ready before it adopted the quarantine: no pod is admitted or evaluated meanwhile.
+	for range 20 {
+		if err := r.tryPod("fast", true); err == nil {
+			t.Fatal("a restarted replica evaluates a policy that is quarantined")
+		}
+	}
+	eventuallyLong(t, isQuarantined)
+	r.waitForCondition("slow", v1alpha1.ConditionQuarantined, "not evaluated for project "+r.ns)
+
+	policy := r.policy("slow")
+	policy.Spec.Rego = "package slow\n\ndeny contains \"slow\" if input.object.metadata.labels.kind == \"slow\"\n"
+	if err := r.adminClient.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		for range 4 {
+			if err := r.tryPod("fast", true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.waitForCondition("slow", v1alpha1.ConditionQuarantined, "")
+}
+
+// The status of a policy counts what it refused, and in DryRun what it would have refused and changed, across restarts of the
+// webhook and of lifecycle. Guards invariant 11 of the design.
+func TestViolationsAreCounted(t *testing.T) {
+	r := newReplicasTest(t)
+	r.createPolicy("counted", v1alpha1.EnforcementDeny, `deny contains "no such pods" if input.object.metadata.labels.kind == "bad"`)
+	r.createPolicy("tried", v1alpha1.EnforcementDryRun, `deny contains {"msg": "no name of a team", "field": "metadata.labels"} if not input.object.metadata.labels.team
+overrides := {"metadata": {"labels": {"team": "unknown"}}}`)
+	wait := func(name string, want int64) {
+		t.Helper()
+		eventuallyLong(t, func() error {
+			status := r.policy(name).Status
+			if status.Violations == want && len(status.ViolationsByProject) == 1 && status.ViolationsByProject[0].Project == r.ns &&
+				status.ViolationsByProject[0].Violations == want && len(status.Examples) > 0 {
+				return nil
+			}
+			return unexpectedState(fmt.Sprintf("%s has %d violations", name, want), status)
+		})
+	}
+	create := func(bad, good int) {
+		t.Helper()
+		for range bad {
+			if err := r.tryPod("bad", false); err == nil || !strings.Contains(err.Error(), "no such pods") {
+				t.Fatalf("a bad pod: %v", err)
+			}
+		}
+		for range good {
+			if err := r.tryPod("good", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _ = r.tryPod("bad", true), r.tryPod("good", true)
+	}
+	create(5, 2)
+	wait("counted", 5)
+	wait("tried", 7)
+	t.Logf("kubectl get:\n%s", r.kubectl("get", "slpol", "counted", "tried"))
+	t.Logf("kubectl describe:\n%s", r.kubectl("describe", "slpol", "tried"))
+	example := r.policy("tried").Status.Examples[0]
+	if example.Message != "metadata.labels: no name of a team" || len(example.Changes) != 1 || example.Changes[0] != "metadata.labels[team]" {
+		t.Errorf("example %+v", example)
+	}
+
+	r.restart()
+	eventuallyLong(t, func() error { return r.tryPod("good", true) })
+	wait("counted", 5)
+	create(2, 1)
+	wait("counted", 7)
+	wait("tried", 10)
+	policy := r.policy("counted")
+	policy.Spec.Rego += "\n# changed\n"
+	if err := r.adminClient.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyLong(t, func() error {
+		if status := r.policy("counted").Status; status.Violations != 0 || status.EnforcedGeneration != 2 || len(status.Examples) > 0 {
+			return unexpectedState("a new generation has no violations", status)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,278 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evaluation
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/schema"
+)
+
+// Violations are the policies that an object violated. They hold for every object with the same response,
+// and so they are cached with it.
+type Violations struct {
+	// denied are of the policies that refuse the object, and warned of those in Warn that would.
+	denied, warned []violation
+	// dryRun is of the policies in DryRun; nil if none matches.
+	dryRun *dryRunViolations
+}
+
+// violation is the violation of one policy.
+type violation struct {
+	version engine.Version
+	message string
+	// changes are the fields that a policy in DryRun would have changed; only: it would not have refused
+	// the object.
+	changes []string
+	only    bool
+}
+
+// Origin identifies the object and the user of a request whose violations are counted.
+type Origin struct {
+	req     *admission.Request
+	project string
+}
+
+// NewOrigin returns the origin of a request; nil for one with dryRun, which is not counted.
+func NewOrigin(req *admission.Request, tenant *Tenant) *Origin {
+	if req.DryRun != nil && *req.DryRun {
+		return nil
+	}
+	return &Origin{req: req, project: tenant.Project}
+}
+
+// isRepeated reports whether the API server calls the webhook again for a new object, because another webhook changed it.
+// The earlier call wrote an annotation; on pods no author can write it.
+func (o *Origin) isRepeated() bool {
+	annotation := v1alpha1.AnnotationDecisions
+	if o.req.Kind.Kind != "Pod" {
+		annotation = v1alpha1.AnnotationCreatedBy
+	}
+	return gjson.GetBytes(o.req.Object.Raw, "metadata.annotations."+gjson.Escape(annotation)).Exists()
+}
+
+// example returns the object as an example, without a message.
+func (o *Origin) example() v1alpha1.PolicyExample {
+	name := o.req.Name
+	for _, path := range []string{"metadata.name", "metadata.generateName"} {
+		if name == "" {
+			name = gjson.GetBytes(o.req.Object.Raw, path).Str
+			if name != "" && path != "metadata.name" {
+				name += "*"
+			}
+		}
+	}
+	return v1alpha1.PolicyExample{
+		Time: metav1.NewTime(policytime.MachineNow()), Project: o.project,
+		Kind: o.req.Kind.Kind, Namespace: o.req.Namespace, Name: name, User: o.req.UserInfo.Username,
+	}
+}
+
+// Count counts the violations of an object that is admitted or refused for the first time. What only warns is not counted
+// again for a call of the webhook that the API server repeats.
+func (e *Evaluator) Count(origin *Origin, found Violations) {
+	e.CountDenials(origin, found)
+	if e.Counter == nil || origin == nil || len(found.warned) == 0 && found.dryRun == nil || origin.isRepeated() {
+		return
+	}
+	example := origin.example()
+	for _, v := range found.warned {
+		e.count(v, example)
+	}
+	if found.dryRun != nil {
+		found.dryRun.count(example, e.count)
+	}
+}
+
+// CountDenials counts the refusal of an object.
+func (e *Evaluator) CountDenials(origin *Origin, found Violations) {
+	if e.Counter == nil || origin == nil || len(found.denied) == 0 {
+		return
+	}
+	example := origin.example()
+	for _, v := range found.denied {
+		e.count(v, example)
+	}
+}
+
+func (e *Evaluator) count(v violation, example v1alpha1.PolicyExample) {
+	example.Message, example.Changes = v.message, v.changes
+	if v.only {
+		e.Counter.AddExample(v.version, example)
+		return
+	}
+	e.Counter.Add(v.version, example)
+	violationsTotal.WithLabelValues(v.version.Policy).Inc()
+}
+
+// DeniedBy returns the violations of the policies in force that refuse an object.
+func (e *Evaluator) DeniedBy(denials []merge.Finding, object map[string]any) Violations {
+	set, err := e.Engine.Current()
+	if err != nil || len(denials) == 0 {
+		return Violations{}
+	}
+	return Violations{denied: newViolations(set, denials, object)}
+}
+
+// maxViolationMessage is the length of a message in an example, in bytes.
+const maxViolationMessage = 256
+
+// Size estimates the memory of the violations, in bytes.
+func (v Violations) Size() int {
+	return (len(v.denied) + len(v.warned)) * (maxViolationMessage + 128)
+}
+
+// newViolations returns a violation for each policy with findings, with the first one.
+func newViolations(set *engine.Set, findings []merge.Finding, object map[string]any) []violation {
+	var all []violation
+	for _, finding := range findings {
+		version, ok := set.Version(finding.Policy)
+		if !ok || slices.ContainsFunc(all, func(v violation) bool { return v.version == version }) {
+			continue
+		}
+		finding.Policy, finding.Fix = "", ""
+		message := v1alpha1.TruncateText(redact(FormatMessage(finding), object), maxViolationMessage)
+		all = append(all, violation{version: version, message: message})
+	}
+	return all
+}
+
+// warnedFindings returns the first finding of each policy in Warn that would refuse the object.
+func warnedFindings(outcome *engine.Outcome) []merge.Finding {
+	var findings []merge.Finding
+	for _, e := range outcome.Evaluations {
+		if e.Result != engine.ResultDenied || e.Enforcement != v1alpha1.EnforcementWarn {
+			continue
+		}
+		// The denials come before the warnings of the same policy.
+		at := slices.IndexFunc(outcome.Warnings, func(f merge.Finding) bool { return f.Policy == e.Policy })
+		if at >= 0 {
+			findings = append(findings, outcome.Warnings[at])
+		}
+	}
+	return findings
+}
+
+// minSecretLength is the number of bytes from which redact replaces a value: shorter ones occur in any text.
+const minSecretLength = 6
+
+// redact replaces values of variables and arguments of containers in the message of a policy, since they can be secret and
+// others than the author of the object read the status of a Policy.
+func redact(message string, object map[string]any) string {
+	if message == "" {
+		return message
+	}
+	replace := func(value any) {
+		if text := schema.AsString(value); len(text) >= minSecretLength {
+			message = strings.ReplaceAll(message, text, "***")
+		}
+	}
+	var visit func(value any)
+	visit = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, element := range value {
+				visit(element)
+			}
+		case map[string]any:
+			for key, element := range value {
+				list, _ := element.([]any)
+				switch key {
+				case "env":
+					for _, variable := range list {
+						replace(schema.AsMap(variable)["value"])
+					}
+				case "args", "command":
+					for _, argument := range list {
+						replace(argument)
+					}
+				default:
+					visit(element)
+				}
+			}
+		}
+	}
+	visit(object["spec"])
+	return message
+}
+
+// maxWaitingExamples limits the objects that wait for the result of the policies in DryRun.
+const maxWaitingExamples = 256
+
+// dryRunViolations are the violations of the policies in DryRun, which are evaluated after the answer. Objects that come
+// before wait for the result.
+type dryRunViolations struct {
+	mu      sync.Mutex
+	done    bool
+	found   []violation
+	waiting []v1alpha1.PolicyExample
+	// partial: not all policies were evaluated.
+	partial bool
+}
+
+// IsPartial reports whether a policy in DryRun was not evaluated. A cached response is then not used again.
+func (v Violations) IsPartial() bool {
+	if v.dryRun == nil {
+		return false
+	}
+	v.dryRun.mu.Lock()
+	defer v.dryRun.mu.Unlock()
+	return v.dryRun.partial
+}
+
+// drop records that the policies are not evaluated, for the objects that wait.
+func (d *dryRunViolations) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dryRunsDropped.Add(float64(max(1, len(d.waiting))))
+	d.done, d.partial, d.waiting = true, true, nil
+}
+
+// count counts the violations of an object, as soon as they are known.
+func (d *dryRunViolations) count(example v1alpha1.PolicyExample, count func(violation, v1alpha1.PolicyExample)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.done:
+		for _, v := range d.found {
+			count(v, example)
+		}
+	case len(d.waiting) < maxWaitingExamples:
+		d.waiting = append(d.waiting, example)
+	default:
+		dryRunsDropped.Inc()
+	}
+}
+
+// finish sets the violations, and counts those of the objects that wait.
+func (d *dryRunViolations) finish(found []violation, complete bool, count func(violation, v1alpha1.PolicyExample)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done, d.partial, d.found = true, !complete, found
+	for _, example := range d.waiting {
+		for _, v := range found {
+			count(v, example)
+		}
+	}
+	d.waiting = nil
+}
+
+var violationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "sluice_policy_violations_total",
+	Help: "Objects that a policy refused, or would have refused in Warn or DryRun.",
+}, []string{"policy"})
+
+func init() { metrics.Registry.MustRegister(violationsTotal) }

@@ -1,0 +1,173 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/replica"
+)
+
+// fakeLeases are the Leases of the cluster, by name.
+type fakeLeases struct {
+	client.Client
+	leases map[string]*coordinationv1.Lease
+	writes int
+}
+
+func (f *fakeLeases) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	for _, lease := range f.leases {
+		items := &list.(*coordinationv1.LeaseList).Items
+		*items = append(*items, *lease.DeepCopy())
+	}
+	return nil
+}
+
+func (f *fakeLeases) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	f.writes++
+	lease := object.(*coordinationv1.Lease)
+	lease.ResourceVersion = strconv.Itoa(f.writes)
+	f.leases[lease.Name] = lease.DeepCopy()
+	return nil
+}
+
+func (f *fakeLeases) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	lease := f.leases[object.GetName()]
+	if lease == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, object.GetName())
+	}
+	f.writes++
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	lease.ResourceVersion = strconv.Itoa(f.writes)
+	return json.Unmarshal(data, lease)
+}
+
+// report returns the report in a Lease.
+func (f *fakeLeases) report(t *testing.T, name string) replica.Report {
+	t.Helper()
+	report, err := replica.Decode(f.leases[name].Annotations[v1alpha1.ReplicaReportAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func newTestReporter(t *testing.T, leases *fakeLeases) *replicaReporter {
+	t.Helper()
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &replicaReporter{client: leases, engine: e, counter: &replica.Counter{}, logger: logr.Discard()}
+}
+
+var reportedPolicy = engine.Source{Name: "team", Rego: "package team\ndeny contains \"x\"\n", Generation: 1}
+
+// A replica reports at once what other replicas need, and the rest at each renewal. It is ready once it has adopted what the
+// replicas before it left, and each start has a Lease of its own, which lifecycle alone deletes. Guards invariants 10 and 11 of
+// the design.
+func TestReplicaReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &fakeLeases{leases: map[string]*coordinationv1.Lease{}}
+		first := newTestReporter(t, leases)
+		step := func(r *replicaReporter) {
+			t.Helper()
+			if err := r.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step(first)
+		if err := first.Ready(nil); err == nil || leases.writes > 0 {
+			t.Fatalf("ready before the policies are loaded: %v, %d writes", err, leases.writes)
+		}
+		first.engine.Update([]engine.Source{reportedPolicy})
+		step(first)
+		if err := first.Ready(nil); err != nil || leases.writes != 1 {
+			t.Fatalf("with policies: %v, %d writes", err, leases.writes)
+		}
+		set, _ := first.engine.Current()
+		first.counter.Add(set.Versions()[0], v1alpha1.PolicyExample{Time: metav1.Now(), Project: "a", Kind: "Pod", Namespace: "a"})
+		step(first)
+		if leases.writes != 1 {
+			t.Errorf("%d writes, and violations wait for the renewal", leases.writes)
+		}
+		changed := reportedPolicy
+		changed.Generation = 2
+		first.engine.Update([]engine.Source{changed})
+		step(first)
+		if leases.writes != 2 {
+			t.Errorf("%d writes, and another policy does not wait", leases.writes)
+		}
+		time.Sleep(2 * replica.RenewInterval)
+		step(first)
+		if leases.writes != 3 {
+			t.Errorf("%d writes after the interval", leases.writes)
+		}
+		if err := first.end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if report := leases.report(t, first.lease); !report.Ended {
+			t.Errorf("the last report: %+v", report)
+		}
+
+		// One that ended left a quarantine.
+		left := leases.leases[first.lease]
+		versions := []engine.Version{set.Versions()[0]}
+		text, err := replica.Encode(replica.NewReport("v1", versions, []engine.Quarantine{{
+			Version: versions[0], Project: "a", Reason: engine.QuarantineTimedOut, Since: time.Now(), Until: time.Now().Add(5 * time.Minute),
+		}}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.Annotations[v1alpha1.ReplicaReportAnnotation], left.ResourceVersion = text, "left"
+		forged := left.DeepCopy()
+		forged.Name = replica.LeasePrefix + "forged"
+		forged.Annotations[v1alpha1.ReplicaReportAnnotation] = `{"format":1,"quarantines":[{"policy":"team"}]}`
+		leases.leases[forged.Name] = forged
+
+		second := newTestReporter(t, leases)
+		second.engine.Update([]engine.Source{reportedPolicy})
+		step(second)
+		if names := second.engine.QuarantinedPolicies(); len(names) != 1 {
+			t.Errorf("a new replica has %v in quarantine", names)
+		}
+		if own := leases.report(t, second.lease).Quarantines; len(own) > 0 {
+			t.Errorf("it reports what it adopted: %+v", own)
+		}
+		second.engine.Update([]engine.Source{changed})
+		step(second)
+		if names := second.engine.QuarantinedPolicies(); len(names) > 0 {
+			t.Errorf("after a change of the policy: %v", names)
+		}
+
+		former := second.lease
+		delete(leases.leases, former)
+		time.Sleep(2 * replica.RenewInterval)
+		if err := second.step(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("its Lease was deleted: %v", err)
+		}
+		time.Sleep(2 * replica.RenewInterval)
+		step(second)
+		if second.lease == "" || second.lease == former {
+			t.Errorf("it continues with the Lease %q, which was deleted", second.lease)
+		}
+	})
+}

@@ -16,7 +16,7 @@ import (
 // larger than their operands, and those that go through all of a value. A value can be much
 // larger than the memory that it takes, where it contains another one several times.
 var estimates = map[string]func([]*ast.Term) float64{
-	"array.concat":              func(o []*ast.Term) float64 { return valueBytes * (length(o[0]) + length(o[1])) },
+	"array.concat":              estimateValues,
 	"array.flatten":             estimateValues,
 	"concat":                    estimateConcat,
 	"indexof_n":                 estimateIndexes,
@@ -192,33 +192,11 @@ func occurrences(text, part *ast.Term) float64 {
 	return float64(strings.Count(string(whole), string(separator)))
 }
 
-// termSize returns about how many bytes a value takes as text, and stops above
-// maxBuiltinSize.
+// termSize returns about how many bytes a value takes as text, and more than is allowed above maxBuiltinSize.
 func termSize(term *ast.Term) float64 {
-	remaining := maxBuiltinSize
-	if !deduct(term, &remaining) {
+	size := valueSizes(nil).size(term, maxBuiltinSize)
+	if size > maxBuiltinSize {
 		return math.Inf(1)
 	}
-	return float64(maxBuiltinSize - remaining)
-}
-
-// deduct subtracts the size of a value, and reports whether something remains.
-func deduct(term *ast.Term, remaining *int) bool {
-	*remaining -= 8
-	if text, ok := term.Value.(ast.String); ok {
-		*remaining -= len(text)
-	}
-	if *remaining < 0 {
-		return false
-	}
-	more := func(term *ast.Term) bool { return !deduct(term, remaining) }
-	switch value := term.Value.(type) {
-	case *ast.Array:
-		return !value.Until(more)
-	case ast.Set:
-		return !value.Until(more)
-	case ast.Object:
-		return !value.Until(func(key, value *ast.Term) bool { return more(key) || more(value) })
-	}
-	return true
+	return float64(size)
 }

@@ -40,13 +40,13 @@ var hostilePolicies = map[string]struct{ rule, message string }{
 	"large range":                {`deny contains "x" if count(numbers.range(1, 1000000000)) > 0`, "numbers.range: the call is too large"},
 	"large range downward":       {`deny contains "x" if count(numbers.range(1000000000, 1)) > 0`, "numbers.range: the call is too large"},
 	"large range in steps":       {`deny contains "x" if count(numbers.range_step(1, 1000000000000, 3)) > 0`, "numbers.range_step: the call is too large"},
-	"marshal of doubled lists":   {doublings(`[%, %]`, `"0123456789"`, 19, "count(json.marshal(%)) > 0"), "json.marshal: the call is too large"},
-	"marshal of doubled objects": {doublings(`{"a": %, "b": %}`, `"0123456789"`, 18, "count(json.marshal(%)) > 0"), "json.marshal: the call is too large"},
-	"YAML of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(yaml.marshal(%)) > 0"), "yaml.marshal: the call is too large"},
-	"format of doubled lists":    {doublings(`[%, %]`, `"0123456789"`, 19, `count(sprintf("%v", [%])) > 0`), "sprintf: the call is too large"},
-	"walk of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count([1 | walk(%, _)]) > 0"), "walk: the call is too large"},
-	"sort of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(sort([%, 1])) > 0"), "sort: the call is too large"},
-	"union of doubled objects":   {doublings(`{"a": %, "b": %}`, `"0123456789"`, 18, "count(object.union(%, {})) > 0"), "object.union: the call is too large"},
+	"marshal of doubled lists":   {doublings(`[%, %]`, `"0123456789"`, 19, "count(json.marshal(%)) > 0"), tooLargeValue},
+	"marshal of doubled objects": {doublings(`{"a": %, "b": %}`, `"0123456789"`, 18, "count(json.marshal(%)) > 0"), tooLargeValue},
+	"YAML of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(yaml.marshal(%)) > 0"), tooLargeValue},
+	"format of doubled lists":    {doublings(`[%, %]`, `"0123456789"`, 19, `count(sprintf("%v", [%])) > 0`), tooLargeValue},
+	"walk of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count([1 | walk(%, _)]) > 0"), tooLargeValue},
+	"sort of doubled lists":      {doublings(`[%, %]`, `"0123456789"`, 19, "count(sort([%, 1])) > 0"), tooLargeValue},
+	"union of doubled objects":   {doublings(`{"a": %, "b": %}`, `"0123456789"`, 18, "count(object.union(%, {})) > 0"), tooLargeValue},
 	"remainder of large numbers": {`deny contains "x" if (1e300 * 1e300) % 7 > 0`, "the number has 601 characters"},
 	"product of many numbers":    {`deny contains "x" if product(numbers.range(1, 100000)) % 7 > 0`, ""},
 	"product of products":        {doublings(`% * %`, "1234567890", 40, "% > 0"), "the number has"},
@@ -66,8 +66,66 @@ var hostilePolicies = map[string]struct{ rule, message string }{
 	"growing set":                {`deny contains "x" if count({[a, b, c] | some a in numbers.range(1, 1000); some b in numbers.range(1, 1000); some c in numbers.range(1, 1000)}) < 0`, "processor time"},
 	"many findings": {`deny contains message if { some a in numbers.range(1, 100000); message := sprintf("%d", [a]) }
 deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.range(1, 10000); a * b < 0 }`, "processor time"},
+	"doubled locals":             {doublings("[%, %]", `"a"`, 40, "count(%) > 0"), tooLargeValue},
+	"doubled objects":            {doublings(`{"a": %, "b": %}`, `"a"`, 40, "count(%) > 0"), tooLargeValue},
+	"doubled sets":               {doublings(`{[1, %], [2, %]}`, `"a"`, 40, "count(%) > 0"), tooLargeValue},
+	"doubled by a function":      {"f(x) := [x, x]\n" + doublings("f(%)", `"a"`, 40, "count(%) > 3"), tooLargeValue},
+	"doubled by arguments":       {nestedCalls("f%(x) := f%i([x, x])", 40), tooLargeValue},
+	"doubled by patterns":        {doublings("[[%, %], 1][0]", `"a"`, 40, "count(%) > 0"), tooLargeValue},
+	"doubled by destructuring":   {destructurings(40), tooLargeValue},
+	"doubled by rules":           {nestedRules(`v%i := {"a": v%, "b": v%} if input`, 18), tooLargeValue},
+	"doubled by partial objects": {nestedRules("v%i[k] := v% if some k in numbers.range(1, 100)", 12), tooLargeValue},
+	"doubled by partial sets":    {nestedRules("v%i contains [k, v%] if some k in numbers.range(1, 100)", 12), tooLargeValue},
+	"doubled by comprehensions":  {doublings("[% | some _ in numbers.range(1, 100)]", `"a"`, 12, "count(%) > 0"), tooLargeValue},
+	"doubled by with":            {nestedRules("v%i := x if x := v% with input as [input, input]", 40, "v := input"), tooLargeValue},
+	"doubled by concatenations":  {doublings("array.concat([%], [%])", `"a"`, 40, "count(%) > 0"), "array.concat: the call is too large"},
+	"equal doubled comprehensions": {`deny contains "x" if {
+	a := [[] | some _ in numbers.range(1, 2000)]
+	b := [[[a | some _ in numbers.range(1, 2)] | some _ in numbers.range(1, 9)] | some _ in numbers.range(1, 9)]
+	b == [[[a | some _ in numbers.range(1, 2)] | some _ in numbers.range(1, 9)] | some _ in numbers.range(1, 9)]
+}`, tooLargeValue},
+	"equal lists of lists": {`deny contains "x" if {
+	a := [[] | some _ in numbers.range(1, 30000)]
+	a == [[] | some _ in numbers.range(1, 30000)]
+	1 / (count(a) - 30000) > 0
+}`, "divide by zero"},
 	"large overrides": {`overrides := {"metadata": {"labels": {key: key | some a in numbers.range(1, 70000); key := sprintf("l%d", [a])}}}`, ""},
 	"deep overrides":  {doublings(`{"a": %, "b": %}`, "1", 40, "true", `overrides := %`), ""},
+}
+
+const tooLargeValue = "internal.value: the value is too large"
+
+// nestedRules returns rules of which each is made of the one before, and compares the last with itself.
+func nestedRules(rule string, n int, first ...string) string {
+	name := func(i int) string { return strings.Repeat("i", i) }
+	text := strings.Join(append(first, ""), "\n")
+	if len(first) == 0 {
+		text = "v := \"a\"\n"
+	}
+	for i := range n {
+		text += strings.ReplaceAll(rule, "%", name(i)) + "\n"
+	}
+	return text + "deny contains \"x\" if count(v" + name(n) + ") > 0\n"
+}
+
+// nestedCalls returns functions of which each calls the next.
+func nestedCalls(rule string, n int) string {
+	var text strings.Builder
+	for i := range n {
+		text.WriteString(strings.ReplaceAll(rule, "%", strings.Repeat("i", i)) + "\n")
+	}
+	text.WriteString("f" + strings.Repeat("i", n) + "(x) := count(x)\n")
+	return text.String() + "deny contains \"x\" if f(input) > 0\n"
+}
+
+// destructurings returns a rule in which each variable is in a pattern that is compared with a list.
+func destructurings(n int) string {
+	text := "deny contains \"x\" if {\n\tv := \"a\"\n"
+	name := func(i int) string { return "v" + strings.Repeat("i", i) }
+	for i := range n {
+		text += "\t[" + name(i+1) + ", _] := [[" + name(i) + ", " + name(i) + "], 1]\n"
+	}
+	return text + "\tcount(" + name(n) + ") > 0\n}"
 }
 
 // longText is a text of one million bytes.

@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -89,8 +90,26 @@ deny contains "x" if { some a in numbers.range(1, 10000); some b in numbers.rang
 	a == [[] | some _ in numbers.range(1, 30000)]
 	1 / (count(a) - 30000) > 0
 }`, "divide by zero"},
-	"large overrides": {`overrides := {"metadata": {"labels": {key: key | some a in numbers.range(1, 70000); key := sprintf("l%d", [a])}}}`, ""},
-	"deep overrides":  {doublings(`{"a": %, "b": %}`, "1", 40, "true", `overrides := %`), ""},
+	"each step at each byte":       {`deny contains "x" if regex.match("(a|aa){900}c", ` + longText + `)`, "regex.match: the call is too large"},
+	"alternatives of a glob":       {`deny contains "x" if glob.match(concat("", ["{*a,a*}" | some _ in numbers.range(1, 12)]), [], "` + strings.Repeat("a", 60) + `b")`, "glob.match: the call is too large"},
+	"nested alternatives":          {`deny contains "x" if glob.match("` + strings.Repeat("{a,b", 30) + strings.Repeat("}", 30) + `", [], "c")`, "glob.match: the call is too large"},
+	"a number of a million digits": {`deny contains "x" if json.unmarshal(` + longDigits + `) > 1`, "json.unmarshal: the call is too large"},
+	"digits in YAML":               {`deny contains "x" if yaml.unmarshal(` + longDigits + `) > 1`, "yaml.unmarshal: the call is too large"},
+	"digits with a unit":           {`deny contains "x" if units.parse_bytes(concat("", [` + longDigits + `, "Gi"])) > 1`, "units.parse_bytes: the call is too large"},
+	"a large exponent":             {`deny contains "x" if sprintf("%d", [to_number("1e999999999")]) == ""`, "to_number: strconv.ParseFloat"},
+	"exponent of a unit":           {`deny contains "x" if units.parse("1e99999999Gi") > 1`, "units.parse: units.parse: exponent too large"},
+	"deep JSON":                    {`deny contains "x" if json.unmarshal(concat("", ["[[[[[[[[[[" | some _ in numbers.range(1, 100000)])) == 1`, "json.unmarshal"},
+	"deep YAML":                    {`deny contains "x" if yaml.unmarshal(concat("", ["- " | some _ in numbers.range(1, 130000)])) == 1`, "yaml.unmarshal: yaml: exceeded max depth"},
+	"many patches":                 {`deny contains "x" if { l := numbers.range(1, 60000); count(json.patch(l, [{"op": "add", "path": "/0", "value": 1} | some _ in numbers.range(1, 90000)])) == 1 }`, ""},
+	"patches of themselves":        {"deny contains \"x\" if {\n\tp := [{\"op\": \"copy\", \"from\": \"/a\", \"path\": \"/a/-\"} | some _ in numbers.range(1, 40)]\n\tcount(sprintf(\"%v\", [json.patch({\"a\": [1]}, p)])) > 0\n}", ""},
+	"many prefixes":                {`deny contains "x" if { p := {sprintf("a%d", [i]) | some i in numbers.range(1, 100000)}; some _ in numbers.range(1, 100); strings.any_prefix_match(` + longText + `, p); false }`, "processor time"},
+	"a query of many parts":        {`deny contains "x" if count(urlquery.decode_object(concat("&", [sprintf("a%d", [i]) | some i in numbers.range(1, 15000)]))) == 1`, "urlquery.decode_object"},
+	"a graph without end":          {`deny contains "x" if { g := {a: [b | some b in numbers.range(1, 1000)] | some a in numbers.range(1, 1000)}; count(graph.reachable(g, [1])) < 0 }`, "processor time"},
+	"calls of calls":               {callsOfCalls(30), "processor time"},
+	"every within every":           {`deny contains "x" if every a in numbers.range(1, 10000) { every b in numbers.range(1, 10000) { a + b > 0 } }`, "processor time"},
+	"a storm of with":              {"deny contains \"x\" if { some a in numbers.range(1, 1000000 / 10); n < 0 with input as {\"project\": a} }\nn := sum([i | some i in numbers.range(1, 1000)]) + input.project", "processor time"},
+	"large overrides":              {`overrides := {"metadata": {"labels": {key: key | some a in numbers.range(1, 70000); key := sprintf("l%d", [a])}}}`, ""},
+	"deep overrides":               {doublings(`{"a": %, "b": %}`, "1", 40, "true", `overrides := %`), ""},
 }
 
 const tooLargeValue = "internal.value: the value is too large"
@@ -130,6 +149,18 @@ func destructurings(n int) string {
 
 // longText is a text of one million bytes.
 const longText = `concat("", ["aaaaaaaaaaaaaaaaaaaa" | some _ in numbers.range(1, 50000)])`
+
+// longDigits is a number of one million digits.
+const longDigits = `concat("", ["12345678901234567890" | some _ in numbers.range(1, 50000)])`
+
+// callsOfCalls returns functions of which each calls the next twice, with different arguments.
+func callsOfCalls(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "f%d(x) := f%d(x + 1) + f%d(x * 2)\n", i, i+1, i+1)
+	}
+	return text.String() + fmt.Sprintf("f%d(x) := x\ndeny contains \"x\" if f0(1) < 0\n", n)
+}
 
 // doublings returns a rule in which each of n variables is made of the one before, named by %.
 func doublings(step, first string, n int, condition string, more ...string) string {

@@ -16,7 +16,7 @@ import (
 // larger than their operands, and those that go through all of a value. A value can be much
 // larger than the memory that it takes, where it contains another one several times.
 var estimates = map[string]func([]*ast.Term) float64{
-	"array.concat":              estimateValues,
+	"array.concat":              func(o []*ast.Term) float64 { return valueBytes * (length(o[0]) + length(o[1])) },
 	"array.flatten":             estimateValues,
 	"concat":                    estimateConcat,
 	"glob.match":                estimateGlob,

@@ -151,10 +151,18 @@ func (l *valueLimiter) rewriteExpr(before *[]*ast.Expr, expr *ast.Expr, known as
 		terms.Body = ast.NewBody(l.rewriteBody(terms.Body, known.Copy())...)
 	case []*ast.Term:
 		// Other functions have limits of their own, and none returns more than its operands.
-		if ref, ok := terms[0].Value.(ast.Ref); ok && (expr.IsEquality() || dependency.IsDataRef(ref)) {
+		ref, ok := terms[0].Value.(ast.Ref)
+		switch {
+		case ok && (expr.IsEquality() || dependency.IsDataRef(ref)):
 			for i := 1; i < len(terms); i++ {
 				terms[i] = l.limit(before, expr.With, terms[i], known)
 			}
+		case ok && ref.Equal(ast.ArrayConcat.Ref()) && len(terms) == 4 && !expr.Negated:
+			joined := l.newVariable(terms[3])
+			call := ast.NewExpr([]*ast.Term{terms[0], terms[1], terms[2], joined}).SetLocation(expr.Location)
+			call.With = expr.With
+			*before = append(*before, call)
+			expr.Terms = ast.Equality.Expr(terms[3], l.check(before, joined)).Terms
 		}
 	}
 }

@@ -4,7 +4,7 @@
 package check
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +18,7 @@ func hostileTexts() map[string]struct{ rego, problem string } {
 	repeat := func(n int, format string) string {
 		var text strings.Builder
 		for i := range n {
-			text.WriteString(strings.ReplaceAll(format, "%d", fmt.Sprint(i)))
+			text.WriteString(strings.ReplaceAll(format, "%d", strconv.Itoa(i)))
 		}
 		return text.String()
 	}

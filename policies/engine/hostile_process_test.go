@@ -27,7 +27,7 @@ func TestHostilePoliciesFitInOneProcess(t *testing.T) {
 		return
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	child.Env = append(os.Environ(), corpusProcess+"=1", "GOGC=100")
+	child.Env = append(os.Environ(), corpusProcess+"=1", "GOGC=100", "GOMEMLIMIT=384MiB")
 	output, err := child.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %.4000s", err, output)

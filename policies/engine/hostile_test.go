@@ -117,14 +117,15 @@ const tooLargeValue = "internal.value: the value is too large"
 // nestedRules returns rules of which each is made of the one before, and compares the last with itself.
 func nestedRules(rule string, n int, first ...string) string {
 	name := func(i int) string { return strings.Repeat("i", i) }
-	text := strings.Join(append(first, ""), "\n")
+	var text strings.Builder
+	text.WriteString(strings.Join(append(first, ""), "\n"))
 	if len(first) == 0 {
-		text = "v := \"a\"\n"
+		text.WriteString("v := \"a\"\n")
 	}
 	for i := range n {
-		text += strings.ReplaceAll(rule, "%", name(i)) + "\n"
+		text.WriteString(strings.ReplaceAll(rule, "%", name(i)) + "\n")
 	}
-	return text + "deny contains \"x\" if count(v" + name(n) + ") > 0\n"
+	return text.String() + "deny contains \"x\" if count(v" + name(n) + ") > 0\n"
 }
 
 // nestedCalls returns functions of which each calls the next.
@@ -139,12 +140,13 @@ func nestedCalls(rule string, n int) string {
 
 // destructurings returns a rule in which each variable is in a pattern that is compared with a list.
 func destructurings(n int) string {
-	text := "deny contains \"x\" if {\n\tv := \"a\"\n"
+	var text strings.Builder
+	text.WriteString("deny contains \"x\" if {\n\tv := \"a\"\n")
 	name := func(i int) string { return "v" + strings.Repeat("i", i) }
 	for i := range n {
-		text += "\t[" + name(i+1) + ", _] := [[" + name(i) + ", " + name(i) + "], 1]\n"
+		text.WriteString("\t[" + name(i+1) + ", _] := [[" + name(i) + ", " + name(i) + "], 1]\n")
 	}
-	return text + "\tcount(" + name(n) + ") > 0\n}"
+	return text.String() + "\tcount(" + name(n) + ") > 0\n}"
 }
 
 // longText is a text of one million bytes.

@@ -103,22 +103,23 @@ type policyGenerator struct {
 // newRandomPolicy returns the policy of a seed.
 func newRandomPolicy(seed uint64) string {
 	g := &policyGenerator{Rand: rand.New(rand.NewPCG(seed, 1))}
-	text := "package random\n\n"
+	var text strings.Builder
+	text.WriteString("package random\n\n")
 	for range g.IntN(3) {
 		body := g.body(2, "x", nil)
-		text += fmt.Sprintf("f%d(x) := %s if {\n%s}\n\n", g.functions, g.value(2, []string{"x"}), body)
+		fmt.Fprintf(&text, "f%d(x) := %s if {\n%s}\n\n", g.functions, g.value(2, []string{"x"}), body)
 		g.functions++
 	}
 	for range g.IntN(4) {
-		text += g.rule() + "\n"
+		text.WriteString(g.rule() + "\n")
 		g.rules++
 	}
 	for range 1 + g.IntN(2) {
 		variables := []string{}
 		body := g.bodyOf(2, &variables)
-		text += fmt.Sprintf("deny contains json.marshal(%s) if {\n%s}\n\n", g.value(2, variables), body)
+		fmt.Fprintf(&text, "deny contains json.marshal(%s) if {\n%s}\n\n", g.value(2, variables), body)
 	}
-	return text
+	return text.String()
 }
 
 // rule returns a complete rule, with else or a default, or partial rules.

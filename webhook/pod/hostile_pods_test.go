@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -76,7 +77,7 @@ var hostilePods = map[string]func(pod, metadata, spec, container object){
 	"long name": func(_, m, _, _ object) { m["name"] = strings.Repeat("n", 1_000_000) },
 	"owners": func(_, m, _, _ object) {
 		m["ownerReferences"] = repeated(20_000, func(i int) any {
-			return object{"kind": "Job", "name": fmt.Sprint(i), "uid": "u", "apiVersion": "batch/v1"}
+			return object{"kind": "Job", "name": strconv.Itoa(i), "uid": "u", "apiVersion": "batch/v1"}
 		})
 	},
 	"controllers": func(_, m, _, _ object) {

@@ -193,21 +193,21 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// describeRule returns the ports and the namespace of a rule.
+// describeRule returns the ports and the namespaces of a rule.
 func describeRule(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) string {
 	var numbers []string
 	for _, port := range ports {
 		numbers = append(numbers, port.Port.String())
 	}
-	text := strings.Join(numbers, ",")
+	parts := []string{strings.Join(numbers, ",")}
 	for _, peer := range peers {
 		labels := peer.NamespaceSelector.MatchLabels
 		if labels["sluice.dev/monitoring"] == "true" {
-			text += " monitoring"
+			parts = append(parts, "monitoring")
 		}
 		if namespace := labels["kubernetes.io/metadata.name"]; namespace != "" {
-			text += " " + namespace
+			parts = append(parts, namespace)
 		}
 	}
-	return text
+	return strings.Join(parts, " ")
 }

@@ -5,12 +5,14 @@ package manifests_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -150,4 +152,62 @@ func TestAgentRBAC(t *testing.T) {
 	if binding.Spec.PolicyName != policy.Name || policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionv1.Fail {
 		t.Errorf("its policy is not in force: %+v", binding.Spec)
 	}
+}
+
+// The NetworkPolicies allow the ports that the components use, metrics only from namespaces with the label, and
+// nothing else: an unauthenticated request to the webhook would learn of other projects.
+func TestNetworkPolicies(t *testing.T) {
+	objects, err := manifests.Build(manifests.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const apiServer, dns, mail = "443,6443", "53,53 kube-system", "587,465,25"
+	for name, want := range map[string]struct{ ingress, egress []string }{
+		"webhook":   {[]string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
+		"lifecycle": {[]string{"8080 monitoring"}, []string{apiServer, dns, mail}},
+		"gpuagent":  {[]string{"8080 monitoring"}, []string{apiServer, dns}},
+	} {
+		var policy networkingv1.NetworkPolicy
+		findObject(t, objects, "NetworkPolicy", name, &policy)
+		if got := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; got != "sluice-"+name || policy.Namespace != v1alpha1.SystemNamespace {
+			t.Errorf("%s selects %s in %s", name, got, policy.Namespace)
+		}
+		if len(policy.Spec.PolicyTypes) != 2 {
+			t.Errorf("%s restricts only %v", name, policy.Spec.PolicyTypes)
+		}
+		var ingress, egress []string
+		for _, rule := range policy.Spec.Ingress {
+			ingress = append(ingress, describeRule(rule.Ports, rule.From))
+		}
+		for _, rule := range policy.Spec.Egress {
+			egress = append(egress, describeRule(rule.Ports, rule.To))
+		}
+		if diff := cmp.Diff([][]string{want.ingress, want.egress}, [][]string{ingress, egress}); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+	var set appsv1.DaemonSet
+	findObject(t, objects, "DaemonSet", "gpuagent", &set)
+	if got := set.Spec.Template.Labels["app.kubernetes.io/name"]; got != "sluice-gpuagent" {
+		t.Errorf("the agent's pods have the label %s", got)
+	}
+}
+
+// describeRule returns the ports and the namespaces of a rule.
+func describeRule(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) string {
+	var numbers []string
+	for _, port := range ports {
+		numbers = append(numbers, port.Port.String())
+	}
+	parts := []string{strings.Join(numbers, ",")}
+	for _, peer := range peers {
+		labels := peer.NamespaceSelector.MatchLabels
+		if labels["sluice.dev/monitoring"] == "true" {
+			parts = append(parts, "monitoring")
+		}
+		if namespace := labels["kubernetes.io/metadata.name"]; namespace != "" {
+			parts = append(parts, namespace)
+		}
+	}
+	return strings.Join(parts, " ")
 }

@@ -16,8 +16,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -72,6 +74,9 @@ const (
 
 // Run serves the webhook until ctx ends, and then returns nil. It returns an error if the webhook cannot start.
 func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softMemoryLimit)
+	}
 	restConfig, err := cfg.RESTConfig()
 	if err != nil {
 		return err
@@ -100,6 +105,10 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	logger.Info("Starting webhook", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
 	return mgr.Start(ctx)
 }
+
+// softMemoryLimit is three quarters of what the webhook may take, whatever policies and objects it evaluates. The garbage
+// collector runs more often above it; it is no hard limit.
+const softMemoryLimit = 384 << 20
 
 func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
 	options, err := cfg.ManagerOptions(logger)

@@ -109,6 +109,9 @@ const (
 	DefaultMaxLabels int32 = 256
 	// DefaultMaxAnnotations is the same for annotations.
 	DefaultMaxAnnotations int32 = 256
+	// MaxContainers is the largest number of containers of a pod, and of init containers: policies write something
+	// for each of them.
+	MaxContainers = 500
 	// MaxListEntries is the largest number of entries of any other list or map.
 	MaxListEntries = 5000
 	// MaxTextBytes is the length of a text, in bytes, except annotations, which the API server limits: Linux accepts

@@ -14,8 +14,7 @@ func setLimits(limits Limits, policies int) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: limits.MemoryBytes, Max: limits.MemoryBytes}); err != nil {
 		return err
 	}
-	const startup = 10 // seconds
-	seconds := startup + uint64((time.Duration(policies+1)*limits.CPU)/time.Second)
+	seconds := uint64((startupCPU + time.Duration(policies+1)*limits.CPU) / time.Second)
 	return syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds})
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"sluice.dev/policies/engine"
@@ -29,6 +30,9 @@ type Limits struct {
 // DefaultLimits are the limits of the webhook and lifecycle. Their containers need this memory
 // beside their own.
 var DefaultLimits = Limits{CPU: 2 * time.Second, MemoryBytes: 256 << 20}
+
+// startupCPU is the processor time of a child beside that for its policies.
+const startupCPU = 10 * time.Second
 
 // Process checks policies in child processes, one at a time. It is safe for concurrent use.
 type Process struct {
@@ -150,9 +154,14 @@ func (p *Process) explainEnd(ended error, stderr string) error {
 		return fmt.Errorf("check policies in a child process: %w", errors.Join(ended, io.ErrUnexpectedEOF))
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+	killed := exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
 	switch {
 	case exit.ExitCode() == exitCPU:
 		return exhaustedError{fmt.Sprintf("it needs more than %s of processor time", p.limits.CPU)}
+	case killed && exit.UserTime()+exit.SystemTime() < startupCPU:
+		// The limits end a child with an exit code, or with SIGKILL after more processor time.
+		return fmt.Errorf("the child process that checks policies was killed, probably since its container has no memory left: try again; "+
+			"the container needs %d MiB beside the memory of its own process", p.limits.MemoryBytes>>20)
 	case !exit.Exited():
 		return exhaustedError{fmt.Sprintf("it needs more than %s of processor time, or %d MiB of memory (%s)", p.limits.CPU, p.limits.MemoryBytes>>20, exit)}
 	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"):

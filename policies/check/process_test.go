@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,6 +140,21 @@ func TestProcessErrorIsNotThePolicysFault(t *testing.T) {
 	defer cancel()
 	if _, err := busy.Check(ctx, source, Environment{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v, want the deadline", err)
+	}
+}
+
+// A child that is killed from outside, as when its container has no memory left, is not the policy's fault.
+// Guards invariant 11 of the design: what a message says is true.
+func TestKilledChildIsNotThePolicysFault(t *testing.T) {
+	process := newProcess(t)
+	program := filepath.Join(t.TempDir(), "killed")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ncat >/dev/null\necho '{}'\nkill -KILL $$\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	process.executable = program
+	result, err := process.Check(t.Context(), engine.Source{Name: "p", Rego: "package p\n"})
+	if err == nil || !strings.Contains(err.Error(), "was killed, probably since its container has no memory left: try again") {
+		t.Errorf("result %+v, error %v", result, err)
 	}
 }
 

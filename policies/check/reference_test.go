@@ -35,12 +35,24 @@ Kubernetes.
 |---|---|---|
 `
 
+// fieldDescriptions describe the fields of input.
+var fieldDescriptions = map[string]string{
+	"workload":   "the GPU request of the pod, or of each pod of a template",
+	"project":    "the project of the object",
+	"department": "the department of the project",
+	"nodePools":  "the node pools of the project, in order; for a department its own",
+	"nodePool":   "the node pool for which objects and requires are evaluated",
+	"use":        "the present use of the project, some seconds old; only deny, violation and warn may read it",
+	"now": "the policy time of the request in the time zone of the department, as RFC 3339 to the second " +
+		"(2026-10-15T12:00:00+02:00); only deny, violation and warn may read it",
+}
+
 // The reference lists the fields of the schema, with the descriptions of the Go types.
 func TestInputReference(t *testing.T) {
 	rows := []string{}
 	comments := make(fieldComments)
 	for _, name := range slices.Sorted(maps.Keys(tenantFields)) {
-		rows = append(rows, comments.rows(t, "input."+name, tenantFields[name], "")...)
+		rows = append(rows, comments.rows(t, "input."+name, tenantFields[name], fieldDescriptions[name])...)
 	}
 	got := referenceIntroduction + strings.Join(rows, "")
 	path := filepath.Join("..", "..", "docs", "reference", "policy-input.md")

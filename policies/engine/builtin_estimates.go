@@ -19,6 +19,7 @@ var estimates = map[string]func([]*ast.Term) float64{
 	"array.concat":              func(o []*ast.Term) float64 { return valueBytes * (length(o[0]) + length(o[1])) },
 	"array.flatten":             estimateValues,
 	"concat":                    estimateConcat,
+	"glob.match":                estimateGlob,
 	"indexof_n":                 estimateIndexes,
 	"internal.template_string":  estimateValues,
 	"json.filter":               estimateValues,
@@ -26,6 +27,7 @@ var estimates = map[string]func([]*ast.Term) float64{
 	"json.marshal_with_options": estimateValues,
 	"json.patch":                estimateValues,
 	"json.remove":               estimateValues,
+	"json.unmarshal":            func(o []*ast.Term) float64 { return estimateDigits(o[0]) },
 	"numbers.range":             func(o []*ast.Term) float64 { return valueBytes * math.Abs(float(o[1])-float(o[0])) },
 	"numbers.range_step": func(o []*ast.Term) float64 {
 		return valueBytes * math.Abs(float(o[1])-float(o[0])) / max(1, float(o[2]))
@@ -46,9 +48,48 @@ var estimates = map[string]func([]*ast.Term) float64{
 	"sprintf":           estimateSprintf,
 	"strings.replace_n": func(o []*ast.Term) float64 { return (1 + length(o[1])) * (1 + termSize(o[0])) },
 	"strings.split_n":   func(o []*ast.Term) float64 { return valueBytes * (1 + occurrences(o[0], o[1])) },
+	"to_number":         func(o []*ast.Term) float64 { return estimateDigits(o[0]) },
+	"units.parse":       func(o []*ast.Term) float64 { return estimateDigits(o[0]) },
+	"units.parse_bytes": func(o []*ast.Term) float64 { return estimateDigits(o[0]) },
 	"walk":              estimateValues,
 	"yaml.marshal":      estimateValues,
 	"yaml.unmarshal":    estimateYAML,
+}
+
+// maxGlobPaths is the number of ways in which a glob pattern can match a text.
+const maxGlobPaths = 1_000_000
+
+// estimateGlob returns more than is allowed for a pattern with too many alternatives: a match tries each
+// combination of them, and each position in the text for a wildcard in one.
+func estimateGlob(operands []*ast.Term) float64 {
+	pattern, _ := operands[0].Value.(ast.String)
+	type group struct{ alternatives, positions float64 }
+	var open []group
+	paths := 1.0
+	for i := range len(pattern) {
+		if pattern[i] == '{' {
+			open = append(open, group{1, 1})
+			continue
+		}
+		if len(open) == 0 {
+			continue
+		}
+		switch last := &open[len(open)-1]; pattern[i] {
+		case ',':
+			last.alternatives++
+		case '*':
+			for j := range open {
+				open[j].positions = 1 + length(operands[2])
+			}
+		case '}':
+			paths *= last.alternatives * last.positions
+			open = open[:len(open)-1]
+		}
+	}
+	if paths > maxGlobPaths {
+		return math.Inf(1)
+	}
+	return length(operands[0]) + length(operands[2])
 }
 
 // estimateIndexes estimates a list of indexes, which may overlap.
@@ -66,7 +107,7 @@ func estimateMatches(text, most *ast.Term) float64 {
 	return valueBytes / 2 * matches
 }
 
-// maxProductDigits is the number of digits of a product.
+// maxProductDigits is the number of digits of a product, and of a number in a text.
 const maxProductDigits = 10_000
 
 // estimateProduct returns more than is allowed for a product with too many digits.
@@ -95,6 +136,22 @@ func estimateYAML(operands []*ast.Term) float64 {
 	text, _ := operands[0].Value.(ast.String)
 	if hasYAMLIndicator(string(text), '&') && hasYAMLIndicator(string(text), '*') {
 		return math.Inf(1)
+	}
+	return estimateDigits(operands[0])
+}
+
+// estimateDigits returns more than is allowed for a text with too many digits in a row: the time to convert
+// a number grows with their square.
+func estimateDigits(term *ast.Term) float64 {
+	text, _ := term.Value.(ast.String)
+	digits := 0
+	for i := range len(text) {
+		if digits++; text[i] < '0' || text[i] > '9' {
+			digits = 0
+		}
+		if digits > maxProductDigits {
+			return math.Inf(1)
+		}
 	}
 	return float64(len(text))
 }
@@ -192,33 +249,11 @@ func occurrences(text, part *ast.Term) float64 {
 	return float64(strings.Count(string(whole), string(separator)))
 }
 
-// termSize returns about how many bytes a value takes as text, and stops above
-// maxBuiltinSize.
+// termSize returns about how many bytes a value takes as text, and more than is allowed above maxBuiltinSize.
 func termSize(term *ast.Term) float64 {
-	remaining := maxBuiltinSize
-	if !deduct(term, &remaining) {
+	size := valueSizes(nil).size(term, maxBuiltinSize)
+	if size > maxBuiltinSize {
 		return math.Inf(1)
 	}
-	return float64(maxBuiltinSize - remaining)
-}
-
-// deduct subtracts the size of a value, and reports whether something remains.
-func deduct(term *ast.Term, remaining *int) bool {
-	*remaining -= 8
-	if text, ok := term.Value.(ast.String); ok {
-		*remaining -= len(text)
-	}
-	if *remaining < 0 {
-		return false
-	}
-	more := func(term *ast.Term) bool { return !deduct(term, remaining) }
-	switch value := term.Value.(type) {
-	case *ast.Array:
-		return !value.Until(more)
-	case ast.Set:
-		return !value.Until(more)
-	case ast.Object:
-		return !value.Until(func(key, value *ast.Term) bool { return more(key) || more(value) })
-	}
-	return true
+	return float64(size)
 }

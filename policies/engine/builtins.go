@@ -73,8 +73,15 @@ func checkOperands(name string, operands []*ast.Term) error {
 		}
 	}
 	if i, ok := patternOperands[name]; ok {
-		if pattern, _ := operands[i].Value.(ast.String); patternSize(string(pattern)) > maxPatternSize {
+		pattern, _ := operands[i].Value.(ast.String)
+		size := patternSize(string(pattern))
+		if size > maxPatternSize {
 			return fmt.Errorf("operand %d: the pattern has more than %d steps with its repetitions", i+1, maxPatternSize)
+		}
+		for j, operand := range operands {
+			if j != i && float64(size)*length(operand) > maxPatternWork {
+				return fmt.Errorf("the call is too large: operand %d has %.0f bytes, too many for a pattern of %d steps", j+1, length(operand), size)
+			}
 		}
 	}
 	estimate, ok := estimates[name]
@@ -90,6 +97,10 @@ func checkOperands(name string, operands []*ast.Term) error {
 // maxPatternSize is the number of steps of a regular expression. A compiled one takes about 200
 // bytes for each, and stays in [patternCache].
 const maxPatternSize = 10_000
+
+// maxPatternWork is the number of steps of a regular expression times the bytes of the text: a match may try each
+// step at each byte.
+const maxPatternWork = 1 << 25
 
 // patternOperands are the operands that are regular expressions, by function.
 var patternOperands = map[string]int{

@@ -56,8 +56,9 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	return c, nil
 }
 
-// compile compiles one policy. It returns either a module or every problem found.
-func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
+// compile compiles one policy. It returns either a module or every problem found. The values of a trusted
+// policy are not limited.
+func (c *compiler) compile(text string, trusted bool) (compiled *module, problems []Problem) {
 	// A policy's text must never end the process, whatever it does to OPA's compiler.
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -89,11 +90,6 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	pkg := p.module.Package.Path
 	compiled.volatile = volatileRules(opa, pkg, p.rules)
 	for kind := range requestKindCount {
-		query, err := prepareQuery(opa, pkg, p.rules.ofKind(kind))
-		if err != nil {
-			return nil, problemsFromOPA(err)
-		}
-		compiled.queries[kind] = query
 		var refs []ast.Ref
 		for rule := range p.rules.ofKind(kind).all() {
 			refs = append(refs, ruleRef(pkg, rule))
@@ -104,6 +100,16 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 		if volatile := kind == admissionRequest && compiled.volatile != 0; ok && !volatile && len(segments) <= maxKeySegments {
 			compiled.segments[kind] = append(make([]dependency.Segment, 0, len(segments)), segments...)
 		}
+	}
+	if !trusted {
+		limitValues(opa)
+	}
+	for kind := range requestKindCount {
+		query, err := prepareQuery(opa, pkg, p.rules.ofKind(kind))
+		if err != nil {
+			return nil, problemsFromOPA(err)
+		}
+		compiled.queries[kind] = query
 	}
 	return compiled, nil
 }
@@ -166,6 +172,7 @@ func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (*rego.Prepared
 		rego.ParsedQuery(body),
 		rego.Store(emptyStore{}),
 		rego.StrictBuiltinErrors(true),
+		limitedValueFunction,
 		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
 	).PrepareForEval(context.Background())
 	if err != nil {

@@ -25,6 +25,7 @@ type policyEvaluation struct {
 	canceled  atomic.Bool
 	// overran: it exceeded its limit.
 	overran atomic.Bool
+	sizes   valueSizes
 	stuck   bool // guarded by the evaluator's mu
 	ended   bool // guarded by the evaluator's mu
 }
@@ -96,7 +97,7 @@ func (r *evaluator[T]) run(ctx context.Context, from int) {
 	timer, release := newThreadTimer()
 	defer release()
 	for i := from; i < len(r.policies); i++ {
-		t := &policyEvaluation{policy: r.policies[i], index: i, timer: timer, startTime: policytime.MachineNow()}
+		t := &policyEvaluation{policy: r.policies[i], index: i, timer: timer, startTime: policytime.MachineNow(), sizes: valueSizes{}}
 		r.current.Store(t)
 		if !r.record(t, r.evaluateOne(ctx, t)) {
 			return

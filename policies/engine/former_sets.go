@@ -42,12 +42,19 @@ func (f *formerSets) add(replaced, current *Set) {
 	if replaced != nil && replaced.digest != current.digest {
 		f.sets = append(f.sets, formerSet{set: replaced, replacedAt: policytime.MachineNow()})
 		f.sets = slices.Clone(f.sets[max(0, len(f.sets)-maxFormerSets):])
+		// Without another update, the memory of its policies becomes free too.
+		time.AfterFunc(formerSetAge, func() { //nolint:forbidigo // machine time
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.removeOld()
+		})
 	}
 }
 
+// removeOld removes the sets that were replaced too long ago. The caller holds mu.
 func (f *formerSets) removeOld() {
 	now := policytime.MachineNow()
-	f.sets = slices.DeleteFunc(f.sets, func(former formerSet) bool { return now.Sub(former.replacedAt) > formerSetAge })
+	f.sets = slices.DeleteFunc(f.sets, func(former formerSet) bool { return now.Sub(former.replacedAt) >= formerSetAge })
 }
 
 // Former returns the sets that were replaced within the last half minute, the latest first,

@@ -152,12 +152,12 @@ func selectSource(candidates []Source) (Source, bool) {
 func (u *updater) buildPolicy(source Source) (*policy, []Problem) {
 	sum := source.digest()
 	if unchanged, ok := u.engine.active[source.Name]; ok && unchanged.digest == sum && unchanged.source.Generation == source.Generation {
-		u.compileModule(source.Rego)
+		u.compileModule(source)
 		return unchanged, nil
 	}
 	parameters, problems := source.validate()
 	problems = append(problems, u.validateReplacement(source)...)
-	compiled := u.compileModule(source.Rego)
+	compiled := u.compileModule(source)
 	if problems = append(problems, compiled.problems...); len(problems) > 0 {
 		return nil, problems
 	}
@@ -172,15 +172,15 @@ func (u *updater) buildPolicy(source Source) (*policy, []Problem) {
 }
 
 // compileModule compiles a text, or returns the earlier compilation.
-func (u *updater) compileModule(text string) *compilation {
-	key := digest(sha256.Sum256([]byte(text)))
+func (u *updater) compileModule(source Source) *compilation {
+	key := digest(sha256.Sum256([]byte(source.Rego)))
 	compiled := u.modules[key]
 	if compiled == nil {
 		compiled = u.engine.modules[key]
 	}
 	if compiled == nil {
 		compiled = &compilation{}
-		compiled.module, compiled.problems = u.engine.compiler.compile(text)
+		compiled.module, compiled.problems = u.engine.compiler.compile(source.Rego, source.BuiltIn)
 	}
 	u.modules[key] = compiled
 	return compiled

@@ -46,7 +46,11 @@ type sizeCheck struct {
 func (c *sizeCheck) walk(path, parent string, value any) {
 	switch value := value.(type) {
 	case []any:
-		if c.check(path, len(value), v1alpha1.MaxListEntries) {
+		limit := v1alpha1.MaxListEntries
+		if parent == "containers" || parent == "initContainers" {
+			limit = v1alpha1.MaxContainers
+		}
+		if c.check(path, len(value), limit) {
 			return
 		}
 		for i, element := range value {

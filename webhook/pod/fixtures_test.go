@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,8 +64,13 @@ type fakeReader struct {
 	pools      map[string]*v1alpha1.NodePool
 }
 
-func (s *fakeReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.(*v1alpha1.ProjectList).Items = s.projects
+func (s *fakeReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	namespace, _ := options.FieldSelector.RequiresExactMatch(evaluation.ProjectNamespaceIndex)
+	list.(*v1alpha1.ProjectList).Items = slices.DeleteFunc(slices.Clone(s.projects), func(p v1alpha1.Project) bool {
+		return p.Status.Namespace.Name != namespace
+	})
 	return nil
 }
 

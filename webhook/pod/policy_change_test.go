@@ -4,9 +4,11 @@
 package pod_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +96,52 @@ func TestPolicyChangeRefusesNobodyWrongly(t *testing.T) {
 			t.Errorf("half a minute after the change: %q", message)
 		}
 	})
+}
+
+// 48 edits of a policy under load refuse no pod: each is mutated by one replica and validated by another, which
+// learns of each edit a moment later. Guards invariant 4 of the design.
+func TestPolicyEditsUnderLoadRefuseNoPod(t *testing.T) {
+	const edits, podsPerEdit = 48, 6
+	early, late := newBase(t), newBase(t)
+	setPolicies(t, early, teamLabel("edit-0"))
+	setPolicies(t, late, teamLabel("edit-0"))
+	admitted := make(chan string)
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	for worker := range 4 {
+		load.Go(func() {
+			mutator, validator := &pod.Mutator{Base: early}, &pod.Validator{Base: late}
+			for number := worker; ctx.Err() == nil; number += 4 {
+				request := decodeRequest(t, trainingReview(t, number, number))
+				response, message := mutator.Handle(ctx, request), ""
+				if response.Allowed {
+					request.Object.Raw = applyPatch(t, request.Object.Raw, response)
+					response = validator.Handle(ctx, request)
+				}
+				if !response.Allowed {
+					message = response.Result.Message
+				}
+				select {
+				case admitted <- message:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	refused := 0
+	for edit := range edits {
+		setPolicies(t, early, teamLabel(fmt.Sprint("edit-", edit)))
+		setPolicies(t, late, teamLabel(fmt.Sprint("edit-", edit)))
+		for range podsPerEdit {
+			if message := <-admitted; message != "" {
+				refused++
+				t.Error(message)
+			}
+		}
+	}
+	stop()
+	load.Wait()
+	if refused > 0 {
+		t.Errorf("%d of %d pods were refused during %d edits", refused, edits*podsPerEdit, edits)
+	}
 }

@@ -149,8 +149,10 @@ func ResourceGPUMilliFor(pool string) corev1.ResourceName {
 	return ResourceGPUMilli + "." + corev1.ResourceName(pool)
 }
 
-// PriorityClasses of Sluice, on GPU pods only.
+// PriorityClasses of Sluice: PriorityClassCPU on pods of projects without GPUs, the others on GPU
+// pods only.
 const (
+	PriorityClassCPU                    = "sluice-cpu"
 	PriorityClassTrain                  = "sluice-train"
 	PriorityClassInteractivePreemptible = "sluice-interactive-preemptible"
 	PriorityClassInteractive            = "sluice-interactive"
@@ -160,6 +162,7 @@ const (
 // Values of these PriorityClasses. All are above the cluster autoscaler's cutoff of -10. The two
 // non-preemptible classes have the same value, so their pods never preempt each other.
 const (
+	PriorityCPU                    int32 = -9
 	PriorityTrain                  int32 = -8
 	PriorityInteractivePreemptible int32 = -4
 	PriorityInteractive            int32 = 0

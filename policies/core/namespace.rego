@@ -1,6 +1,6 @@
 # Renders the objects of each project's namespace: a network policy that allows
-# traffic only from its own pods and from ingress controllers, and the quota of CPU
-# and memory.
+# traffic only from its own pods and from ingress controllers, the quota of CPU and
+# memory, and that of numbers of objects.
 package core.namespace
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
@@ -28,6 +28,14 @@ objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"
 }}) if {
 	for_project
 	count(resource_limits) > 0
+}
+
+# Pods that have ended do not count, unlike other objects.
+objects contains namespaced_object("v1", "ResourceQuota", "sluice-objects", {"hard": {name: format_int(limit, 10) |
+	some name, limit in input.project.objects
+}}) if {
+	for_project
+	count(input.project.objects) > 0
 }
 
 # If a quota limits a resource, the API server denies pods that do not request it.

@@ -35,10 +35,12 @@ func TestPoliciesComposeOnAddedElements(t *testing.T) {
 		"overrides add an init container": {
 			policies: []string{strings.Replace(sidecar, "containers", "initContainers", 1)}, container: "logs",
 		},
-		"overrides add a container with a variable, a volume and its mount": {policies: []string{`overrides := {"spec": {
+		"overrides add a container with a variable, a volume and its mount": {
+			policies: []string{`overrides := {"spec": {
 			"volumes": [{"name": "log", "emptyDir": {}}],
 			"containers": [{"name": "logs", "image": "x", "env": [{"name": "LEVEL", "value": "1"}], "volumeMounts": [{"name": "log", "mountPath": "/log"}]}]}}`},
-			container: "logs"},
+			container: "logs",
+		},
 		"another policy names each container": {policies: []string{sidecar, `overrides := {"spec": {"containers": [entry |
 			some container in input.object.spec.containers
 			entry := {"name": container.name, "imagePullPolicy": "Always"}]}}`}, container: "logs"},
@@ -80,10 +82,12 @@ func TestPoliciesComposeOnAddedElements(t *testing.T) {
 			sidecar, `overrides := {"spec": {"tolerations": [{"key": "team", "operator": "Exists"}]}}`,
 			`append contains {"path": ["spec", "tolerations"], "value": {"key": "lab", "operator": "Exists"}}`,
 		}, container: "logs"},
-		"a container for each container": {policies: []string{`overrides := {"spec": {"containers": [entry |
+		"a container for each container": {
+			policies: []string{`overrides := {"spec": {"containers": [entry |
 			some container in input.object.spec.containers
 			entry := {"name": concat("-", [container.name, "x"]), "image": "x"}]}}`},
-			denial: []string{"requests further changes", "(policy team-0)"}},
+			denial: []string{"requests further changes", "(policy team-0)"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sources []engine.Source

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,16 +60,20 @@ type fakeReader struct {
 }
 
 func (s *fakeReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.(*v1alpha1.ProjectList).Items = s.projects
+	switch list := list.(type) {
+	case *v1alpha1.ProjectList:
+		list.Items = s.projects
+	case *v1alpha1.NodePoolList:
+		for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+			list.Items = append(list.Items, *s.pools[name])
+		}
+	}
 	return nil
 }
 
-func (s *fakeReader) Get(_ context.Context, key types.NamespacedName, object client.Object, _ ...client.GetOption) error {
-	switch object := object.(type) {
-	case *v1alpha1.Department:
-		s.department.DeepCopyInto(object)
-	case *v1alpha1.NodePool:
-		s.pools[key.Name].DeepCopyInto(object)
+func (s *fakeReader) Get(_ context.Context, _ types.NamespacedName, object client.Object, _ ...client.GetOption) error {
+	if department, ok := object.(*v1alpha1.Department); ok {
+		s.department.DeepCopyInto(department)
 	}
 	return nil
 }

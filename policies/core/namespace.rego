@@ -31,12 +31,12 @@ objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"
 }
 
 # Pods that have ended do not count, unlike other objects.
-objects contains namespaced_object("v1", "ResourceQuota", "sluice-objects", {"hard": {name: format_int(limit, 10) |
-	some name, limit in input.project.objects
-}}) if {
+objects contains namespaced_object("v1", "ResourceQuota", "sluice-objects", {"hard": object_limits}) if {
 	for_project
-	count(input.project.objects) > 0
+	count(object_limits) > 0
 }
+
+object_limits := {name: format_int(limit, 10) | some name, limit in input.project.objects}
 
 # If a quota limits a resource, the API server denies pods that do not request it.
 # The LimitRange sets a default request.

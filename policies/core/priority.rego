@@ -66,7 +66,7 @@ deny contains {
 	"fix": fix,
 } if {
 	strings.any_prefix_match(requested, {"sluice-", "system-"})
-	requested != class
+	not requested in {class, "sluice-cpu"} # that is replaced: no class is lower
 	kind := {true: sprintf("of type %s", [input.workload.type]), false: "without GPUs"}[is_gpu_pod]
 	fix := {
 		true: "leave it out, or set the label sluice.dev/workload-type to the intended type",

@@ -68,6 +68,7 @@ test_other_classes_of_pods_without_gpus_are_denied_by_parameter if {
 		with input.parameters.defaultClass as "cluster-default"
 }
 
-test_gpu_pods_cannot_have_the_class_of_pods_without if {
-	count(policy.deny) == 1 with input as pod_input("train") with input.object.spec.priorityClassName as "sluice-cpu"
+test_gpu_pods_do_not_keep_the_class_of_pods_without if {
+	policy.overrides.spec.priorityClassName == "sluice-train" with input as pod_input("train") with input.object.spec.priorityClassName as "sluice-cpu"
+	count(policy.deny) == 0 with input as pod_input("train") with input.object.spec.priorityClassName as "sluice-cpu"
 }

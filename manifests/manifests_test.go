@@ -17,6 +17,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/manifests"
@@ -42,11 +43,15 @@ func TestPriorityClassesMatchAPI(t *testing.T) {
 			t.Errorf("%s is the default of all pods", class.Name)
 		}
 		const autoscalerCutOff = -10
+		if never := ptr.Deref(class.PreemptionPolicy, "") == corev1.PreemptNever; never != (class.Name == v1alpha1.PriorityClassCPU) {
+			t.Errorf("%s has the preemption policy %s", class.Name, ptr.Deref(class.PreemptionPolicy, ""))
+		}
 		if class.Value > 0 || class.Value <= autoscalerCutOff {
 			t.Errorf("%s has the value %d; want more than %d, and nothing above other people's pods", class.Name, class.Value, autoscalerCutOff)
 		}
 	}
 	want := map[string]int32{
+		v1alpha1.PriorityClassCPU:                    v1alpha1.PriorityCPU,
 		v1alpha1.PriorityClassTrain:                  v1alpha1.PriorityTrain,
 		v1alpha1.PriorityClassInteractivePreemptible: v1alpha1.PriorityInteractivePreemptible,
 		v1alpha1.PriorityClassInteractive:            v1alpha1.PriorityInteractive,

@@ -119,7 +119,7 @@ var (
 		"sluice.dev/time-limit", "sluice.dev/created-by", "sluice.dev/decisions", "cdi.k8s.io/x", "kueue.x-k8s.io/role-hash", "a",
 	}
 	labelKeys       = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "a"}
-	priorityClasses = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "system-node-critical", "high"}
+	priorityClasses = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "sluice-cpu", "system-node-critical", "high"}
 	ownerReferences = []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		{APIVersion: "apps/v1", Kind: "DaemonSet"},

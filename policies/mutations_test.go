@@ -31,9 +31,9 @@ func TestPodMutations(t *testing.T) {
 		warned []string
 	}{
 		{
-			name: "a pod without GPUs: labels and type alone",
+			name: "a pod without GPUs: labels, type and class alone",
 			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
-			want: []string{"type interactive", "main NVIDIA_VISIBLE_DEVICES=void"},
+			want: []string{"type interactive", "class sluice-cpu", "main NVIDIA_VISIBLE_DEVICES=void"},
 			warned: []string{
 				"policy core.nodepool removed metadata.labels[sluice.dev/node-pool]",
 				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.mig]",

@@ -55,7 +55,7 @@ var parameterTable = map[string][]Parameter{
 	},
 	"core.priority": {
 		{"defaultClass", nameKind, "", "the cluster's PriorityClass with globalDefault; empty if it has none"},
-		{"refuseOtherClasses", BoolParameter, false, "whether a GPU pod is denied if its priority class is neither defaultClass nor one of Sluice's; " +
+		{"refuseOtherClasses", BoolParameter, false, "whether a pod is denied if its priority class is neither defaultClass nor one of Sluice's; " +
 			"otherwise the class is replaced, with a warning"},
 	},
 	"core.quota": {

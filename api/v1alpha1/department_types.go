@@ -45,6 +45,15 @@ type DepartmentSpec struct {
 	// +optional
 	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
 
+	// Objects limits the number of objects in the namespace of each project, such as pods: 200
+	// or count/jobs.batch: 100. Defaults, each if it is left out: 500 pods, configmaps and
+	// secrets; 100 services, persistentvolumeclaims, count/cronjobs.batch,
+	// count/deployments.apps, count/statefulsets.apps and count/ingresses.networking.k8s.io;
+	// 1000 count/jobs.batch; 1500 count/replicasets.apps.
+	//
+	// +optional
+	Objects ObjectLimits `json:"objects,omitempty"`
+
 	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
 	// projects enforce. Default: baseline.
 	//

@@ -167,8 +167,10 @@ func IsGPUMilli(name corev1.ResourceName) bool {
 	return ok && (pool == "" || pool[0] == '.')
 }
 
-// PriorityClasses of Sluice, on GPU pods only.
+// PriorityClasses of Sluice: PriorityClassCPU on pods of projects without GPUs, the others on GPU
+// pods only.
 const (
+	PriorityClassCPU                    = "sluice-cpu"
 	PriorityClassTrain                  = "sluice-train"
 	PriorityClassInteractivePreemptible = "sluice-interactive-preemptible"
 	PriorityClassInteractive            = "sluice-interactive"
@@ -178,6 +180,7 @@ const (
 // Values of these PriorityClasses. All are above the cluster autoscaler's cutoff of -10. The two
 // non-preemptible classes have the same value, so their pods never preempt each other.
 const (
+	PriorityCPU                    int32 = -9
 	PriorityTrain                  int32 = -8
 	PriorityInteractivePreemptible int32 = -4
 	PriorityInteractive            int32 = 0

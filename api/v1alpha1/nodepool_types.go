@@ -58,6 +58,19 @@ const (
 	ComputeStrict Compute = "Strict"
 )
 
+// CPUPods sets whether pods of projects without GPUs may run on the nodes of a pool.
+//
+// +kubebuilder:validation:Enum=Allow;Refuse
+type CPUPods string
+
+// The rules for pods without GPUs.
+const (
+	// CPUPodsAllow leaves the place of these pods to the scheduler.
+	CPUPodsAllow CPUPods = "Allow"
+	// CPUPodsRefuse keeps these pods off the nodes of the pool.
+	CPUPodsRefuse CPUPods = "Refuse"
+)
+
 // NodePoolSpec sets the nodes of a pool, its scheduler and how its GPUs are shared.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kube-scheduler', 'yunikorn', 'kueue']) || self.sharing in ['None', 'MIG', 'MPS', 'TimeSlicing']",fieldPath=".sharing",messageExpression="'must be None, MIG, MPS or TimeSlicing where the scheduler is ' + self.scheduler"
@@ -65,6 +78,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['volcano', 'koordinator', 'hami']) || self.sharing in ['None', 'HAMi', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, HAMi or MIG where the scheduler is ' + self.scheduler"
 // +kubebuilder:validation:XValidation:rule="self.compute != 'Strict' || self.sharing in ['MPS', 'HAMi']",fieldPath=".compute",messageExpression="'Strict requires sharing MPS or HAMi; with ' + self.sharing + ' it must be Fair'"
 // +kubebuilder:validation:XValidation:rule="!has(self.mig) || self.sharing == 'MIG'",fieldPath=".mig",messageExpression="'is for sharing MIG only; it is ' + self.sharing + ' here'"
+// +kubebuilder:validation:XValidation:rule="self.cpuPods != 'Refuse' || size(self.nodeSelector) == 1",fieldPath=".cpuPods",message="Refuse needs a nodeSelector with a single label, by which pods can avoid the nodes: label them, for example with sluice.dev/node-pool, and select them by this label alone"
 type NodePoolSpec struct {
 	// NodeSelector selects the nodes that have all of these labels. A node that two pools
 	// select belongs to neither, and both pools report it.
@@ -103,6 +117,14 @@ type NodePoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="effect must be NoSchedule, PreferNoSchedule or NoExecute, or be left out for all of them"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, (has(t.operator) && t.operator == 'Exists') ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="operator Exists takes no value, and operator Equal (the default) needs a key"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
+	// default) or Refuse. Refuse needs a nodeSelector with a single label. It applies to new
+	// pods, except those of DaemonSets and those outside projects.
+	//
+	// +optional
+	// +kubebuilder:default=Allow
+	CPUPods CPUPods `json:"cpuPods,omitempty"`
 
 	// MIG sets how the GPUs are partitioned if sharing is MIG. Without it partitions are
 	// planned from demand.

@@ -70,6 +70,12 @@ type ProjectSpec struct {
 	// +optional
 	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
 
+	// Objects limits the number of objects in the project's namespace. It may tighten the
+	// limits of the department, never loosen them. Default: the department's limits.
+	//
+	// +optional
+	Objects ObjectLimits `json:"objects,omitempty"`
+
 	// PodSecurity is the level of the Pod Security Standards that the project's namespace
 	// enforces. It may be stricter than the department's, never looser. Default: the
 	// department's level.

@@ -6,6 +6,7 @@ package v1alpha1
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -68,6 +69,55 @@ type ResourceQuota struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 1152921504606846976 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 1152921504606846976.0)",message="must be an amount of memory, at least 0 and less than 1Ei, such as 512Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// ObjectLimits limits the number of objects in a project's namespace, by their name in a
+// ResourceQuota: pods (those that have not ended), services, configmaps, secrets,
+// persistentvolumeclaims, replicationcontrollers, and count/<resource>.<group> for others, such
+// as count/jobs.batch. At most 32 kinds.
+//
+// +kubebuilder:validation:MaxProperties=32
+// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['pods', 'services', 'services.nodeports', 'services.loadbalancers', 'configmaps', 'secrets', 'persistentvolumeclaims', 'replicationcontrollers'] || k.startsWith('count/'))",message="keys must be pods, services, services.nodeports, services.loadbalancers, configmaps, secrets, persistentvolumeclaims, replicationcontrollers, or count/<resource>.<group>, such as count/jobs.batch"
+// +kubebuilder:validation:XValidation:rule="!('count/pods' in self)",message="must not limit count/pods, which counts ended pods too: use pods"
+type ObjectLimits map[string]ObjectLimit
+
+// ObjectLimit is a number of objects, from 0 to 1000000.
+//
+// +kubebuilder:validation:Minimum=0
+// +kubebuilder:validation:Maximum=1000000
+type ObjectLimit int64
+
+// DefaultObjectLimits are the limits of a project whose department does not set them. They are
+// far above the needs of ordinary projects, and keep one project from filling the nodes (a node
+// runs 110 pods, unless configured), the controllers and the storage of the API server, where
+// each ConfigMap and Secret takes up to 1 MiB.
+func DefaultObjectLimits() ObjectLimits {
+	return ObjectLimits{
+		"pods":                              500,
+		"services":                          100,
+		"configmaps":                        500,
+		"secrets":                           500,
+		"persistentvolumeclaims":            100,
+		"count/jobs.batch":                  1000,
+		"count/cronjobs.batch":              100,
+		"count/deployments.apps":            100,
+		"count/statefulsets.apps":           100,
+		"count/replicasets.apps":            1500,
+		"count/ingresses.networking.k8s.io": 100,
+	}
+}
+
+// EffectiveObjectLimits returns the limits of a project: those of its department, or else the
+// defaults, and its own where they are lower.
+func EffectiveObjectLimits(project, department ObjectLimits) ObjectLimits {
+	limits := DefaultObjectLimits()
+	maps.Copy(limits, department)
+	for name, limit := range project {
+		if bound, ok := limits[name]; !ok || limit < bound {
+			limits[name] = limit
+		}
+	}
+	return limits
 }
 
 // Oversubscription sets whether a department may guarantee its projects more than it is

@@ -60,6 +60,19 @@ warn contains sprintf("%s became %s in node pool %s; the pod counts as %s", [
 	differs_from_request
 }
 
+# The slices are on different GPUs, or cannot be on one.
+warn contains {
+	"msg": sprintf("the %d GPUs became %s in node pool %s: a program cannot use several MIG slices as one GPU, and they do not communicate directly", [
+		input.workload.devices, pools.grant_description, pools.preferred.name,
+	]),
+	"fix": "request one, or use a node pool with whole GPUs",
+} if {
+	pools.preferred.sharing == "MIG"
+	input.workload.form == "Whole"
+	input.workload.devices > 1
+	pools.grant
+}
+
 # differs_from_request: the grant can have another size or kind than the request.
 differs_from_request if {
 	input.workload.form == "Share"

@@ -17,6 +17,14 @@ test_share_becomes_slice if {
 	policy.warn == {"0.3 of a GPU became a slice 3g.20gb in node pool mig; the pod counts as 0.5 of a GPU"} with input as pod_input
 }
 
+test_several_gpus_on_mig_pool if {
+	policy.warn == {{
+		"msg": "the 2 GPUs became 2 slices 7g.40gb in node pool mig: a program cannot use several MIG slices as one GPU, and they do not communicate directly",
+		"fix": "request one, or use a node pool with whole GPUs",
+	}} with input as fixtures.input_for(fixtures.gpus(2), [fixtures.mig])
+	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(2), [fixtures.whole])
+}
+
 test_no_warning_for_exact_grant if {
 	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.share(0.5), [fixtures.mig])
 	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), [fixtures.mig])

@@ -1,6 +1,6 @@
 # Renders the objects of each project's namespace: a network policy that allows
 # traffic only from its own pods and from ingress controllers, the quota of CPU and
-# memory, and the parameters of admission policies.
+# memory, that of numbers of objects, and the parameters of admission policies.
 package core.namespace
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
@@ -34,6 +34,14 @@ objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"
 	for_project
 	count(resource_limits) > 0
 }
+
+# Pods that have ended do not count, unlike other objects.
+objects contains namespaced_object("v1", "ResourceQuota", "sluice-objects", {"hard": object_limits}) if {
+	for_project
+	count(object_limits) > 0
+}
+
+object_limits := {name: format_int(limit, 10) | some name, limit in input.project.objects}
 
 # If a quota limits a resource, the API server denies pods that do not request it.
 # The LimitRange sets a default request.

@@ -40,6 +40,13 @@ test_cpu_and_memory_quota if {
 	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
 }
 
+test_quota_of_objects if {
+	limits := {"pods": 500, "count/jobs.batch": 0}
+	specs["ResourceQuota sluice-objects"] == {"hard": {"pods": "500", "count/jobs.batch": "0"}} with input as project({})
+		with input.project.objects as limits
+	not specs["ResourceQuota sluice-objects"] with input as project({}) with input.project.objects as {}
+}
+
 test_quota_of_memory_only if {
 	objects := specs with input as project({"memory": "512Gi"})
 	objects["ResourceQuota sluice-resources"] == {"hard": {"requests.memory": "512Gi"}}

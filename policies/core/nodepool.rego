@@ -1,5 +1,6 @@
 # Selects the node pools of a GPU pod: the pools that its author named, or else all
-# pools of the project in the order of its spec.
+# pools of the project in the order of its spec. Keeps other pods off the pools that
+# refuse them.
 package core.nodepool
 
 import data.sluice.lib.format
@@ -36,6 +37,25 @@ bypasses_taints(toleration) if {
 	every pool in pools.selected {
 		not toleration in pool.tolerations
 	}
+}
+
+# A DaemonSet's pod belongs to its node.
+nodes contains {"key": label.key, "operator": "NotIn", "values": values} if {
+	not request.includes_gpu
+	not request.from_daemon_set
+	some label in input.project.refusedNodes
+	values := sort({other.value | some other in input.project.refusedNodes; other.key == label.key})
+}
+
+deny contains {
+	"msg": sprintf("the nodes with the label %s=%s refuse pods without GPUs", [label.key, label.value]),
+	"field": sprintf("spec.nodeSelector[%s]", [label.key]),
+	"fix": "select other nodes, or request a GPU in a container's limits",
+} if {
+	not request.includes_gpu
+	not request.from_daemon_set
+	some label in input.project.refusedNodes
+	input.object.spec.nodeSelector[label.key] == label.value
 }
 
 warn contains {

@@ -47,3 +47,30 @@ test_warns_of_unused_pools if {
 	contains(warning.msg, "one is not used: whole")
 	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), pools)
 }
+
+refused_nodes := [{"key": "pool", "value": "dgx"}, {"key": "pool", "value": "dgx-2"}, {"key": "gpu", "value": "yes"}]
+
+test_pods_without_gpus_avoid_nodes if {
+	pod := object.union(fixtures.input_for(fixtures.cpu, []), {"project": {"refusedNodes": refused_nodes}})
+	policy.nodes == {
+		{"key": "pool", "operator": "NotIn", "values": ["dgx", "dgx-2"]},
+		{"key": "gpu", "operator": "NotIn", "values": ["yes"]},
+	} with input as pod
+	count(policy.deny) == 0 with input as pod
+	count(policy.nodes) == 0 with input as fixtures.input_for(fixtures.cpu, [])
+}
+
+test_pods_without_gpus_cannot_select_nodes if {
+	pod := object.union(fixtures.input_for(fixtures.cpu, []), {"project": {"refusedNodes": refused_nodes}})
+	{denial.msg | some denial in policy.deny} == {"the nodes with the label pool=dgx-2 refuse pods without GPUs"} with input as pod
+		with input.object.spec.nodeSelector as {"pool": "dgx-2", "gpu": "no"}
+}
+
+test_other_pods_do_not_avoid_nodes if {
+	refusing := {"project": {"refusedNodes": refused_nodes}}
+	of_daemon_set := object.union(fixtures.cpu, {"owner": {"group": "apps", "kind": "DaemonSet"}})
+	every pod in [fixtures.input_for(fixtures.gpus(1), [fixtures.whole]), fixtures.input_for(of_daemon_set, [])] {
+		count(policy.nodes) == 0 with input as object.union(pod, refusing)
+		count(policy.deny) == 0 with input as object.union(pod, refusing) with input.object.spec.nodeSelector as {"pool": "dgx"}
+	}
+}

@@ -40,13 +40,35 @@ test_other_classes_are_denied_by_parameter if {
 	count(messages("train", "sluice-train")) == 0
 }
 
-test_other_pods_keep_class if {
-	not policy.overrides.spec.priorityClassName with input as fixtures.input_for(fixtures.cpu, [])
-	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.cpu, []) with input.object.spec.priorityClassName as "high"
+cpu_pod := fixtures.input_for(fixtures.cpu, [])
+
+test_class_of_pods_without_gpus if {
+	every type in ["train", "interactive", "inference"] {
+		policy.overrides.spec.priorityClassName == "sluice-cpu" with input as cpu_pod with input.workload.type as type
+	}
+	count(policy.deny) == 0 with input as cpu_pod with input.object.spec.priorityClassName as "sluice-cpu"
 }
 
-test_other_pods_cannot_have_gpu_classes if {
-	every class in ["sluice-inference", "system-node-critical"] {
-		count(policy.deny) == 1 with input as fixtures.input_for(fixtures.cpu, []) with input.object.spec.priorityClassName as class
+test_pods_without_gpus_cannot_choose_a_class if {
+	policy.overrides.spec.priorityClassName == "sluice-cpu" with input as cpu_pod with input.object.spec.priorityClassName as "high"
+	every class in ["sluice-inference", "sluice-interactive-preemptible", "system-node-critical"] {
+		{denial.msg | some denial in policy.deny} == {sprintf("priority class %s is not for a pod without GPUs, which has sluice-cpu", [class])} with input as cpu_pod
+			with input.object.spec.priorityClassName as class
 	}
+}
+
+test_other_classes_of_pods_without_gpus_are_denied_by_parameter if {
+	refused := {denial.msg | some denial in policy.deny} with input as cpu_pod
+		with input.object.spec.priorityClassName as "high"
+		with input.parameters.refuseOtherClasses as true
+	refused == {"priority class high is not for pods without GPUs; they can have sluice-cpu"}
+	count(policy.deny) == 0 with input as cpu_pod
+		with input.object.spec.priorityClassName as "cluster-default"
+		with input.parameters.refuseOtherClasses as true
+		with input.parameters.defaultClass as "cluster-default"
+}
+
+test_gpu_pods_do_not_keep_the_class_of_pods_without if {
+	policy.overrides.spec.priorityClassName == "sluice-train" with input as pod_input("train") with input.object.spec.priorityClassName as "sluice-cpu"
+	count(policy.deny) == 0 with input as pod_input("train") with input.object.spec.priorityClassName as "sluice-cpu"
 }

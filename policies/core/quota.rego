@@ -98,13 +98,19 @@ deny contains {
 	"field": "spec.resourceClaims",
 	"fix": "request GPUs as nvidia.com/gpu in a container's limits, or with the annotation sluice.dev/gpu",
 } if {
-	has_claims
+	count(input.workload.claims) > 0
 	not input.parameters.allowClaims
 }
 
-has_claims if count(input.workload.claims) > 0
-
-has_claims if count(input.workload.deviceClasses) > 0
+# An extended resource can request the devices of a DeviceClass without a claim.
+deny contains {
+	"msg": sprintf("this version of Sluice does not count the devices of DeviceClass %s", [class]),
+	"field": sprintf("spec.containers[*].resources.limits[deviceclass.resource.kubernetes.io/%s]", [class]),
+	"fix": "request GPUs as nvidia.com/gpu in a container's limits, or with the annotation sluice.dev/gpu",
+} if {
+	some class, _ in input.workload.deviceClasses
+	not input.parameters.allowClaims
+}
 
 # The following rules check the changes of the other policies. They never deny a pod
 # if all other policies are built in.

@@ -28,11 +28,16 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 		Spec: v1alpha1.ProjectSpec{
 			Department: "students",
 			Workloads:  map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.WorkloadInteractive: {MaxRuntime: &short}},
+			Objects:    v1alpha1.ObjectLimits{"pods": 150, "services": 200, "count/leases.coordination.k8s.io": 5},
 		},
 	}
 	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{
 		Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &long}},
+		Objects:   v1alpha1.ObjectLimits{"pods": 200, "count/jobs.batch": 2000},
 	}}
+	objects := v1alpha1.DefaultObjectLimits()
+	objects["pods"], objects["count/jobs.batch"], objects["count/leases.coordination.k8s.io"] = 150, 2000, 5
+	refused := []input.NodeLabel{{Key: "pool", Value: "dgx"}}
 	want := input.Project{
 		Name: "thesis", Namespace: "thesis", Department: "students",
 		Labels: map[string]string{}, Annotations: map[string]string{"team": "vision"},
@@ -42,16 +47,28 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
 			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 		},
+		Objects: objects, RefusedNodes: refused,
 		PodSecurity: v1alpha1.PodSecurityBaseline,
 	}
-	if diff := cmp.Diff(want, input.NewProject(project, department)); diff != "" {
+	if diff := cmp.Diff(want, input.NewProject(project, department, refused)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for generation, counted := range map[int64]bool{1: false, 2: true} {
 		project.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
-		if got := input.NewProject(project, nil).QuotaApplied; got != counted {
+		if got := input.NewProject(project, nil, nil).QuotaApplied; got != counted {
 			t.Errorf("quota counted at generation %d of 2: %v, want %v", generation, got, counted)
 		}
+	}
+}
+
+// Pods without GPUs avoid the nodes of the pools that refuse them, whichever project has these pools.
+func TestRefusedNodes(t *testing.T) {
+	pool := func(name string, cpuPods v1alpha1.CPUPods) v1alpha1.NodePool {
+		return v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"pool": name}, CPUPods: cpuPods}}
+	}
+	pools := []v1alpha1.NodePool{pool("mig", v1alpha1.CPUPodsRefuse), pool("old", ""), pool("open", v1alpha1.CPUPodsAllow), pool("dgx", v1alpha1.CPUPodsRefuse)}
+	if diff := cmp.Diff([]input.NodeLabel{{Key: "pool", Value: "dgx"}, {Key: "pool", Value: "mig"}}, input.RefusedNodes(pools)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -61,7 +78,7 @@ func TestNewProjectIsDeletingAtOnce(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "thesis", DeletionTimestamp: &metav1.Time{Time: time.Unix(1e9, 0)}},
 		Status:     v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive},
 	}
-	if got := input.NewProject(project, nil).Phase; got != v1alpha1.ProjectDeleting {
+	if got := input.NewProject(project, nil, nil).Phase; got != v1alpha1.ProjectDeleting {
 		t.Errorf("phase = %s", got)
 	}
 }
@@ -235,7 +252,7 @@ func TestResourceQuotasAreQuantitiesOrOmitted(t *testing.T) {
 	told := input.NewDepartment(department)
 	for want, resources := range map[string]input.Resources{
 		`{"cpu":"1500m","memory":"512Gi"}`: told.Resources,
-		`{}`:                               input.NewProject(&v1alpha1.Project{}, department).Resources,
+		`{}`:                               input.NewProject(&v1alpha1.Project{}, department, nil).Resources,
 	} {
 		if got, err := json.Marshal(resources); err != nil || string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)

@@ -40,6 +40,11 @@ type Project struct {
 	Limits map[v1alpha1.WorkloadType]Limits `json:"limits"`
 	// Resources limit the CPU and memory requests of all its pods.
 	Resources Resources `json:"resources"`
+	// Objects limit the number of objects in its namespace, with those of the department: the keys are names of a
+	// ResourceQuota, such as pods or count/jobs.batch.
+	Objects v1alpha1.ObjectLimits `json:"objects"`
+	// RefusedNodes are the labels of nodes on which its pods without GPUs may not run. They are empty in objects.
+	RefusedNodes []NodeLabel `json:"refusedNodes"`
 	// PodSecurity is the effective level of its namespace; see [EffectivePodSecurity].
 	PodSecurity v1alpha1.PodSecurity `json:"podSecurity"`
 }
@@ -54,8 +59,30 @@ type Limits struct {
 	IdleTimeoutSeconds int64 `json:"idleTimeoutSeconds"`
 }
 
+// NodeLabel is a label of nodes.
+type NodeLabel struct {
+	// Key and Value are the label.
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// RefusedNodes returns the labels of the nodes on which pods without GPUs may not run, sorted: those of the node pools
+// with cpuPods Refuse.
+func RefusedNodes(pools []v1alpha1.NodePool) []NodeLabel {
+	labels := []NodeLabel{}
+	for i := range pools {
+		if pools[i].Spec.CPUPods == v1alpha1.CPUPodsRefuse {
+			for key, value := range pools[i].Spec.NodeSelector { // one label, by the schema
+				labels = append(labels, NodeLabel{key, value})
+			}
+		}
+	}
+	slices.SortFunc(labels, func(a, b NodeLabel) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value)) })
+	return labels
+}
+
 // NewProject returns input.project. The department is nil if it does not exist.
-func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Project {
+func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refused []NodeLabel) Project {
 	result := Project{
 		Name:         project.Name,
 		Namespace:    project.NamespaceName(),
@@ -66,6 +93,7 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Proj
 		QuotaApplied: isQuotaApplied(project),
 		Limits:       make(map[v1alpha1.WorkloadType]Limits, len(v1alpha1.WorkloadTypes)),
 		Resources:    newResources(project.Spec.Resources),
+		RefusedNodes: append([]NodeLabel{}, refused...),
 		PodSecurity:  EffectivePodSecurity(project, department),
 	}
 	switch {
@@ -75,9 +103,11 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Proj
 		result.Phase = v1alpha1.ProjectActive
 	}
 	var bounds map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
+	var objects v1alpha1.ObjectLimits
 	if department != nil {
-		bounds = department.Spec.Workloads
+		bounds, objects = department.Spec.Workloads, department.Spec.Objects
 	}
+	result.Objects = v1alpha1.EffectiveObjectLimits(project.Spec.Objects, objects)
 	for _, t := range v1alpha1.WorkloadTypes {
 		limits := v1alpha1.TightestLimits(t, project.Spec.Workloads, bounds)
 		result.Limits[t] = Limits{

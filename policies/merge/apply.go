@@ -25,7 +25,29 @@ func Apply(object map[string]any, desired []DesiredChanges, cluster schema.Clust
 	if err != nil {
 		return Result{}, err
 	}
-	r := &applier{plan: plan, cluster: cluster, compare: comparer{cluster}, object: object}
+	return plan.apply(object, cluster)
+}
+
+// ApplyRequired applies what must hold in the final object, as [Apply] does: overrides, node requirements and
+// removals. It sets no defaults, and appends elements only to a list that an override replaces.
+func ApplyRequired(object map[string]any, desired []DesiredChanges, cluster schema.ClusterDefaults) (Result, error) {
+	required := slices.Clone(desired)
+	for i := range required {
+		required[i].Defaults = nil
+	}
+	if err := validateSize(object, required); err != nil {
+		return Result{}, err
+	}
+	plan, err := newPlan(object, required)
+	if err != nil {
+		return Result{}, err
+	}
+	plan.root.walk(func(n *node) { n.appends = nil })
+	return plan.apply(object, cluster)
+}
+
+func (p *plan) apply(object map[string]any, cluster schema.ClusterDefaults) (Result, error) {
+	r := &applier{plan: p, cluster: cluster, compare: comparer{cluster}, object: object}
 	r.applyUntilStable()
 	if err := r.err(); err != nil {
 		return Result{}, err

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice.dev/api/policytime"
@@ -88,39 +86,73 @@ func (e *Evaluator) Mutate(ctx context.Context, request Request) (Result, error)
 // mutate merges the changes of the policies into an object that they admit, and evaluates them again.
 func (e *Evaluator) mutate(
 	ctx context.Context, set *engine.Set, request *Request, object document.Document, result *Result, changes []merge.DesiredChanges,
-) (err error) {
+) error {
 	if len(result.Denials) > 0 {
 		return nil
 	}
 	result.Original = object.Object()
-	if result.Merged, err = merge.Apply(result.Original, changes, e.Cluster); err != nil {
-		result.Denials = denialsForMergeError(err)
-		return nil
+	if err := e.applyUntilStable(ctx, set, request, result, changes); err != nil || len(result.Denials) > 0 {
+		return err
 	}
 	for _, warning := range result.Merged.Warnings {
 		result.Warnings = append(result.Warnings, merge.Finding{Message: warning.String()})
 	}
-	if len(result.Merged.ChangedPaths) == 0 {
-		return nil
-	}
-	second, err := e.reevaluate(ctx, set, request, result.Merged.Object)
-	result.Denials, result.Transient = second.Denials, result.Transient || second.Transient
-	return err
+	return nil
 }
 
-// reevaluate evaluates the changed object. Its denials name the policies that still request a change.
-func (e *Evaluator) reevaluate(ctx context.Context, set *engine.Set, request *Request, object map[string]any) (Result, error) {
-	_, result, changes, err := e.evaluate(ctx, set, request, document.FromObject(object))
-	if err != nil || len(result.Denials) > 0 {
-		return result, err
+// maxReevaluations limits how often a changed object is evaluated again. Usually once is enough; a policy may add a
+// container whose environment another policy then sets.
+const maxReevaluations = 3
+
+// applyUntilStable sets result.Merged to the object with the changes of all policies, and with those that they request
+// of what other policies added. It denies the object if a policy never settles.
+func (e *Evaluator) applyUntilStable(
+	ctx context.Context, set *engine.Set, request *Request, result *Result, changes []merge.DesiredChanges,
+) (err error) {
+	for round := 1; ; round++ {
+		if result.Merged, err = merge.Apply(result.Original, changes, e.Cluster); err != nil {
+			result.Denials = denialsForMergeError(err)
+			return nil
+		}
+		if len(result.Merged.ChangedPaths) == 0 {
+			return nil
+		}
+		_, again, requested, err := e.evaluate(ctx, set, request, document.FromObject(result.Merged.Object))
+		if err != nil {
+			return err
+		}
+		result.Transient = result.Transient || again.Transient
+		if result.Denials = denialsOfChanged(again.Denials, result.Merged.ChangedPaths); len(result.Denials) > 0 {
+			return nil
+		}
+		further, err := merge.Apply(result.Merged.Object, requested, e.Cluster)
+		if err != nil {
+			result.Denials = denialsForMergeError(err)
+			return nil
+		}
+		if len(further.ChangedPaths) == 0 {
+			return nil
+		}
+		if round == maxReevaluations || changesAgain(result.Merged.ChangedPaths, further.ChangedPaths) {
+			result.Denials = denialsForChanges(further, "requests further changes to the object that it changed: %s", result.Merged.ChangedPaths)
+			return nil
+		}
+		for i := range requested {
+			if _, ok := further.ChangedPaths[requested[i].Policy]; ok {
+				changes = append(slices.Clip(changes), requested[i])
+			}
+		}
 	}
-	merged, err := merge.Apply(object, changes, e.Cluster)
-	if err != nil {
-		result.Denials = denialsForMergeError(err)
-		return result, nil
+}
+
+// changesAgain reports whether a policy changes a path again that it changed before: it would never settle.
+func changesAgain(before, further map[string][]string) bool {
+	for policy, paths := range further {
+		if slices.ContainsFunc(paths, func(path string) bool { return slices.Contains(before[policy], path) }) {
+			return true
+		}
 	}
-	result.Denials = denialsForChanges(merged, "requests further changes to the object that it changed: %s")
-	return result, nil
+	return false
 }
 
 // Validate evaluates an object that can no longer change. It enforces the values that policies require, and
@@ -143,15 +175,11 @@ func (e *Evaluator) Validate(ctx context.Context, request Request) (Result, erro
 		result.Violations = Violations{denied: newViolations(set, result.Denials, object.Object())}
 		return result, err
 	}
-	required := slices.Clone(changes)
-	for i := range required {
-		required[i].Defaults, required[i].Append = nil, nil
-	}
-	if result.Merged, err = merge.Apply(object.Object(), required, e.Cluster); err != nil {
+	if result.Merged, err = merge.ApplyRequired(object.Object(), changes, e.Cluster); err != nil {
 		result.Denials = denialsForMergeError(err)
 		return result, nil
 	}
-	result.Denials = denialsForChanges(result.Merged, "another webhook reverted what this policy requires: %s")
+	result.Denials = denialsForChanges(result.Merged, "another webhook reverted what this policy requires: %s", nil)
 	result.Violations.denied = newViolations(set, result.Denials, object.Object())
 	return result, nil
 }
@@ -229,17 +257,4 @@ func (e *Evaluator) setWorkload(ctx context.Context, set *engine.Set, in *engine
 	}
 	in.Workload, err = e.requestDocuments.document(requested)
 	return err
-}
-
-// denialsForChanges returns a denial for each policy that still changes the object.
-func denialsForChanges(merged merge.Result, format string) []merge.Finding {
-	var denials []merge.Finding
-	for _, policy := range slices.Sorted(maps.Keys(merged.ChangedPaths)) {
-		denials = append(denials, merge.Finding{
-			Policy:  policy,
-			Message: fmt.Sprintf(format, strings.Join(merged.ChangedPaths[policy], ", ")),
-			Fix:     contactAdministrators,
-		})
-	}
-	return denials
 }

@@ -135,6 +135,51 @@ func denialsForMergeError(err error) []merge.Finding {
 	return []merge.Finding{denial}
 }
 
+// denialsForChanges returns a denial for each policy that still changes the object. before are the paths that the
+// policies changed until then.
+func denialsForChanges(merged merge.Result, format string, before map[string][]string) []merge.Finding {
+	var denials []merge.Finding
+	for _, policy := range slices.Sorted(maps.Keys(merged.ChangedPaths)) {
+		paths := merged.ChangedPaths[policy]
+		denial := merge.Finding{Policy: policy, Message: fmt.Sprintf(format, strings.Join(paths, ", ")), Fix: contactAdministrators}
+		denials = append(denials, nameOtherPolicies(denial, paths, before))
+	}
+	return denials
+}
+
+// denialsOfChanged returns the denials of an object that policies changed: an author can do nothing about what they
+// set.
+func denialsOfChanged(denials []merge.Finding, changedPaths map[string][]string) []merge.Finding {
+	named := slices.Clone(denials)
+	for i, denial := range named {
+		named[i] = nameOtherPolicies(denial, []string{denial.Field}, changedPaths)
+	}
+	return named
+}
+
+// nameOtherPolicies names, in the fix of a denial, the other policies that changed any of its paths.
+func nameOtherPolicies(denial merge.Finding, paths []string, changedPaths map[string][]string) merge.Finding {
+	var others []string
+	for _, policy := range slices.Sorted(maps.Keys(changedPaths)) {
+		overlaps := func(path string) bool {
+			return slices.ContainsFunc(changedPaths[policy], func(p string) bool { return isPathWithin(path, p) || isPathWithin(p, path) })
+		}
+		if policy != denial.Policy && slices.ContainsFunc(paths, overlaps) {
+			others = append(others, policy)
+		}
+	}
+	if len(others) > 0 {
+		denial.Fix = fmt.Sprintf("set by policy %s, not by the author: %s", strings.Join(others, ", "), contactAdministrators)
+	}
+	return denial
+}
+
+// isPathWithin reports whether a path is another one or a part of it.
+func isPathWithin(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && outer != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // denialsForInvalidRequest returns a denial for each invalid field of a GPU request.
 func denialsForInvalidRequest(invalid workload.InvalidRequest) []merge.Finding {
 	denials := make([]merge.Finding, 0, len(invalid))

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,7 +67,7 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if project == nil || err != nil {
 		return nil, err
 	}
-	pools, err := r.getNodePools(ctx, project)
+	pools, refused, err := r.listNodePools(ctx, project)
 	if err != nil {
 		return nil, err
 	}
@@ -76,14 +75,14 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if err != nil {
 		return nil, err
 	}
-	sources := sourceVersions(project, department, pools) + fmt.Sprint(" ", limits)
+	sources := sourceVersions(project, department, pools) + fmt.Sprint(" ", limits, refused)
 	r.mu.RLock()
 	tenant := r.tenants[namespace]
 	r.mu.RUnlock()
 	if tenant != nil && tenant.sources == sources {
 		return tenant, nil
 	}
-	if tenant, err = newTenant(project, department, pools, limits); err != nil {
+	if tenant, err = newTenant(project, department, pools, refused, limits); err != nil {
 		return nil, err
 	}
 	tenant.sources = sources
@@ -114,21 +113,23 @@ func GetProject(ctx context.Context, cache client.Reader, namespace string) (*v1
 	return project, department, nil
 }
 
-// getNodePools returns the project's node pools that exist, by name.
-func (r *TenantResolver) getNodePools(ctx context.Context, project *v1alpha1.Project) (map[string]*v1alpha1.NodePool, error) {
-	pools := make(map[string]*v1alpha1.NodePool, len(project.Spec.NodePools))
-	for _, quota := range project.Spec.NodePools {
-		var pool v1alpha1.NodePool
-		err := r.Cache.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
-		}
-		pools[quota.Name] = &pool
+// listNodePools returns the project's node pools that exist, by name, and the nodes of all pools that refuse pods without
+// GPUs. The caller must not modify them.
+func (r *TenantResolver) listNodePools(
+	ctx context.Context, project *v1alpha1.Project,
+) (map[string]*v1alpha1.NodePool, []input.NodeLabel, error) {
+	var all v1alpha1.NodePoolList
+	if err := r.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list node pools: %w", err)
 	}
-	return pools, nil
+	pools := make(map[string]*v1alpha1.NodePool, len(project.Spec.NodePools))
+	for i := range all.Items {
+		pool := &all.Items[i]
+		if slices.ContainsFunc(project.Spec.NodePools, func(quota v1alpha1.PoolQuota) bool { return quota.Name == pool.Name }) {
+			pools[pool.Name] = pool
+		}
+	}
+	return pools, input.RefusedNodes(all.Items), nil
 }
 
 // getSizeLimits returns the limits that the admission policies of the API server have.
@@ -152,7 +153,8 @@ func sourceVersions(project *v1alpha1.Project, department *v1alpha1.Department, 
 }
 
 func newTenant(
-	project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool, limits SizeLimits,
+	project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool,
+	refused []input.NodeLabel, limits SizeLimits,
 ) (*Tenant, error) {
 	tenant := &Tenant{
 		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(), SizeLimits: limits,
@@ -173,7 +175,7 @@ func newTenant(
 		target *document.Document
 		source any
 	}{
-		{&tenant.Documents.Project, input.NewProject(project, department)},
+		{&tenant.Documents.Project, input.NewProject(project, department, refused)},
 		{&tenant.Documents.Department, departmentInput},
 		{&tenant.Documents.NodePools, tenant.NodePools},
 		{&tenant.Documents.Use, input.NewUse(project)},

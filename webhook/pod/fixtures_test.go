@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,21 +66,23 @@ type fakeReader struct {
 }
 
 func (s *fakeReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	var options client.ListOptions
-	options.ApplyOptions(opts)
-	namespace, _ := options.FieldSelector.RequiresExactMatch(evaluation.ProjectNamespaceIndex)
-	list.(*v1alpha1.ProjectList).Items = slices.DeleteFunc(slices.Clone(s.projects), func(p v1alpha1.Project) bool {
-		return p.Status.Namespace.Name != namespace
-	})
+	switch list := list.(type) {
+	case *v1alpha1.ProjectList:
+		var options client.ListOptions
+		options.ApplyOptions(opts)
+		namespace, _ := options.FieldSelector.RequiresExactMatch(evaluation.ProjectNamespaceIndex)
+		list.Items = slices.DeleteFunc(slices.Clone(s.projects), func(p v1alpha1.Project) bool { return p.Status.Namespace.Name != namespace })
+	case *v1alpha1.NodePoolList:
+		for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+			list.Items = append(list.Items, *s.pools[name])
+		}
+	}
 	return nil
 }
 
-func (s *fakeReader) Get(_ context.Context, key types.NamespacedName, object client.Object, _ ...client.GetOption) error {
-	switch object := object.(type) {
-	case *v1alpha1.Department:
-		s.department.DeepCopyInto(object)
-	case *v1alpha1.NodePool:
-		s.pools[key.Name].DeepCopyInto(object)
+func (s *fakeReader) Get(_ context.Context, _ types.NamespacedName, object client.Object, _ ...client.GetOption) error {
+	if department, ok := object.(*v1alpha1.Department); ok {
+		s.department.DeepCopyInto(department)
 	}
 	return nil
 }

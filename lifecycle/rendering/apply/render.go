@@ -37,7 +37,7 @@ func ProjectSubject(project *v1alpha1.Project, department *v1alpha1.Department, 
 		target:  ProjectTarget(project),
 		match:   engine.Subject{Department: project.Spec.Department, Project: project.Name},
 		object:  declaredObject(declared, SubjectProject),
-		project: input.NewProject(project, department), department: input.NewDepartment(department), nodePools: pools,
+		project: input.NewProject(project, department, nil), department: input.NewDepartment(department), nodePools: pools,
 	}
 }
 

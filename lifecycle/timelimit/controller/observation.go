@@ -35,6 +35,9 @@ type workload struct {
 	roots []owner.Root
 	// runningPods are its running GPU pods.
 	runningPods []*podcache.Pod
+	// unreportedPods are those of them without any status, by UID, with the time of the sample
+	// that shows their GPUs.
+	unreportedPods map[types.UID]time.Time
 	// startingPods are its GPU pods that are bound and have not started.
 	startingPods []*podcache.Pod
 	// unboundPods are its other GPU pods, if the project is being deleted.
@@ -165,6 +168,10 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 				w.requeueWithin(notReadyRequeue) // its node can be lost later
 			}
 		}
+		pod, err := r.observeUnreportedPod(ctx, w, pod)
+		if err != nil {
+			return err
+		}
 		if pod.Running {
 			w.runningPods = append(w.runningPods, pod)
 		} else {
@@ -183,7 +190,12 @@ func (w *workload) requeueWithin(limit time.Duration) {
 
 // runningSince returns the start of the first running pod.
 func (r *Reconciler) runningSince(w *workload) time.Time {
-	return r.earliest(w, w.runningPods, (*podcache.Pod).EffectiveStart)
+	return r.earliest(w, w.runningPods, func(pod *podcache.Pod) time.Time {
+		if sampled, unreported := w.unreportedPods[pod.UID]; unreported {
+			return sampled
+		}
+		return pod.EffectiveStart()
+	})
 }
 
 // startingSince returns when the first pod was bound if none runs, or zero.
@@ -215,61 +227,6 @@ func (r *Reconciler) earliest(w *workload, pods []*podcache.Pod, timeOf func(*po
 // within that second does not count as running time.
 func (r *Reconciler) toPolicyTime(at time.Time) time.Time {
 	return policytime.FromTimestamp(r.Clock, at)
-}
-
-// sampleMaxAge is the age, in machine time, up to which the sample of a node counts. Agents
-// write a sample at least once a minute.
-const sampleMaxAge = 3 * time.Minute
-
-// observeUtilization returns the latest use of the GPUs of any of the pods, and the oldest
-// sample of their nodes. If one node has no fresh sample, utilization is unknown.
-func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Pod) (timelimit.Utilization, error) {
-	u := timelimit.Utilization{Known: len(pods) > 0}
-	for _, pod := range pods {
-		var node v1alpha1.GPUNode // stays empty, and so without a sample, if there is none
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Node}, &node); client.IgnoreNotFound(err) != nil {
-			return timelimit.Utilization{}, err
-		}
-		active, sampled, known := podUtilization(pod, &node, policytime.MachineNow())
-		if !known {
-			return timelimit.Utilization{}, nil
-		}
-		if at := r.toPolicyTime(active); at.After(u.LastActive) {
-			u.LastActive = at
-		}
-		if at := r.Clock.FromReal(sampled); u.SampledAt.IsZero() || at.Before(u.SampledAt) {
-			u.SampledAt = at
-		}
-	}
-	// The clock of a node can be ahead. Idle time ends now at the latest.
-	if now := r.Clock.Now(); u.SampledAt.After(now) {
-		u.SampledAt = now
-	}
-	if u.LastActive.After(u.SampledAt) {
-		u.LastActive = u.SampledAt
-	}
-	return u, nil
-}
-
-// podUtilization returns a pod's last use and the time of the sample, in machine time. A pod
-// that has not used its GPU since its start was last active at its start.
-func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
-	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > sampleMaxAge ||
-		s.UtilizationSource == v1alpha1.UtilizationUnavailable || s.UtilizationSource == "" {
-		return time.Time{}, time.Time{}, false
-	}
-	for i := range s.Pods {
-		if s.Pods[i].UID != pod.UID {
-			continue
-		}
-		active = pod.EffectiveStart()
-		if last := s.Pods[i].LastActive; last != nil && last.After(active) {
-			active = last.Time
-		}
-		return active, s.SampledAt.Time, true
-	}
-	return time.Time{}, time.Time{}, false
 }
 
 // observeExtensions adds the approved extensions that are not marked as applied.

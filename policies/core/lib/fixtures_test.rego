@@ -64,6 +64,8 @@ project := {
 		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800},
 		"inference": {"maxRuntime": "", "maxRuntimeSeconds": 0},
 	},
+	"objects": {},
+	"refusedNodes": [],
 }
 
 # pod returns a pod whose container main has these limits.

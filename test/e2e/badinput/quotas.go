@@ -27,11 +27,19 @@ var allowedQuotas = []edit{
 	{name: "a thousandth", patch: newQuota(`guaranteed: "0.001", limit: "1m"`)},
 	{name: "thousandths without an exact binary fraction", patch: newQuota(`guaranteed: "0.29", limit: "1.005"`)},
 	{name: "thousands with the suffix k", patch: newQuota(`guaranteed: "1k", limit: "99k"`)},
+	{name: "no objects of a kind", patch: `{spec: {objects: {pods: 0, count/jobs.batch: 1000000, services.loadbalancers: 1}}}`},
 	{name: "all zero", patch: newQuota(`guaranteed: 0, limit: 0, overQuotaWeight: 0`)},
 	{name: "the maximum", patch: newQuota(`limit: "99999.999", overQuotaWeight: 1000`)},
 }
 
 var rejectedQuotas = []edit{
+	{"objects that are not a map", `{spec: {objects: 5}}`, "spec.objects", "must be of type object"},
+	{"an unknown object", `{spec: {objects: {jobs: 5}}}`, "spec.objects", "count/<resource>.<group>, such as count/jobs.batch"},
+	{"pods that have ended", `{spec: {objects: {count/pods: 5}}}`, "spec.objects", "use pods"},
+	{"objects below 0", `{spec: {objects: {pods: -1}}}`, "spec.objects.pods", "greater than or equal to 0"},
+	{"too many objects", `{spec: {objects: {pods: 1000001}}}`, "spec.objects.pods", "less than or equal to 1000000"},
+	{"objects that are no number", `{spec: {objects: {pods: "5"}}}`, "spec.objects.pods", "must be of type integer"},
+	{"too many kinds of objects", `{spec: {objects: {` + repeatItems(33, "count/kind%d: 1") + `}}}`, "spec.objects", "at most 32"},
 	{"pools that are not a list", `{spec: {nodePools: a}}`, "spec.nodePools", "must be of type array"},
 	{"too many pools", newPoolQuotas(repeatItems(11, `{name: p%d, gpu: {limit: 1}}`)), "spec.nodePools", "at most 10 items"},
 	{"a pool twice", newPoolQuotas(`{name: a, gpu: {limit: 1}}, {name: a, gpu: {limit: 2}}`), "spec.nodePools[1]", "Duplicate value"},

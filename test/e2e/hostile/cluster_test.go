@@ -177,6 +177,11 @@ const (
 {apiVersion: sluice.dev/v1alpha1, kind: NodePool, metadata: {name: direct-mig},
  spec: {nodeSelector: {sluice.dev/node-pool: direct-mig}, scheduler: kube-scheduler, sharing: MIG, mig: {planning: Dynamic}, tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]}}
 ---
+{apiVersion: sluice.dev/v1alpha1, kind: NodePool, metadata: {name: refusing},
+ spec: {nodeSelector: {sluice.dev/node-pool: refusing}, scheduler: kube-scheduler, sharing: None, cpuPods: Refuse}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: hostile-high}, value: 1000000}
+---
 {apiVersion: sluice.dev/v1alpha1, kind: NodePool, metadata: {name: kai},
  spec: {nodeSelector: {kai.scheduler/node-pool: kai}, scheduler: kai, sharing: KAI}}
 `

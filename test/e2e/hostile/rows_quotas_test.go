@@ -45,7 +45,7 @@ var _ = attacks(
 	row{class: deviceClaims, name: "a claim of a MIG device", roles: claimants, attack: create("ResourceClaim", migClaim), want: "DeviceClass mig.nvidia.com: "},
 	row{class: deviceClaims, name: "a claim with alternatives", roles: claimants, attack: create("ResourceClaim", vfioClaim), want: uncounted},
 	row{class: deviceClaims, name: "a template of claims", roles: claimants, attack: create("ResourceClaimTemplate", inSpec(gpuClaim)), want: uncounted},
-	row{class: deviceClaims, name: "the class as a resource", attack: create("Pod", byClassPod), want: "does not count the devices of resource claims"},
+	row{class: deviceClaims, name: "the class as a resource", attack: create("Pod", byClassPod), want: "does not count the devices of DeviceClass gpu.nvidia.com"},
 	row{
 		class: deviceClaims, name: "a claim that a controller creates from an older template", roles: []role{claimController},
 		attack: create("ResourceClaim", gpuClaim), want: "would not be counted",

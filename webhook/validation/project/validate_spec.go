@@ -5,6 +5,7 @@ package project
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,6 +53,7 @@ func validateAgainstDepartment(spec *field.Path, before, project *v1alpha1.Proje
 	errs = append(errs, quotaErrs...)
 	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, state.Department)...)
 	errs = append(errs, validateLimits(spec.Child("workloads"), project, state.Department)...)
+	errs = append(errs, validateObjectLimits(spec.Child("objects"), before, project, state.Department)...)
 	return errs, warnings
 }
 
@@ -102,6 +104,23 @@ func validateLimits(path *field.Path, project *v1alpha1.Project, department *v1a
 	for _, loose := range v1alpha1.FindLimitsAboveDepartment(project.Spec.Workloads, department.Spec.Workloads) {
 		errs = append(errs, field.Invalid(path.Key(string(loose.Type)).Child(loose.Field), loose.Value,
 			fmt.Sprintf("a project may tighten its department's limits, never loosen them; department %s has %s", department.Name, loose.Bound)))
+	}
+	return errs
+}
+
+// validateObjectLimits denies limits above the department's. An unchanged limit is valid: the department's applies
+// anyway.
+func validateObjectLimits(path *field.Path, before, project *v1alpha1.Project, department *v1alpha1.Department) field.ErrorList {
+	bounds := v1alpha1.EffectiveObjectLimits(nil, department.Spec.Objects)
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(project.Spec.Objects)) {
+		requested := project.Spec.Objects[name]
+		bound, bounded := bounds[name]
+		if !bounded || requested <= bound || before != nil && before.Spec.Objects[name] == requested {
+			continue
+		}
+		errs = append(errs, field.Invalid(path.Key(name), int64(requested),
+			fmt.Sprintf("a project may tighten its department's limits, never loosen them; department %s has %d", department.Name, bound)))
 	}
 	return errs
 }

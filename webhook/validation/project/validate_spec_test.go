@@ -58,6 +58,10 @@ func withPodSecurity(level v1alpha1.PodSecurity) projectOption {
 	return func(p *v1alpha1.Project) { p.Spec.PodSecurity = level }
 }
 
+func withObjects(name string, limit v1alpha1.ObjectLimit) projectOption {
+	return func(p *v1alpha1.Project) { p.Spec.Objects = v1alpha1.ObjectLimits{name: limit} }
+}
+
 func withMember(name string, role v1alpha1.Role) projectOption {
 	return func(p *v1alpha1.Project) {
 		p.Spec.Members = append(p.Spec.Members, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: name, Role: role})
@@ -149,6 +153,10 @@ func TestValidate(t *testing.T) {
 		"a higher limit":                {project: newProject(withQuota("1", "7")), world: newClusterState(), wrong: []string{"spec.nodePools[0].gpu.limit", "7", "department students", "6 GPUs"}},
 		"moved to where there is room":  {before: newProject(withDepartment("research"), withQuota("9", "9")), project: newProject(withQuota("1", "6")), world: newClusterState()},
 		"moved with all that it had":    {before: newProject(withDepartment("research"), withQuota("2", "6")), project: newProject(withQuota("2", "6")), world: newClusterState(), wrong: []string{"1 is left"}},
+		"fewer objects":                 {project: newProject(withObjects("pods", 499)), world: newClusterState()},
+		"objects without a limit":       {project: newProject(withObjects("count/leases.coordination.k8s.io", 5)), world: newClusterState()},
+		"more objects":                  {project: newProject(withObjects("pods", 501)), world: newClusterState(), wrong: []string{"spec.objects[pods]", "501", "500", "tighten"}},
+		"more objects of old":           {before: newProject(withObjects("pods", 501)), project: newProject(withObjects("pods", 501), withMaxRuntime("1h")), world: newClusterState()},
 		"looser Pod Security":           {project: newProject(withPodSecurity("privileged")), world: newClusterState(), wrong: []string{"spec.podSecurity", "privileged", "baseline"}},
 		"stricter Pod Security":         {project: newProject(withPodSecurity("restricted")), world: newClusterState()},
 		"looser of old":                 {before: newProject(withPodSecurity("privileged")), project: newProject(withPodSecurity("privileged"), withMaxRuntime("1h")), world: newClusterState()},

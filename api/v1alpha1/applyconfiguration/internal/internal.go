@@ -108,6 +108,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
 - name: dev.sluice.api.v1alpha1.ApproverRole
   scalar: string
+- name: dev.sluice.api.v1alpha1.CPUPods
+  scalar: string
 - name: dev.sluice.api.v1alpha1.Compute
   scalar: string
 - name: dev.sluice.api.v1alpha1.Contact
@@ -191,6 +193,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.NoticeTerms
       default: {}
+    - name: objects
+      type:
+        namedType: dev.sluice.api.v1alpha1.ObjectLimits
     - name: oversubscription
       type:
         namedType: dev.sluice.api.v1alpha1.Oversubscription
@@ -473,6 +478,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.Compute
       default: Fair
+    - name: cpuPods
+      type:
+        namedType: dev.sluice.api.v1alpha1.CPUPods
+      default: Allow
     - name: mig
       type:
         namedType: dev.sluice.api.v1alpha1.MIGSpec
@@ -564,6 +573,12 @@ var schemaYAML = typed.YAMLObject(`types:
       - 24h
       - 4h
       - 30m
+- name: dev.sluice.api.v1alpha1.ObjectLimit
+  scalar: numeric
+- name: dev.sluice.api.v1alpha1.ObjectLimits
+  map:
+    elementType:
+      namedType: dev.sluice.api.v1alpha1.ObjectLimit
 - name: dev.sluice.api.v1alpha1.OptionalNoticeKind
   scalar: string
 - name: dev.sluice.api.v1alpha1.Oversubscription
@@ -843,6 +858,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: objects
+      type:
+        namedType: dev.sluice.api.v1alpha1.ObjectLimits
     - name: owners
       type:
         list:

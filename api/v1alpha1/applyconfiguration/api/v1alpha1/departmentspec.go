@@ -28,6 +28,12 @@ type DepartmentSpecApplyConfiguration struct {
 	// Resources limits the CPU and memory that the pods of all projects of the department may
 	// request at the same time.
 	Resources *ResourceQuotaApplyConfiguration `json:"resources,omitempty"`
+	// Objects limits the number of objects in the namespace of each project, such as pods: 200
+	// or count/jobs.batch: 100. Defaults, each if it is left out: 500 pods, configmaps and
+	// secrets; 100 services, persistentvolumeclaims, count/cronjobs.batch,
+	// count/deployments.apps, count/statefulsets.apps and count/ingresses.networking.k8s.io;
+	// 1000 count/jobs.batch; 1500 count/replicasets.apps.
+	Objects *apiv1alpha1.ObjectLimits `json:"objects,omitempty"`
 	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
 	// projects enforce. Default: baseline.
 	PodSecurity *apiv1alpha1.PodSecurity `json:"podSecurity,omitempty"`
@@ -104,6 +110,14 @@ func (b *DepartmentSpecApplyConfiguration) WithOversubscription(value apiv1alpha
 // If called multiple times, the Resources field is set to the value of the last call.
 func (b *DepartmentSpecApplyConfiguration) WithResources(value *ResourceQuotaApplyConfiguration) *DepartmentSpecApplyConfiguration {
 	b.Resources = value
+	return b
+}
+
+// WithObjects sets the Objects field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Objects field is set to the value of the last call.
+func (b *DepartmentSpecApplyConfiguration) WithObjects(value apiv1alpha1.ObjectLimits) *DepartmentSpecApplyConfiguration {
+	b.Objects = &value
 	return b
 }
 

@@ -28,6 +28,10 @@ type NodePoolSpecApplyConfiguration struct {
 	Compute *apiv1alpha1.Compute `json:"compute,omitempty"`
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
+	// default) or Refuse. Refuse needs a nodeSelector with a single label. It applies to new
+	// pods, except those of DaemonSets and those outside projects.
+	CPUPods *apiv1alpha1.CPUPods `json:"cpuPods,omitempty"`
 	// MIG sets how the GPUs are partitioned if sharing is MIG. Without it partitions are
 	// planned from demand.
 	MIG *MIGSpecApplyConfiguration `json:"mig,omitempty"`
@@ -84,6 +88,14 @@ func (b *NodePoolSpecApplyConfiguration) WithTolerations(values ...v1.Toleration
 	for i := range values {
 		b.Tolerations = append(b.Tolerations, values[i])
 	}
+	return b
+}
+
+// WithCPUPods sets the CPUPods field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CPUPods field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithCPUPods(value apiv1alpha1.CPUPods) *NodePoolSpecApplyConfiguration {
+	b.CPUPods = &value
 	return b
 }
 

@@ -34,6 +34,9 @@ type ProjectSpecApplyConfiguration struct {
 	// time, with and without GPUs. It is required for each resource that the department
 	// limits.
 	Resources *ResourceQuotaApplyConfiguration `json:"resources,omitempty"`
+	// Objects limits the number of objects in the project's namespace. It may tighten the
+	// limits of the department, never loosen them. Default: the department's limits.
+	Objects *apiv1alpha1.ObjectLimits `json:"objects,omitempty"`
 	// PodSecurity is the level of the Pod Security Standards that the project's namespace
 	// enforces. It may be stricter than the department's, never looser. Default: the
 	// department's level.
@@ -118,6 +121,14 @@ func (b *ProjectSpecApplyConfiguration) WithNodePools(values ...*PoolQuotaApplyC
 // If called multiple times, the Resources field is set to the value of the last call.
 func (b *ProjectSpecApplyConfiguration) WithResources(value *ResourceQuotaApplyConfiguration) *ProjectSpecApplyConfiguration {
 	b.Resources = value
+	return b
+}
+
+// WithObjects sets the Objects field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Objects field is set to the value of the last call.
+func (b *ProjectSpecApplyConfiguration) WithObjects(value apiv1alpha1.ObjectLimits) *ProjectSpecApplyConfiguration {
+	b.Objects = &value
 	return b
 }
 

@@ -29,7 +29,6 @@ import (
 	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/extension"
-	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
 // component is a controller or a background task of the manager.
@@ -86,7 +85,7 @@ func (s *services) timeLimit() []component {
 		withPods{s.workloads, s.pods},
 		&controller.Reconciler{
 			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
-			Stopper:       &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			Stopper:       s.stopper,
 			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
 			StopLimiter: &controller.StopLimiter{
 				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,

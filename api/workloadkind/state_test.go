@@ -181,7 +181,8 @@ func TestIsFinished(t *testing.T) {
 func TestIsStoppable(t *testing.T) {
 	for _, kind := range []schema.GroupKind{
 		groupKind("", "Node"), groupKind("", "Namespace"), groupKind("", "PersistentVolumeClaim"), groupKind("apps", "DaemonSet"),
-		groupKind("apps", "ControllerRevision"), groupKind("sluice.dev", "Project"),
+		groupKind("apps", "ControllerRevision"), groupKind("sluice.dev", "Project"), groupKind("", "ResourceQuota"),
+		groupKind("policy", "PodDisruptionBudget"), groupKind("discovery.k8s.io", "EndpointSlice"), groupKind("kueue.x-k8s.io", "LocalQueue"),
 		{},
 	} {
 		if workloadkind.IsStoppable(kind) {

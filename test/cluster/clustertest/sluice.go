@@ -1,0 +1,217 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api"
+	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/cluster/process"
+)
+
+// Sluice is one `sluice up` in the foreground. It is a child of the test process and never
+// outlives it.
+type Sluice struct {
+	Binary    string // path of the program sluice
+	Dir       string // the cluster's folder
+	Config    *rest.Config
+	Admin     client.Client
+	Clientset kubernetes.Interface
+	group     *process.Group
+}
+
+// SluiceTests builds Sluice once for the tests of a package, and starts clusters of it.
+type SluiceTests struct {
+	base  string
+	build func() error
+	mu    sync.Mutex
+	list  []*Sluice
+}
+
+// parallelTests is how many parallel tests run at a time unless -parallel is given. Most of
+// their time they wait for timers of Kubernetes and for the simulated nodes, so there may be
+// more of them than processors.
+const parallelTests = "4"
+
+// setParallelTests replaces the default of -parallel, the number of processors.
+func setParallelTests() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", parallelTests)
+}
+
+// RunWithSluice runs a package's tests, stops all clusters that they started with s, and returns
+// the exit code. TestMain calls it.
+func RunWithSluice(run func(s *SluiceTests) (int, error)) (code int) {
+	ctrl.SetLogger(logr.Discard())
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	// The API servers use half of the processor time. Fewer garbage collections save a fifth
+	// of that for 200 MB more of memory each.
+	if err := errors.Join(setParallelTests(), os.Setenv("GOGC", cmp.Or(os.Getenv("GOGC"), "400"))); err != nil {
+		fail(err)
+		return code
+	}
+	base, err := os.MkdirTemp("/tmp", "sluice-e2e-") // a short path, since it contains sockets
+	if err != nil {
+		fail(err)
+		return code
+	}
+	defer os.RemoveAll(base)
+	s := &SluiceTests{base: base}
+	s.build = sync.OnceValue(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		return buildPrograms(ctx, s.bin())
+	})
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.list {
+			fail(c.Stop())
+		}
+	}()
+	if code, err = run(s); err != nil {
+		fail(err)
+	}
+	return code
+}
+
+func (s *SluiceTests) bin() string { return filepath.Join(s.base, "bin") }
+
+// Start starts a cluster that runs until the tests of the package end. Its folder has that name.
+func (s *SluiceTests) Start(name string, flags ...string) (*Sluice, error) {
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	c, err := StartSluice(ctx, s.bin(), filepath.Join(s.base, name), flags...)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, c)
+	return c, nil
+}
+
+// buildPrograms builds Sluice from this tree, and the programs of the cluster if they are
+// missing.
+func buildPrograms(ctx context.Context, bin string) error {
+	root, err := build.Root()
+	if err != nil {
+		return err
+	}
+	if _, err := build.Programs(ctx, os.Stderr, append(build.Names(), build.Kueue)...); err != nil {
+		return err
+	}
+	_, err = build.Product(ctx, root, bin, "sluice", "webhook", "lifecycle", "gpuagent")
+	return err
+}
+
+// StartSluice runs `sluice up` on dir with the programs in bin, and returns when the cluster is
+// ready.
+func StartSluice(ctx context.Context, bin, dir string, flags ...string) (*Sluice, error) {
+	s := &Sluice{Binary: filepath.Join(bin, "sluice"), Dir: dir}
+	logs := dir + ".up"
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.group, err = process.NewGroup(logs); err != nil {
+		return nil, err
+	}
+	err = s.group.Start(ctx, process.Spec{
+		Name:         "sluice-up",
+		Path:         s.Binary,
+		Args:         append([]string{"up", "--dir", dir}, flags...),
+		Ready:        func(ctx context.Context) error { _, err := s.Report(ctx); return err },
+		ReadyTimeout: 5 * time.Minute,
+		StopTimeout:  time.Minute,
+	})
+	if err == nil {
+		err = s.newClients()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Sluice) newClients() (err error) {
+	if s.Config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.Dir, "kubeconfig")); err != nil {
+		return err
+	}
+	s.Config.QPS = -1
+	scheme, err := api.NewScheme()
+	if err != nil {
+		return err
+	}
+	if s.Admin, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	s.Clientset, err = kubernetes.NewForConfig(s.Config)
+	return err
+}
+
+// Stop stops `sluice up` with all its processes, but keeps the folder.
+func (s *Sluice) Stop() error { return s.group.Stop(context.Background()) }
+
+// Report is the output of `sluice status --output json`.
+type Report struct {
+	PID        int
+	Server     string
+	Kubeconfig string
+	Components []struct {
+		Name, State, Log, LastExit string
+		PID, Restarts              int
+	}
+}
+
+// Report returns the state of the cluster.
+func (s *Sluice) Report(ctx context.Context) (Report, error) {
+	var r Report
+	out, err := exec.CommandContext(ctx, s.Binary, "status", "--dir", s.Dir, "--output", "json").Output()
+	if err != nil {
+		return r, fmt.Errorf("sluice status: %w: %s", err, out)
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// AsUser returns a configuration that impersonates a user, whose groups are those of every user
+// and the given ones.
+func (s *Sluice) AsUser(name string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(s.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append([]string{"system:authenticated"}, groups...)}
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+

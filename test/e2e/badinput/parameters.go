@@ -39,7 +39,9 @@ func admissionParametersTable() table {
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},
 		)
 	}
-	kinds := func(kind, users string) string { return fmt.Sprintf(`{spec: {kindControllers: [{kind: %s, users: %s}]}}`, kind, users) }
+	kinds := func(kind, users string) string {
+		return fmt.Sprintf(`{spec: {kindControllers: [{kind: %s, users: %s}]}}`, kind, users)
+	}
 	k.rejected = append(k.rejected,
 		edit{"kindControllers: a plural", kinds("jobs.batch", "[a]"), "spec.kindControllers[0].kind", "should match"},
 		edit{"kindControllers: a version", kinds("batch/v1", "[a]"), "spec.kindControllers[0].kind", "should match"},

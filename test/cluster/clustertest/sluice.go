@@ -166,6 +166,12 @@ func StartSluice(ctx context.Context, bin, dir string, flags ...string) (*Sluice
 	return s, nil
 }
 
+// AttachSluice returns the cluster in dir, which another process runs.
+func AttachSluice(dir string) (*Sluice, error) {
+	s := &Sluice{Dir: dir}
+	return s, s.newClients()
+}
+
 func (s *Sluice) newClients() (err error) {
 	if s.Config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.Dir, "kubeconfig")); err != nil {
 		return err
@@ -214,4 +220,3 @@ func (s *Sluice) AsUser(name string, groups ...string) *rest.Config {
 	config.WarningHandler = rest.NoWarnings{}
 	return config
 }
-

@@ -5,6 +5,7 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,14 +59,12 @@ var (
 	writers = []role{l2, l1, editor, serviceAccount, namespaceAdmin}
 	// users are the writers by Sluice's roles.
 	users = []role{l2, l1, editor, serviceAccount}
-	// members may at least read the project.
-	members = []role{l2, l1, editor, serviceAccount, engineer, manager, viewer, owner, dean, colleague, namespaceAdmin}
 )
 
 // user returns the user name of a role in a namespace.
 func (r role) user(namespace string) string {
 	switch {
-	case strings.HasPrefix(string(r), "system:"):
+	case strings.HasPrefix(string(r), "system:"), strings.Contains(string(r), "@"): // a user name
 		return string(r)
 	case r == serviceAccount:
 		return "system:serviceaccount:" + namespace + ":robot"
@@ -165,6 +165,9 @@ var idle = map[string]string{
 	"ReplicationController": "{spec: {replicas: 0}}",
 }
 
+// errFixture is the error of an attempt that lacks its object.
+var errFixture = errors.New("no fixture")
+
 // fixture creates an ordinary object that runs nothing, once for each user, and returns a copy.
 func (a *attacker) fixture(kind string, fragments ...string) (*unstructured.Unstructured, error) {
 	user := a.role.user(a.namespace)
@@ -179,14 +182,18 @@ func (a *attacker) fixture(kind string, fragments ...string) (*unstructured.Unst
 		// The test that comes first may end before others use the object.
 		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 		defer cancel()
-		if err := a.retry(func() error { return a.client.Create(ctx, object) }); err != nil {
+		err = a.retry(func() error { return a.client.Create(ctx, object) })
+		if apierrors.IsAlreadyExists(err) { // in a cluster of an earlier run
+			err = a.world.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the fixture %s of %s: %w", kind, user, err)
 		}
 		return object, nil
 	}))
 	object, err := get.(func() (*unstructured.Unstructured, error))()
 	if err != nil {
-		a.t.Fatal(err)
+		return nil, fmt.Errorf("%w: %w", errFixture, err)
 	}
 	copied := object.DeepCopy()
 	unstructured.RemoveNestedField(copied.Object, "metadata", "resourceVersion")

@@ -80,7 +80,7 @@ type world struct {
 }
 
 var startWorld = sync.OnceValues(func() (*world, error) {
-	s, err := tests.Start("hostile", "--scheduler", "kueue")
+	s, err := startSluice()
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +95,16 @@ var startWorld = sync.OnceValues(func() (*world, error) {
 	defer cancel()
 	return w, w.setUp(ctx)
 })
+
+// clusterVariable is the folder of a running `sluice up --scheduler kueue`, which the tests then use.
+const clusterVariable = "SLUICE_HOSTILE_DIR"
+
+func startSluice() (*clustertest.Sluice, error) {
+	if dir := os.Getenv(clusterVariable); dir != "" {
+		return clustertest.AttachSluice(dir)
+	}
+	return tests.Start("hostile", "--scheduler", "kueue")
+}
 
 // start returns the cluster and starts it if necessary.
 func start(t *testing.T) *world {
@@ -215,27 +225,39 @@ func (w *world) createProject(ctx context.Context, name, department string, e en
 	for _, change := range changes {
 		change(p)
 	}
-	if err := w.Admin.Create(ctx, p); err != nil {
+	if err := client.IgnoreAlreadyExists(w.Admin.Create(ctx, p)); err != nil {
 		return err
 	}
 	if err := eventually(ctx, func() error { return w.checkReady(ctx, p) }); err != nil {
 		return err
 	}
 	return eventually(ctx, func() error {
-		for _, role := range members {
-			if role == dean && department != faculty {
-				continue
-			}
-			as, err := w.clientFor(role.user(name))
+		for _, user := range usersOf(p) {
+			as, err := w.clientFor(user)
 			if err != nil {
 				return err
 			}
 			if err := as.List(ctx, &corev1.PodList{}, client.InNamespace(name), client.Limit(1)); err != nil {
-				return fmt.Errorf("as %s: %w", role, err)
+				return fmt.Errorf("as %s: %w", user, err)
 			}
 		}
 		return nil
 	})
+}
+
+// usersOf returns the users who may read the pods of a project.
+func usersOf(p *v1alpha1.Project) []string {
+	list := []string{namespaceAdmin.user(""), p.Spec.Owners[0].User}
+	if p.Spec.Department == faculty {
+		list = append(list, dean.user(""))
+	}
+	for _, m := range p.Spec.Members {
+		if m.Kind == v1alpha1.MemberServiceAccount {
+			m.Name = "system:serviceaccount:" + m.Namespace + ":" + m.Name
+		}
+		list = append(list, m.Name)
+	}
+	return list
 }
 
 // checkReady returns an error unless members may create pods that the quotas count.
@@ -266,7 +288,7 @@ func (w *world) apply(ctx context.Context, text string) error {
 		if len(object.Object) == 0 {
 			continue
 		}
-		if err := eventually(ctx, func() error { return w.Admin.Create(ctx, object) }); err != nil {
+		if err := eventually(ctx, func() error { return client.IgnoreAlreadyExists(w.Admin.Create(ctx, object)) }); err != nil {
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -299,20 +321,21 @@ func (w *world) grantNamespaceAdmin(ctx context.Context) error {
 	everything := func(group string, resources ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 	}
-	if err := w.Admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+	err := w.Admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		everything("", "pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/eviction",
 			"namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers", "services", "configmaps",
 			"resourcequotas", "resourcequotas/status", "limitranges"),
 		everything("apps", "*"), everything("batch", "*"), everything("jobset.x-k8s.io", "*"), everything("kueue.x-k8s.io", "*"),
 		everything("resource.k8s.io", "*"), everything("scheduling.run.ai", "*"), everything("networking.k8s.io", "*"),
-	}}); err != nil {
+	}})
+	if client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	return w.Admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+	return client.IgnoreAlreadyExists(w.Admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespaceAdmin.user("")}},
-	})
+	}))
 }
 
 // eventually waits until the condition holds, and returns its last error otherwise.

@@ -74,10 +74,15 @@ func lacks(text string) func(a *attacker, got *unstructured.Unstructured) error 
 	}
 }
 
-// has is a harmless result whose object has the value at a path, such as "spec.schedulerName".
+// has is a harmless result whose object has the value at a path, such as "spec.schedulerName". A dot
+// of a key is escaped.
 func has(path, want string) func(a *attacker, got *unstructured.Unstructured) error {
 	return func(a *attacker, got *unstructured.Unstructured) error {
-		value, _, err := unstructured.NestedFieldNoCopy(got.Object, strings.Split(path, ".")...)
+		fields := strings.Split(strings.ReplaceAll(path, `\.`, "\n"), ".")
+		for i := range fields {
+			fields[i] = strings.ReplaceAll(fields[i], "\n", ".")
+		}
+		value, _, err := unstructured.NestedFieldNoCopy(got.Object, fields...)
 		if found := fmt.Sprint(value); err != nil || found != a.expand(want) {
 			return fmt.Errorf("%s is %s, want %s", path, found, a.expand(want))
 		}

@@ -4,6 +4,7 @@
 package hostile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -80,6 +81,9 @@ func (a *attacker) attempt(r row) {
 		}
 	}
 	got, err := r.attack.run(a)
+	if errors.Is(err, errFixture) {
+		a.t.Fatal(err)
+	}
 	problem := a.evaluate(r, got, err)
 	switch {
 	case r.known != "" && problem == "":

@@ -1,0 +1,98 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// podWatch checks every state of a project's pods.
+type podWatch struct {
+	*simulation
+	namespace string
+	running   map[types.UID]int64 // GPUs of the pods that are bound and have not ended
+	// excessSince is since when they exceed the limit.
+	excessSince time.Time
+	longest     time.Duration
+	most        int64
+}
+
+func (s *simulation) newPodWatch(namespace string) *podWatch {
+	return &podWatch{simulation: s, namespace: namespace, running: map[types.UID]int64{}}
+}
+
+// run observes the pods until the context ends.
+func (w *podWatch) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		events, err := w.world.Clientset.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			if ctx.Err() == nil {
+				w.t.Errorf("watch the pods of %s: %v", w.namespace, err)
+			}
+			return
+		}
+		for event := range events.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				w.observe(pod, event.Type == watch.Deleted)
+			}
+		}
+	}
+	w.endExcess()
+	w.t.Logf("%s: at most %d GPUs of %d, over the limit for at most %s", w.namespace, w.most, simulatedLimit, w.longest.Round(time.Millisecond))
+}
+
+func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
+	ends := deleted || pod.DeletionTimestamp != nil
+	owner := w.ofPod(pod)
+	w.mu.Lock()
+	if ends && (owner == nil || !owner.touched) {
+		w.t.Errorf("pod %s/%s was deleted, though no member with the right ended its workload: %+v", pod.Namespace, pod.Name, pod.Status.Conditions)
+	}
+	w.mu.Unlock()
+	w.running[pod.UID] = gpus(pod)
+	if deleted || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		delete(w.running, pod.UID)
+	}
+	var sum int64
+	for _, n := range w.running {
+		sum += n
+	}
+	w.most = max(w.most, sum)
+	switch {
+	case sum <= simulatedLimit:
+		w.endExcess()
+	case w.excessSince.IsZero():
+		w.excessSince = time.Now()
+	}
+}
+
+// endExcess checks how long the limit was exceeded.
+func (w *podWatch) endExcess() {
+	if w.excessSince.IsZero() {
+		return
+	}
+	lasted := time.Since(w.excessSince)
+	w.excessSince = time.Time{}
+	w.longest = max(w.longest, lasted)
+	if lasted > excessBound {
+		w.t.Errorf("%s ran up to %d GPUs with a limit of %d for %s", w.namespace, w.most, simulatedLimit, lasted)
+	}
+}
+
+// gpus returns the whole GPUs that a pod requests.
+func gpus(pod *corev1.Pod) (sum int64) {
+	for i := range pod.Spec.Containers {
+		quantity := pod.Spec.Containers[i].Resources.Limits[v1alpha1.ResourceNVIDIAGPU]
+		sum += quantity.Value()
+	}
+	return sum
+}

@@ -25,18 +25,21 @@ var operators = []struct {
 	{"leaderworkerset.x-k8s.io", []string{"LeaderWorkerSet"}, lwsAccounts},
 	{"", []string{"Pod"}, lwsAccounts}, // a leader pod controls the StatefulSet of its workers
 	{
-		groupKubeflow, []string{"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"},
+		groupKubeflow,
+		[]string{"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"},
 		[]serviceAccount{{"kubeflow", "training-operator"}},
 	},
 	{groupKubeflow, []string{"MPIJob"}, []serviceAccount{{"mpi-operator", "mpi-operator"}}},
 	{groupKubeflow, []string{"Notebook"}, []serviceAccount{{"kubeflow", "notebook-controller-service-account"}}},
 	{"trainer.kubeflow.org", []string{"TrainJob"}, []serviceAccount{{"kubeflow-system", "kubeflow-trainer-controller-manager"}}},
 	{
-		groupRay, []string{"RayCluster", "RayCronJob", "RayJob", "RayService"},
+		groupRay,
+		[]string{"RayCluster", "RayCronJob", "RayJob", "RayService"},
 		[]serviceAccount{{"default", "kuberay-operator"}, {"ray-system", "kuberay-operator"}},
 	},
 	{
-		"sparkoperator.k8s.io", []string{"ScheduledSparkApplication", "SparkApplication"},
+		"sparkoperator.k8s.io",
+		[]string{"ScheduledSparkApplication", "SparkApplication"},
 		[]serviceAccount{{"spark-operator", "spark-operator-controller"}},
 	},
 	{"workload.codeflare.dev", []string{"AppWrapper"}, []serviceAccount{{"appwrapper-system", "appwrapper-controller-manager"}}},

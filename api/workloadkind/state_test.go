@@ -182,8 +182,14 @@ func TestIsFinished(t *testing.T) {
 func TestMayControl(t *testing.T) {
 	pod, job, replicaSet := groupKind("", "Pod"), groupKind("batch", "Job"), groupKind("apps", "ReplicaSet")
 	for _, pair := range [][2]schema.GroupKind{
-		{job, pod}, {replicaSet, pod}, {groupKind("apps", "Deployment"), replicaSet}, {groupKind("batch", "CronJob"), job},
-		{pod, pod}, {pod, groupKind("apps", "StatefulSet")}, {groupKind("jobset.x-k8s.io", "JobSet"), job}, {groupKind("", "Node"), pod},
+		{job, pod},
+		{replicaSet, pod},
+		{groupKind("apps", "Deployment"), replicaSet},
+		{groupKind("batch", "CronJob"), job},
+		{pod, pod},
+		{pod, groupKind("apps", "StatefulSet")},
+		{groupKind("jobset.x-k8s.io", "JobSet"), job},
+		{groupKind("", "Node"), pod},
 	} {
 		if !workloadkind.MayControl(pair[0], pair[1]) {
 			t.Errorf("%s does not control %s", pair[0], pair[1])

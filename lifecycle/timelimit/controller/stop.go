@@ -59,10 +59,7 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 	if w.isReplacedByController(&d.Status) {
 		return r.reportUnstoppable(ctx, w, d, reasonFlapping, nil)
 	}
-	undead, err := r.hasDeletedRoot(ctx, w)
-	if err != nil {
-		return err
-	}
+	undead, unread := r.hasDeletedRoot(ctx, w)
 	evict, exhausted := false, false
 	if repeated || undead && w.clock.Status.Stopped.Retries == 0 {
 		terminating, err := r.isTerminating(ctx, w)
@@ -77,7 +74,7 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 			evict = w.clock.Status.Stopped.Retries > maxActionRetries
 		}
 	}
-	err = r.stopRoots(ctx, w, d)
+	err := errors.Join(unread, r.stopRoots(ctx, w, d))
 	if undead {
 		err = errors.Join(err, r.stopOwnersBelowRoot(ctx, w, d))
 	}
@@ -123,7 +120,8 @@ func (w *workload) isReplacedByController(s *v1alpha1.WorkloadClockStatus) bool 
 	})
 }
 
-// hasDeletedRoot reports whether a root other than a pod is being deleted.
+// hasDeletedRoot reports whether a root other than a pod is being deleted. A root that cannot be
+// read does not hold up the stop.
 func (r *Reconciler) hasDeletedRoot(ctx context.Context, w *workload) (bool, error) {
 	for _, root := range w.roots {
 		if root.GroupVersionKind == podKind {

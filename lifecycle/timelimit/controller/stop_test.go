@@ -16,11 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification/mail"
@@ -260,6 +262,29 @@ func TestOwnersBelowDeletedWorkloadAreStopped(t *testing.T) {
 		cluster := c.getObject(rayClusterKind, "ray-cluster")
 		if suspended, _, _ := unstructured.NestedBool(cluster.Object, "spec", "suspend"); !suspended || len(c.pods) > 0 {
 			t.Errorf("the RayCluster of the deleted RayJob has spec %v and %d pods", cluster.Object["spec"], len(c.pods))
+		}
+	})
+}
+
+// brokenReader fails for Jobs, as when their API is down.
+type brokenReader struct{ client.Reader }
+
+func (r brokenReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if into.GetObjectKind().GroupVersionKind().Kind == "Job" {
+		return apierrors.NewInternalError(errors.New("conversion webhook failed"))
+	}
+	return r.Reader.Get(ctx, key, into, options...)
+}
+
+// The pods of a workload whose API is down are evicted, too. Guards the time limit.
+func TestPodsOfUnreadableWorkloadAreEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newStuckCluster(t)
+		c.reconciler.Live, c.stopErrorsAllowed = brokenReader{c.reconciler.Live}, true
+		s.stopErr = errors.New("conversion webhook failed")
+		c.advance(time.Hour)
+		if s.evictions != maxEvictions || c.unstoppable("train") == nil {
+			t.Errorf("%d evictions, condition %+v", s.evictions, c.unstoppable("train"))
 		}
 	})
 }

@@ -56,6 +56,16 @@ test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status
 	go test -C test/bench -timeout 10m ./...
 
+# How long `make hostile` sends random requests, and how often it runs the race for a project's limit.
+HOSTILE_DURATION ?= 10m
+RACES ?= 100
+
+.PHONY: hostile
+hostile: build ## Attack Sluice: all attacks, ten minutes of random requests, a hundred races
+	bin/sluice up --build-only --scheduler kueue
+	SLUICE_HOSTILE_DURATION=$(HOSTILE_DURATION) go test ./test/e2e/hostile -count 1 -timeout 2h -v $(ARGS)
+	go test ./test/e2e -run '^TestProjectLimitUnderConcurrency$$' -count $(RACES) -parallel 1 -timeout 8h $(ARGS)
+
 .PHONY: bench
 bench: build ## Run the benchmarks
 	bin/sluice up --build-only

@@ -4,20 +4,20 @@
 package e2e
 
 import (
-	"context"
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api"
+
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-
-	"sluice.dev/api/v1alpha1"
 )
 
 // dryRun makes each attempt a dry run, so that an attempt that is accepted changes nothing.
@@ -97,117 +97,6 @@ func newPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// The admission policies reject every attempt, even by a user with all rights in the
-// namespace. Guards invariant 4 of the design.
-func TestAdmissionPoliciesReject(t *testing.T) {
-	const ns = "course-ml"
-	eve := namespaceAdmin(t, ns)
-	pods := eve.CoreV1().Pods(ns)
-	victim := create(t, newPod(ns, "victim", func(p *corev1.Pod) {
-		p.Labels[v1alpha1.LabelWorkloadType] = "train"
-		p.Annotations[v1alpha1.AnnotationGPUFraction] = "0.5"
-		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"} // it stays pending
-	}))
-	patch := func(subresource, body string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			var subresources []string
-			if subresource != "" {
-				subresources = append(subresources, subresource)
-			}
-			_, err := pods.Patch(ctx, victim.Name, "application/strategic-merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
-			return err
-		}
-	}
-	const void = `"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],`
-	debugContainer := func(fields string) func(context.Context) error {
-		return patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any",`+fields+`}]}}`)
-	}
-	createPod := func(change ...func(*corev1.Pod)) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := pods.Create(ctx, newPod(ns, "intruder", change...), metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}
-	}
-	quotas := eve.CoreV1().ResourceQuotas(ns)
-	quota := func(body string, subresources ...string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := quotas.Patch(ctx, "sluice-dgx-mig", "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
-			return err
-		}
-	}
-	namespace := func(body string, subresources ...string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := eve.CoreV1().Namespaces().Patch(ctx, ns, "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
-			return err
-		}
-	}
-	tests := map[string]struct {
-		attempt func(context.Context) error
-		message string
-	}{
-		"an eviction with a long grace period": {func(ctx context.Context) error {
-			return pods.EvictV1(ctx, &policyv1.Eviction{
-				ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: victim.Name},
-				DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun},
-			})
-		}, "omit gracePeriodSeconds"},
-		"a Binding": {func(ctx context.Context) error {
-			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: victim.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "dgx-1"}}, metav1.CreateOptions{DryRun: dryRun})
-		}, "only a scheduler may bind"},
-		"nodeName": {createPod(func(p *corev1.Pod) { p.Spec.NodeName = "dgx-1" }), "does not choose its node"},
-		"a forged controller": {createPod(func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: ptr.To(true)}}
-		}), "only a controller may say"},
-		"a controller added later":                      {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},
-		"a changed workload type":                       {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "create the pod again"},
-		"a label removed":                               {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "create the pod again"},
-		"a label added":                                 {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "create the pod again"},
-		"a queue label":                                 {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "create the pod again"},
-		"a larger GPU fraction":                         {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "create the pod again"},
-		"another creator":                               {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"other"}}}`), "create the pod again"},
-		"a larger GPU fraction, through the status":     {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "create the pod again"},
-		"an additional toleration":                      {patch("", `{"spec":{"tolerations":[{"key":"sluice.dev/repartitioning","operator":"Exists"}]}}`), "spec.tolerations"},
-		"a debug container with all GPUs":               {debugContainer(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
-		"a debug container with void and all":           {debugContainer(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
-		"a debug container with a ConfigMap":            {debugContainer(`"envFrom":[{"configMapRef":{"name":"any"}}]`), "kubectl debug --env=NVIDIA_VISIBLE_DEVICES=void"},
-		"a debug container with MIG devices":            {debugContainer(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"},{"name":"NVIDIA_MIG_CONFIG_DEVICES","value":"all"}]`), "would reach a GPU"},
-		"a privileged debug container":                  {debugContainer(void + `"securityContext":{"privileged":true}`), "privileged"},
-		"a debug container with SYS_ADMIN":              {debugContainer(void + `"securityContext":{"capabilities":{"add":["CAP_SYS_ADMIN"]}}`), "SYS_ADMIN"},
-		"another project's label":                       {namespace(`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "a namespace becomes a project's by a Project"},
-		"the project label removed":                     {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`), "a namespace becomes a project's by a Project"},
-		"the project label removed, through the status": {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`, "status"), "a namespace becomes a project's by a Project"},
-		"the annotation created-for":                    {namespace(`{"metadata":{"annotations":{"sluice.dev/created-for":"u"}}}`), "written by Sluice alone"},
-		"a larger quota":                                {quota(`{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`), "neither written nor deleted by others"},
-		"a quota with its usage reset":                  {quota(`{"status":{"used":{"requests.sluice.dev/gpu-milli.dgx-mig":"0"}}}`, "status"), "neither written nor deleted by others"},
-		"a quota without its manager label":             {quota(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), "neither written nor deleted by others"},
-		"a quota with a finalizer":                      {quota(`{"metadata":{"finalizers":["example.org/stay"]}}`), "neither written nor deleted by others"},
-		"a quota deleted": {func(ctx context.Context) error {
-			return quotas.Delete(ctx, "sluice-dgx-mig", metav1.DeleteOptions{DryRun: dryRun})
-		}, "neither written nor deleted by others"},
-		"all quotas deleted": {func(ctx context.Context) error {
-			return quotas.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
-		}, "neither written nor deleted by others"},
-		"a quota created before an adoption": {func(ctx context.Context) error {
-			_, err := eve.CoreV1().ResourceQuotas("default").Create(ctx, &corev1.ResourceQuota{
-				ObjectMeta: metav1.ObjectMeta{Name: "sluice-dgx", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}},
-				Spec:       corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}},
-			}, metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}, "neither written nor deleted by others"},
-		"a namespace created with a project label": {func(ctx context.Context) error {
-			_, err := eve.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelProject: "thesis-mueller"}}}, metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}, "a namespace becomes a project's by a Project"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if err := checkRejected(tc.attempt(t.Context()), tc.message); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // Ordinary requests pass: the admission policies allow everything that Kubernetes itself
 // does.
 func TestAdmissionPoliciesAllow(t *testing.T) {
@@ -264,54 +153,6 @@ func TestAdmissionPoliciesAllow(t *testing.T) {
 	}
 }
 
-// Where the action is Deny, the admission policy rejects GPU pods outside projects and
-// explains how to get a project. It ignores other pods and exempt namespaces.
-func TestGPUPodsOutsideProjects(t *testing.T) {
-	gpu := func(name corev1.ResourceName) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
-		}
-	}
-	annotated := func(key string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Annotations[key] = "0.5" }
-	}
-	inInit := func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "any", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
-	}
-	const requestProject = "request a project from your department"
-	tests := map[string]struct {
-		pod     *corev1.Pod
-		message string
-	}{
-		"a whole GPU":                 {newPod("default", "p", gpu("nvidia.com/gpu")), requestProject},
-		"a MIG device":                {newPod("default", "p", gpu("nvidia.com/mig-1g.5gb")), requestProject},
-		"the GPU quota unit":          {newPod("default", "p", gpu("sluice.dev/gpu-milli.dgx")), requestProject},
-		"a Volcano vGPU":              {newPod("default", "p", gpu("volcano.sh/vgpu-number")), requestProject},
-		"a DeviceClass":               {newPod("default", "p", gpu("deviceclass.resource.kubernetes.io/gpu.nvidia.com")), requestProject},
-		"another DeviceClass":         {newPod("default", "p", gpu("deviceclass.resource.kubernetes.io/nic.example.org")), ""},
-		"a GPU of an init container":  {newPod("default", "p", inInit), requestProject},
-		"a GPU fraction":              {newPod("default", "p", annotated("gpu-fraction")), requestProject},
-		"the GPU annotation":          {newPod("default", "p", annotated("sluice.dev/gpu")), requestProject},
-		"a PriorityClass of projects": {newPod("default", "p", func(p *corev1.Pod) { p.Spec.PriorityClassName = "sluice-train" }), "sluice-train"},
-		"no GPU":                      {newPod("default", "p"), ""},
-		"an exempt namespace":         {newPod("kube-system", "p", gpu("nvidia.com/gpu")), ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := sharedCluster.clientset.CoreV1().Pods(tc.pod.Namespace).Create(t.Context(), tc.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if tc.message == "" {
-				if err != nil {
-					t.Errorf("rejected: %v", err)
-				}
-				return
-			}
-			if err := checkRejected(err, tc.message); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func checkRejected(err error, message string) error {
 	switch {
 	case err == nil:
@@ -321,4 +162,33 @@ func checkRejected(err error, message string) error {
 	default:
 		return nil
 	}
+}
+
+// expectError fails the test unless the error contains the message. With an empty message it
+// fails unless the request succeeded.
+func expectError(t *testing.T, err error, message string) {
+	t.Helper()
+	if message == "" {
+		if err != nil {
+			t.Errorf("the request was rejected: %v", err)
+		}
+		return
+	}
+	if err := checkRejected(err, message); err != nil {
+		t.Error(err)
+	}
+}
+
+// clientFor returns a controller-runtime client for the configuration of a user.
+func clientFor(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

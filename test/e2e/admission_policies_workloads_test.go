@@ -118,63 +118,6 @@ func TestAdmissionPolicyProtectsWorkloadCreator(t *testing.T) {
 	})
 }
 
-// The fields of a queued workload that admission evaluated do not change, although
-// Kubernetes lets users edit the template of a suspended Job. Guards invariant 4 of the
-// design.
-func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
-	const ns = "course-ml"
-	ada, eve := clientFor(t, researcherConfig(t, ns)), clientFor(t, namespaceAdminConfig(t, ns))
-	victim := suspendedJob(ns)
-	victim.Annotations[v1alpha1.AnnotationCreatedBy] = "ada@example.org"
-	if err := ada.Create(t.Context(), victim); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteAndWait(t, victim) })
-
-	inMain := func(resources string) string {
-		return `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":` + resources + `}]}}}}`
-	}
-	const count, recreate = "the GPUs that a workload requests", "create it again"
-	tests := map[string]struct{ patch, message string }{
-		"more GPUs":                                {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":"8"},"requests":{"nvidia.com/mig-1g.5gb":"8"}}`), count},
-		"another MIG profile":                      {inMain(`{"limits":{"nvidia.com/mig-3g.40gb":"1"},"requests":{"nvidia.com/mig-3g.40gb":"1"}}`), count},
-		"the GPU quota units removed":              {inMain(`{"limits":{"sluice.dev/gpu-milli.dgx-mig":null},"requests":{"sluice.dev/gpu-milli.dgx-mig":null}}`), count},
-		"a larger GPU fraction":                    {`{"spec":{"template":{"metadata":{"annotations":{"gpu-fraction":"0.9"}}}}}`, "spec.template.metadata.annotations"},
-		"a longer time limit":                      {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":"48h"}}}}}`, recreate},
-		"no time limit":                            {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":null}}}}}`, recreate},
-		"another workload type":                    {`{"spec":{"template":{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}}}`, "spec.template.metadata.labels"},
-		"another queue for the pods":               {`{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}}}`, recreate},
-		"another queue":                            {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"no queue, and started":                    {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}},"spec":{"suspend":false}}`, "metadata.labels"},
-		"another project":                          {`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`, "metadata.labels"},
-		"another creator":                          {`{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"},
-		"no creator":                               {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"},
-		"marked as stopped":                        {`{"metadata":{"annotations":{"sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`, "written by Sluice alone"},
-		"allowed: more CPU":                        {inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""},
-		"allowed: the same GPUs":                   {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
-		"allowed: a node selector":                 {`{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
-		"allowed: a user's labels and annotations": {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"template":{"metadata":{"labels":{"mine":"yes"},"annotations":{"mine":"yes"}}}}}`, ""},
-		"allowed: started":                         {`{"spec":{"suspend":false}}`, ""},
-	}
-	patched := func(t *testing.T, c client.Client, body string) error {
-		return c.Patch(t.Context(), suspendedJob(ns), client.RawPatch(types.StrategicMergePatchType, []byte(body)), client.DryRunAll)
-	}
-	for role, c := range map[string]client.Client{"a researcher": ada, "a namespace administrator": eve} {
-		for name, tc := range tests {
-			t.Run(role+"/"+name, func(t *testing.T) { expectError(t, patched(t, c, tc.patch), tc.message) })
-		}
-	}
-	for name, tc := range map[string]struct{ patch, message string }{
-		"another queue, through the status":   {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"another creator, through the status": {`{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"},
-	} {
-		t.Run("a namespace administrator/"+name, func(t *testing.T) {
-			patch := client.RawPatch(types.StrategicMergePatchType, []byte(tc.patch))
-			expectError(t, eve.Status().Patch(t.Context(), suspendedJob(ns), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), tc.message)
-		})
-	}
-}
-
 // Users can operate a Deployment as usual: its controller copies annotations to its
 // ReplicaSets, users roll out another version with another workload type, and scale it to
 // zero. Only the creator of its pods cannot be changed.

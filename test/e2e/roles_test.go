@@ -286,7 +286,6 @@ func TestRoles(t *testing.T) {
 	createUniversity(t)
 	t.Run("allowed and forbidden rights", testRoleAccess)
 	t.Run("L2 researchers change only their own workloads", testWorkloadRoles)
-	t.Run("objects of Sluice are protected", testRolesRejected)
 	t.Run("department administrators manage projects", testProjectRoles)
 	t.Run("research managers manage members and quotas", testManagerRoles)
 	t.Run("changes of members change the rights", testRoleUpdates)
@@ -401,34 +400,6 @@ func newServiceDeployment(namespace, name string, replicas int32) *appsv1.Deploy
 	return &appsv1.Deployment{
 		ObjectMeta: workloadMeta(namespace, name),
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
-	}
-}
-
-// testRolesRejected tries the most important forbidden requests as the user with the most
-// rights.
-func testRolesRejected(t *testing.T) {
-	editor := clientFor(t, userConfig(editorUser))
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "open"}}
-	role := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "more"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: editorUser}},
-	}
-	for request, err := range map[string]error{
-		"delete a quota":            editor.Delete(t.Context(), getResourceQuota(lab, "sluice-dgx"), client.DryRunAll),
-		"create a quota":            editor.Create(t.Context(), getResourceQuota(lab, "own"), client.DryRunAll),
-		"create a network policy":   editor.Create(t.Context(), policy, client.DryRunAll),
-		"bind a role":               editor.Create(t.Context(), role, client.DryRunAll),
-		"change the project":        editor.Patch(t.Context(), newProject(lab), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"members":[]}}`)), client.DryRunAll),
-		"change the namespace":      editor.Patch(t.Context(), newNamespace(lab), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
-		"write the status of a pod": editor.Status().Patch(t.Context(), newPod(lab, "any"), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
-		"create a service account":  editor.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "robot"}}, client.DryRunAll),
-		"list all projects":         editor.List(t.Context(), &v1alpha1.ProjectList{}),
-		"list the usage records":    editor.List(t.Context(), &v1alpha1.UsageRecordList{}),
-		"list the notices":          editor.List(t.Context(), &v1alpha1.NoticeList{}),
-	} {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v; want Forbidden", request, err)
-		}
 	}
 }
 

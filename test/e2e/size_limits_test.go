@@ -4,13 +4,11 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,86 +54,6 @@ func memberWithToken(t *testing.T, namespace, name string) kubernetes.Interface 
 		return err
 	})
 	return clientset
-}
-
-// A member's object with more labels, annotations or entries of lists than policies go through is
-// refused at its creation, and where the number grows. Guards invariant 10 of the design.
-func TestSizeLimitsReject(t *testing.T) {
-	t.Parallel()
-	const ns = "course-ml"
-	member := memberWithToken(t, ns, "storm")
-	pods := member.CoreV1().Pods(ns)
-	full := newPod(ns, "as-many-labels-as-allowed", func(p *corev1.Pod) {
-		p.Labels, p.Annotations = numberedKeys(256), numberedKeys(256)
-		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"} // it stays pending
-	})
-	if _, err := pods.Create(t.Context(), full, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteAndWait(t, full) })
-	createPod := func(change func(*corev1.Pod)) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := pods.Create(ctx, newPod(ns, "storm", change), metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}
-	}
-	createJob := func(change func(*batchv1.Job)) func(context.Context) error {
-		return func(ctx context.Context) error {
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "storm"}}
-			job.Spec.Template.Spec = newPod(ns, "storm").Spec
-			job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-			change(job)
-			_, err := member.BatchV1().Jobs(ns).Create(ctx, job, metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}
-	}
-	patch := func(body string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := pods.Patch(ctx, full.Name, "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun})
-			return err
-		}
-	}
-	variables := func(number int) []corev1.EnvVar {
-		list := make([]corev1.EnvVar, number)
-		for i := range list {
-			list[i] = corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "x"}
-		}
-		return list
-	}
-	for name, tc := range map[string]struct {
-		attempt func(context.Context) error
-		message string // empty if it is accepted
-	}{
-		"a pod with 40,000 labels":   {createPod(func(p *corev1.Pod) { p.Labels = numberedKeys(40000) }), "metadata.labels: 40000 entries, of which at most 256 are allowed"},
-		"a pod with 257 labels":      {createPod(func(p *corev1.Pod) { p.Labels = numberedKeys(257) }), "metadata.labels: 257 entries, of which at most 256 are allowed"},
-		"a pod with 257 annotations": {createPod(func(p *corev1.Pod) { p.Annotations = numberedKeys(257) }), "metadata.annotations: 257 entries, of which at most 256 are allowed"},
-		"a pod with 5,001 variables": {createPod(func(p *corev1.Pod) { p.Spec.Containers[0].Env = variables(5001) }), "env: 5001 entries, of which at most 5000 are allowed"},
-		"a label more":               {patch(`{"metadata":{"labels":{"more":"x"}}}`), "metadata.labels: 257 entries, of which at most 256 are allowed"},
-		"an annotation more":         {patch(`{"metadata":{"annotations":{"more":"x"}}}`), "metadata.annotations: 257 entries, of which at most 256 are allowed"},
-		"a label for another":        {patch(`{"metadata":{"labels":{"more":"x","example.org/key-0":null}}}`), ""},
-		"another value of a label":   {patch(`{"metadata":{"labels":{"example.org/key-0":"y"}}}`), ""},
-		"a Job with 257 labels":      {createJob(func(j *batchv1.Job) { j.Labels = numberedKeys(257) }), "metadata.labels: 257 entries, of which at most 256 are allowed"},
-		"a template with 40,000 labels": {createJob(func(j *batchv1.Job) {
-			j.Spec.Template.Labels = numberedKeys(40000)
-		}), "entries, of which at most 256 are allowed"},
-		"a template with 5,001 variables": {createJob(func(j *batchv1.Job) {
-			j.Spec.Template.Spec.Containers[0].Env = variables(5001)
-		}), "env: 5001 entries, of which at most 5000 are allowed"},
-		"an ordinary Job": {createJob(func(*batchv1.Job) {}), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := tc.attempt(t.Context())
-			if tc.message == "" {
-				if err != nil {
-					t.Errorf("rejected: %v", err)
-				}
-				return
-			}
-			if err := checkRejected(err, tc.message); err != nil {
-				t.Errorf("%.500s", err.Error())
-			}
-		})
-	}
 }
 
 // statusPatch returns a change of a pod's status as the kubelet writes it.

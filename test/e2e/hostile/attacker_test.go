@@ -75,12 +75,12 @@ func (r role) user(namespace string) string {
 
 // membersOf returns the members of a project.
 func membersOf(namespace string) []v1alpha1.Member {
+	if namespace == neighborhood || namespace == elsewhere {
+		return []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: neighbor.user(""), Role: v1alpha1.RoleL1Researcher}}
+	}
 	list := []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: colleague.user(""), Role: v1alpha1.RoleL1Researcher}}
 	for _, r := range []role{l2, l1, editor, engineer, manager, viewer} {
 		list = append(list, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: r.user(""), Role: v1alpha1.Role(r)})
-	}
-	if namespace == neighborhood || namespace == elsewhere {
-		list = append(list, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: neighbor.user(""), Role: v1alpha1.RoleL1Researcher})
 	}
 	return append(list, v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: namespace, Name: "robot", Role: v1alpha1.RoleEditor})
 }
@@ -160,7 +160,7 @@ func shortHash(text string) string {
 
 // idle are fragments by which fixtures run nothing.
 var idle = map[string]string{
-	"Pod": "{spec: {nodeSelector: {nowhere: yes}}}", "Job": "{spec: {suspend: true}}", "CronJob": "{spec: {suspend: true}}",
+	"Pod": `{spec: {nodeSelector: {nowhere: "true"}}}`, "Job": "{spec: {suspend: true}}", "CronJob": "{spec: {suspend: true}}",
 	"Deployment": "{spec: {replicas: 0}}", "StatefulSet": "{spec: {replicas: 0}}", "ReplicaSet": "{spec: {replicas: 0}}",
 	"ReplicationController": "{spec: {replicas: 0}}",
 }
@@ -218,10 +218,10 @@ func (a *attacker) eventually(condition func() error) {
 	clustertest.Eventually(a.t, condition)
 }
 
-// advanceTime advances policy time. Only a row that runs alone may do that.
-func (a *attacker) advanceTime(by time.Duration) {
+// advanceTimeTo advances policy time. Only a row that runs alone may do that.
+func (a *attacker) advanceTimeTo(at time.Time) {
 	a.t.Helper()
-	if err := a.world.clock.Advance(by); err != nil {
+	if err := a.world.clock.AdvanceTo(at); err != nil {
 		a.t.Fatal(err)
 	}
 }

@@ -214,7 +214,7 @@ spec:
 func (w *world) createProject(ctx context.Context, name, department string, e engine, changes ...func(*v1alpha1.Project)) error {
 	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ProjectSpec{
 		Department: department,
-		Owners:     []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Owner", Email: "owner@example.org"}, User: owner.user(name)}},
+		Owners:     []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Owner", Email: "owner@example.org"}, User: ownerOf(name)}},
 		Members:    membersOf(name),
 	}}
 	for _, pool := range pools[e] {
@@ -243,6 +243,14 @@ func (w *world) createProject(ctx context.Context, name, department string, e en
 		}
 		return nil
 	})
+}
+
+// ownerOf returns the owner of a project.
+func ownerOf(project string) string {
+	if project == neighborhood || project == elsewhere {
+		return "owner@" + project
+	}
+	return owner.user("")
 }
 
 // usersOf returns the users who may read the pods of a project.

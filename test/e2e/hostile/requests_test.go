@@ -45,7 +45,8 @@ var templates = map[string]template{
 	"Job": {"{apiVersion: batch/v1, kind: Job, spec: " + jobText + "}", batchv1.Job{}, "spec.template"},
 	"CronJob": {
 		`{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "0 0 1 1 *", jobTemplate: {spec: ` + jobText + "}}}",
-		batchv1.CronJob{}, "spec.jobTemplate.spec.template",
+		batchv1.CronJob{},
+		"spec.jobTemplate.spec.template",
 	},
 	"Deployment":  {controllerText("apps/v1", "Deployment"), appsv1.Deployment{}, "spec.template"},
 	"StatefulSet": {controllerText("apps/v1", "StatefulSet"), appsv1.StatefulSet{}, "spec.template"},
@@ -53,7 +54,8 @@ var templates = map[string]template{
 	"DaemonSet":   {controllerText("apps/v1", "DaemonSet"), appsv1.DaemonSet{}, "spec.template"},
 	"ReplicationController": {
 		`{apiVersion: v1, kind: ReplicationController, spec: {selector: {app: "{name}"}, template: ` + podText + "}}",
-		corev1.ReplicationController{}, "spec.template",
+		corev1.ReplicationController{},
+		"spec.template",
 	},
 	"Service":   {`{apiVersion: v1, kind: Service, spec: {selector: {app: "{name}"}, ports: [{port: 80}]}}`, corev1.Service{}, ""},
 	"ConfigMap": {`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, corev1.ConfigMap{}, ""},
@@ -190,7 +192,10 @@ func createWith(kind, both, fragment string) attempt {
 			return object, a.create(object)
 		}
 	}
-	return attempt{text: fmt.Sprintf("create %s with %s", kind, shorten(fragment)), run: send(both, fragment), control: send(both)}
+	return attempt{
+		text: fmt.Sprintf("create %s with %s", kind, shorten(both+fragment)), run: send(both, fragment),
+		control: &attempt{text: fmt.Sprintf("create %s with %s", kind, both), run: send(both)},
+	}
 }
 
 // apply creates an object of which the YAML says all. There is no control.
@@ -215,7 +220,7 @@ type target struct {
 // own is an object that the attacker created before: the ordinary one with the fragment. Pods do
 // not start.
 func own(kind string, fragments ...string) target {
-	return target{text: "the attacker's " + kind, find: func(a *attacker) (*unstructured.Unstructured, error) {
+	return target{text: fmt.Sprintf("the attacker's %s %s", kind, shorten(strings.Join(fragments, ""))), find: func(a *attacker) (*unstructured.Unstructured, error) {
 		return a.as(a.role).fixture(kind, fragments...)
 	}}
 }
@@ -269,7 +274,7 @@ func patchSubresource(of target, subresource, body, control string) attempt {
 	}
 	result := attempt{text: fmt.Sprintf("patch %s %s with %s", of.text, subresource, shorten(body)), run: send(body), foreign: of.foreign}
 	if of.foreign == "" && control != "" {
-		result.control = send(control)
+		result.control = &attempt{text: fmt.Sprintf("patch %s %s with %s", of.text, subresource, control), run: send(control)}
 	}
 	return result
 }
@@ -330,42 +335,45 @@ func do(text string, run func(a *attacker) (*unstructured.Unstructured, error)) 
 
 // really sends the request for real, and not as a dry run. What it creates is deleted afterwards.
 func really(of attempt) attempt {
-	run, control := of.run, of.control
+	run := of.run // for the control a dry run suffices
 	of.run = func(a *attacker) (*unstructured.Unstructured, error) {
-		real := *a
-		real.dry = false
-		return run(&real)
+		sender := *a
+		sender.dry = false
+		return run(&sender)
 	}
-	of.control = control // a dry run suffices
 	return of
 }
 
 // inNamespace sends the request in another namespace.
 func inNamespace(namespace string, of attempt) attempt {
-	wrap := func(run func(a *attacker) (*unstructured.Unstructured, error)) func(a *attacker) (*unstructured.Unstructured, error) {
-		if run == nil {
-			return nil
-		}
-		return func(a *attacker) (*unstructured.Unstructured, error) {
-			there := *a
-			there.namespace = a.expand(namespace)
-			return run(&there)
-		}
+	if of.control != nil {
+		control := inNamespace(namespace, *of.control)
+		of.control = &control
 	}
-	of.run, of.control, of.text = wrap(of.run), wrap(of.control), of.text+" in "+namespace
+	run := of.run
+	of.run = func(a *attacker) (*unstructured.Unstructured, error) {
+		there := *a
+		there.namespace = a.expand(namespace)
+		return run(&there)
+	}
+	of.text += " in " + namespace
 	return of
 }
 
 // create creates the object in the attacker's namespace. A real one is deleted with the test.
 func (a *attacker) create(object *unstructured.Unstructured) error {
-	if object.GetNamespace() == "" {
+	namespaced, err := a.client.IsObjectNamespaced(object)
+	if err != nil {
+		return err
+	}
+	if namespaced && object.GetNamespace() == "" {
 		object.SetNamespace(a.namespace)
 	}
 	var options []client.CreateOption
 	if a.dry {
 		options = append(options, client.DryRunAll)
 	}
-	err := a.retry(func() error { return a.client.Create(a.t.Context(), object, options...) })
+	err = a.retry(func() error { return a.client.Create(a.t.Context(), object, options...) })
 	if err == nil && !a.dry {
 		a.cleanUp(object)
 	}

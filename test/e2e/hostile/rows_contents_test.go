@@ -29,7 +29,7 @@ var _ = attacks(
 	contents("a privileged init container", "{spec: {initContainers: [{name: init, image: any, securityContext: {privileged: true}}]}}", "is privileged"),
 	contents("a device annotation", `{metadata: {annotations: {cdi.k8s.io/gpu: nvidia.com/gpu=all}}}`, "gives the container devices outside the scheduler"),
 	contents("the network of the node", "{spec: {hostNetwork: true}}", "PodSecurity"),
-	contents("the processes of the node", "{spec: {hostPID: true}}", "PodSecurity"),
+	contents("the processes of the node", "{spec: {hostPID: true}}", "all processes of its node"),
 	withoutDevices("all GPUs by a variable", container("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]")),
 	withoutDevices("all GPUs by a variable that comes twice",
 		container("env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all}]")),

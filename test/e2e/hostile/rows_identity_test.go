@@ -27,8 +27,22 @@ var _ = attacks(
 		harmless: lacks("forged"),
 	},
 	row{
+		class: identity, name: "decisions of policies forged on a pod like an admitted one", attack: copied,
+		harmless: lacks("forged"),
+	},
+	row{
 		class: identity, name: "another creator of a pod",
 		attack: create("Pod", `{metadata: {annotations: {sluice.dev/created-by: other@example.org}}}`), harmless: createdByItself,
+	},
+	row{
+		class: owners, name: "a pod that says that a Job controls it", engines: everyEngine,
+		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}]}}"),
+		want:   "only a controller may say",
+	},
+	row{
+		class: owners, name: "a pod that says later that a Job controls it",
+		attack: patch(own("Pod"), `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`),
+		want:   "only a controller may say",
 	},
 	row{
 		class: identity, name: "another project's workload deleted", roles: []role{l2, l1, editor, serviceAccount, owner, manager, viewer, outsider},
@@ -41,14 +55,34 @@ var _ = attacks(
 	row{
 		class: identity, name: "a pod in another project", roles: []role{l2, l1, editor, serviceAccount, owner, manager, viewer, dean, outsider},
 		attack: inNamespace(neighborhood, apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: any}]}}")),
-		want:   "cannot create resource \"pods\"", uncontrolled: "no role of one project has a right in another",
+		want:   "cannot create resource \"pods\"",
 	},
 	row{
 		class: identity, name: "a pod in the attacked project", roles: []role{neighbor, outsider}, engines: everyEngine,
 		attack: apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: any}]}}"),
-		want:   "cannot create resource \"pods\"", uncontrolled: "no role of one project has a right in another",
+		want:   "cannot create resource \"pods\"",
 	},
 )
+
+// copied creates a pod like one that Sluice admitted, with other decisions.
+var copied = do("create a copy of an admitted pod with other decisions", func(a *attacker) (*unstructured.Unstructured, error) {
+	admitted, err := create("Pod", "").run(a)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFixture, err)
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "spec": admitted.Object["spec"],
+		"metadata": map[string]any{"name": a.intruder()},
+	}}
+	pod.SetLabels(admitted.GetLabels())
+	annotations := admitted.GetAnnotations()
+	if annotations[v1alpha1.AnnotationDecisions] == "" {
+		return nil, fmt.Errorf("%w: no decision is recorded on the admitted pod", errFixture)
+	}
+	annotations[v1alpha1.AnnotationDecisions] = `{"core.gpu":["forged"]}`
+	pod.SetAnnotations(annotations)
+	return pod, a.create(pod)
+})
 
 func colleaguesWorkload(kind string) row {
 	return row{
@@ -67,10 +101,11 @@ func colleaguesWorkloadDeleted(kind string) row {
 // lacks is a harmless result whose object does not contain the text.
 func lacks(text string) func(a *attacker, got *unstructured.Unstructured) error {
 	return func(_ *attacker, got *unstructured.Unstructured) error {
-		if raw, err := got.MarshalJSON(); err != nil || strings.Contains(string(raw), text) {
-			return fmt.Errorf("the object contains %q: %s, %w", text, raw, err)
+		raw, err := got.MarshalJSON()
+		if err == nil && strings.Contains(string(raw), text) {
+			err = fmt.Errorf("the object contains %q: %s", text, raw)
 		}
-		return nil
+		return err
 	}
 }
 
@@ -103,6 +138,11 @@ var _ = attacks(
 	onlySluice("a role binding", apply("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: more},"+
 		" roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: '{user}'}]}")),
 	onlySluice("a service account", apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot-2}}")),
+	row{
+		class: identity, name: "the project's members removed", roles: []role{l2, l1, editor, serviceAccount, engineer, viewer, owner, neighbor, outsider},
+		attack: patch(named("Project", "{project}"), `{"spec":{"members":[]}}`), want: "cannot patch resource \"projects\"",
+	},
+	onlySluice("the namespace changed", patch(ownNamespace, `{"metadata":{"labels":{"a":"b"}}}`)),
 	onlySluice("a clock", apply("{apiVersion: sluice.dev/v1alpha1, kind: WorkloadClock, metadata: {name: forged}, spec: {}}")),
 	onlySluice("all projects read", list(&v1alpha1.ProjectList{})),
 	onlySluice("the usage records read", list(&v1alpha1.UsageRecordList{})),
@@ -119,7 +159,7 @@ func list(of client.ObjectList) attempt {
 
 func onlySluice(name string, request attempt) row {
 	return row{
-		class: identity, name: name, roles: []role{l2, l1, editor, serviceAccount, engineer, manager, viewer, owner, outsider}, attack: request,
-		want: "cannot ", uncontrolled: "no role may do this",
+		class: identity, name: name, roles: []role{l2, l1, editor, serviceAccount, engineer, manager, viewer, owner, neighbor, outsider}, attack: request,
+		want: byRBAC,
 	}
 }

@@ -12,8 +12,12 @@ const bindingTo = "{apiVersion: v1, kind: Binding, target: {kind: Node, name: dg
 // What passes by the scheduler.
 var _ = attacks(
 	row{
-		class: bindings, name: "nodeName", engines: everyEngine,
+		class: bindings, name: "nodeName", engines: []engine{kube, kai},
 		attack: create("Pod", "{spec: {nodeName: dgx-2}}"), want: "does not choose its node",
+	},
+	row{ // Kueue's gate comes first
+		class: bindings, name: "nodeName of a gated pod", engines: inKueue,
+		attack: create("Pod", "{spec: {nodeName: dgx-2}}"), want: "spec.nodeName: Forbidden",
 	},
 	row{
 		class: bindings, name: "a Binding", engines: everyEngine, roles: []role{namespaceAdmin}, rbac: users,

@@ -29,7 +29,7 @@ const (
 	uncounted  = "would not be counted for the project"
 	noProject  = "request a project from your department"
 	gpuClaim   = "{spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com}}]}}}"
-	migClaim   = "{spec: {devices: {requests: [{name: n, exactly: {deviceClassName: nic.example.org}}, {name: r, exactly: {deviceClassName: mig.nvidia.com}}]}}}"
+	migClaim   = "{spec: {devices: {requests: [{name: nic, exactly: {deviceClassName: nic.example.org}}, {name: r, exactly: {deviceClassName: mig.nvidia.com}}]}}}"
 	vfioClaim  = "{spec: {devices: {requests: [{name: r, firstAvailable: [{name: a, deviceClassName: nic.example.org}, {name: b, deviceClassName: vfio.gpu.nvidia.com}]}]}}}"
 	orClaim    = "{spec: {devices: {requests: [{name: r, firstAvailable: [{name: a, deviceClassName: gpu.nvidia.com}, {name: b, deviceClassName: mig.nvidia.com}]}]}}}"
 	nicClaim   = "{spec: {devices: {requests: [{name: r, firstAvailable: [{name: a, deviceClassName: nic.example.org}]}]}}}"

@@ -49,7 +49,7 @@ var _ = attacks(
 
 func huge(name string, request attempt, want string) row {
 	if request.control != nil && strings.HasPrefix(request.text, "patch") {
-		request.control = patch(fullPod, `{"metadata":{"labels":{"example.org/key-0":"y"}}}`).run
+		*request.control = patch(fullPod, `{"metadata":{"labels":{"example.org/key-0":"y"}}}`)
 	}
 	return row{class: hugeObjects, name: name, roles: []role{l2, namespaceAdmin}, attack: request, want: want}
 }

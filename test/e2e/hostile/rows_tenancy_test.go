@@ -19,17 +19,65 @@ var _ = attacks(
 		class: tenancy, name: "a user's label on the namespace", allowed: true, roles: []role{namespaceAdmin},
 		attack: patch(ownNamespace, `{"metadata":{"labels":{"team":"ours"}}}`),
 	},
-	row{
-		class: quotas, name: "a quota of the user's own", allowed: true, roles: []role{namespaceAdmin},
-		attack: apply(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: own}, spec: {hard: {configmaps: "100"}}}`),
-	},
+	row{class: quotas, name: "a quota of the user's own", allowed: true, roles: []role{namespaceAdmin}, attack: ownQuota},
+	row{class: quotas, name: "a quota of a member's own", roles: append([]role{dean, owner, manager, viewer}, users...), attack: ownQuota, want: byRBAC},
 )
+
+var ownQuota = apply(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: own}, spec: {hard: {configmaps: "100"}}}`)
 
 const onlyByProject = "a namespace becomes a project's by a Project"
 
 var ownNamespace = named("Namespace", "{namespace}")
 
 func namespaceWrite(name string, request attempt, want string) row {
-	return row{class: tenancy, name: name, roles: []role{namespaceAdmin}, rbac: append([]role{dean, owner, manager, viewer}, users...), attack: request, want: want,
-		uncontrolled: "the namespace is Sluice's"}
+	return row{
+		class: tenancy, name: name, roles: []role{namespaceAdmin}, rbac: append([]role{dean, owner, manager, viewer}, users...), attack: request, want: want,
+		uncontrolled: "the namespace is Sluice's",
+	}
+}
+
+// A project names its own department's quotas and a namespace of its own.
+var _ = attacks(
+	asDean("a project of another department", create("Project", `{spec: {department: "{otherDepartment}"}}`), "does not administer department {otherDepartment}"),
+	asDean("a project in a namespace of the system", create("Project", `{spec: {namespace: kube-system}}`), "kube-* cannot be a project's"),
+	asDean("a project in a namespace of the GPU operator", create("Project", `{spec: {namespace: gpu-operator}}`), "belongs to the system"),
+	asDean("a project in another project's namespace", create("Project", `{spec: {namespace: "{elsewhere}"}}`), "one namespace has one project"),
+	asDean("a project with more than the department's limit",
+		create("Project", `{spec: {nodePools: [{name: direct, gpu: {guaranteed: "0", limit: "101"}}]}}`), "spec.nodePools[0].gpu.limit"),
+	asDean("another department's project changed", patch(named("Project", elsewhere), noteBody), "does not administer department {otherDepartment}"),
+	asDean("another department's project deleted", remove(named("Project", elsewhere)), "does not administer"),
+	asDean("a project moved to another department", patch(named("Project", "{project}"), `{"spec":{"department":"{otherDepartment}"}}`),
+		"does not administer department {otherDepartment}"),
+	asDean("the department's quota", patch(named("Department", faculty), `{"spec":{"nodePools":[]}}`), "cannot patch resource \"departments\""),
+	asDean("a department", apply(`{apiVersion: sluice.dev/v1alpha1, kind: Department, metadata: {name: mine}, spec: {}}`), "cannot create resource \"departments\""),
+	asManager("a member with more rights than a manager's", memberAdded("editor"), "more than you may grant"),
+	asManager("another manager", memberAdded("research-manager"), "more than you may grant"),
+	asManager("all members removed", patch(attacked, `{"spec":{"members":null}}`), "removes the role editor"),
+	asManager("another department", patch(attacked, `{"spec":{"department":"{otherDepartment}"}}`), "spec.department"),
+	asManager("another owner", patch(attacked, `[{"op":"replace","path":"/spec/owners/0/user","value":"{user}"}]`), "spec.owners"),
+	asManager("an exemption", patch(attacked, `{"spec":{"exempt":{"reason":"I say so"}}}`), "spec.exempt"),
+	asManager("a hold", patch(attacked, `{"spec":{"hold":{"reason":"mine"}}}`), "spec.hold"),
+	asManager("privileged pods", patch(attacked, `{"spec":{"podSecurity":"privileged"}}`), "spec.podSecurity"),
+	asManager("an annotation", patch(attacked, `{"metadata":{"annotations":{"sluice.dev/note":"x"}}}`), "metadata.annotations"),
+	asManager("a label", patch(attacked, `{"metadata":{"labels":{"a":"b"}}}`), "metadata.labels"),
+	asManager("a finalizer", patch(attacked, `{"metadata":{"finalizers":["example.org/mine"]}}`), "metadata.finalizers"),
+	asManager("more than the department's limit", patch(attacked, `{"spec":{"nodePools":[{"name":"direct","gpu":{"guaranteed":"0","limit":"101"}}]}}`), "spec.nodePools[0].gpu.limit"),
+	asManager("a longer time limit", patch(attacked, `{"spec":{"workloads":{"train":{"maxRuntime":"1000h"}}}}`), "maxRuntime"),
+	row{class: tenancy, name: "a manager adds a researcher", allowed: true, roles: []role{manager}, attack: memberAdded("l2-researcher")},
+	row{class: tenancy, name: "an administrator creates a project", allowed: true, roles: []role{dean}, attack: create("Project", "")},
+)
+
+var attacked = named("Project", "{project}")
+
+func memberAdded(role string) attempt {
+	return patch(attacked, `[{"op":"add","path":"/spec/members/-","value":{"kind":"User","namespace":"","name":"a-guest","role":"`+role+`"}}]`)
+}
+
+func asDean(name string, request attempt, want string) row {
+	return row{class: tenancy, name: "an administrator: " + name, roles: []role{dean}, attack: request, want: want}
+}
+
+// asManager is a row of a manager of the project. The control adds a member.
+func asManager(name string, request attempt, want string) row {
+	return row{class: tenancy, name: "a manager: " + name, roles: []role{manager}, attack: request, want: want, control: memberAdded("viewer")}
 }

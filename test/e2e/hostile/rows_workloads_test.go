@@ -5,7 +5,7 @@ package hostile
 
 // suspendedJob is a suspended Job that requests a GPU, like a Job that a scheduler queues.
 var suspendedJob = own("Job", `{metadata: {labels: {kueue.x-k8s.io/queue-name: any}}, spec: {suspend: true, template: {
- metadata: {labels: {sluice.dev/workload-type: train}, annotations: {sluice.dev/max-runtime: 6h}},
+ metadata: {labels: {sluice.dev/workload-type: train}, annotations: {sluice.dev/max-runtime: 6h, sluice.dev/node-pools: direct-mig}},
  spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: "1", sluice.dev/gpu-milli.direct-mig: "1000", cpu: "1"}}}]}}}}`)
 
 const countsGPUs, createAgain = "the GPUs that a workload requests", "create it again"
@@ -34,6 +34,7 @@ var _ = attacks(
 	suspended(identity, "another creator", `{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"),
 	suspended(identity, "no creator", `{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"),
 	suspended(quotas, "more CPU", inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""),
+	suspended(queues, "its start", `{"spec":{"suspend":false}}`, ""),
 	suspended(quotas, "the same GPUs", inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.direct-mig":"1k"}}`), ""),
 	suspended(quotas, "a node selector", `{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""),
 	suspended(labels, "a user's labels and annotations",
@@ -74,8 +75,8 @@ var _ = attacks(
 		want:   "Sluice renders the one queue", uncontrolled: "queues are Sluice's",
 	},
 	row{
-		class: queues, name: "the project's queue moved to another ClusterQueue", engines: inKueue, roles: []role{namespaceAdmin}, rbac: users,
-		attack: patch(named("LocalQueue", "default"), `{"spec":{"clusterQueue":"team-a"}}`), want: "Sluice renders the one queue",
+		class: queues, name: "the project's queue held", engines: inKueue, roles: []role{namespaceAdmin}, rbac: users,
+		attack: patch(named("LocalQueue", "default"), `{"spec":{"stopPolicy":"Hold"}}`), want: "Sluice renders the one queue",
 	},
 	row{
 		class: queues, name: "a Workload of the user's own", engines: inKueue, roles: []role{namespaceAdmin}, rbac: users,

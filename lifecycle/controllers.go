@@ -30,7 +30,6 @@ import (
 	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/extension"
-	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
 // component is a controller or a background task of the manager.
@@ -77,7 +76,7 @@ func (s *services) quota() []component {
 		&capacity.Reconciler{Client: s.client},
 		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
-		withPods{&excess.Reconciler{Client: s.client, Events: s.events, Evictor: &suspend.Stopper{Client: s.client}}, s.pods},
+		withPods{&excess.Reconciler{Client: s.client, Events: s.events, Evictor: s.stopper}, s.pods},
 		withPods{records, s.pods},
 		background{records},
 	}
@@ -90,7 +89,7 @@ func (s *services) timeLimit() []component {
 		withPods{s.workloads, s.pods},
 		&controller.Reconciler{
 			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
-			Stopper:       &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			Stopper:       s.stopper,
 			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
 			StopLimiter: &controller.StopLimiter{
 				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,

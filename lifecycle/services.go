@@ -24,6 +24,7 @@ import (
 	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/owner"
+	"sluice.dev/lifecycle/timelimit/suspend"
 	"sluice.dev/policies"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
@@ -52,6 +53,7 @@ type services struct {
 	rbac         rbac.Manager
 	pods         *podcache.Store
 	workloads    *controller.WorkloadIndex
+	stopper      *suspend.Stopper
 }
 
 // newServices creates the services and adds those that run by themselves to the manager.
@@ -93,7 +95,8 @@ func newServices(
 	if err := mgr.Add(s.pods); err != nil {
 		return nil, fmt.Errorf("add pod cache: %w", err)
 	}
-	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper()), policyTime)
+	s.stopper = &suspend.Stopper{Client: s.client, DeleteUnknownKinds: cfg.Stopping.DeleteUnknownKinds}
+	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper(), s.stopper.CanStop), policyTime)
 	s.notices = notification.Recorder{Client: s.client, Live: s.live}
 	s.rbac = rbac.Manager{Client: s.client, Live: s.live}
 	s.queues = queues.Manager{

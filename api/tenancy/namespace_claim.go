@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 )
 
 // Claim is the way in which a project gets its namespace.
@@ -145,6 +146,9 @@ var systemNamespaces = map[string]bool{
 	"yunikorn":                 true,
 }
 
+// operatorNamespaces are the namespaces of the operators that create pods.
+var operatorNamespaces = workloadkind.OperatorNamespaces()
+
 // ExemptNamespaces returns the namespaces, sorted, in which pods may request GPUs without a
 // project: those of Kubernetes, the schedulers and the operators. The namespace default is not
 // exempt.
@@ -182,9 +186,11 @@ func ReservedNamespaces(ingress []string, parameters *v1alpha1.AdmissionParamete
 }
 
 // IsSystemNamespace reports whether a namespace can never be a project's: default, kube-* (which
-// Kubernetes reserves), openshift-*, and those of schedulers, operators and Sluice.
+// Kubernetes reserves), openshift-*, and those of schedulers, operators and Sluice. Admission
+// policies trust the ServiceAccounts there.
 func IsSystemNamespace(name string) bool {
 	return systemNamespaces[name] ||
+		slices.Contains(operatorNamespaces, name) ||
 		strings.HasPrefix(name, "kube-") ||
 		strings.HasPrefix(name, "openshift-")
 }

@@ -26,6 +26,24 @@ func (p UserPattern) Matches(user string) bool {
 	return user == prefix || isPrefix && strings.HasPrefix(user, prefix)
 }
 
+// KindControllers are the controllers of one kind.
+type KindControllers struct {
+	// Kind is the kind with its API group, such as PyTorchJob.kubeflow.org, or Pod.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*([.][a-z0-9.-]+)?$`
+	Kind string `json:"kind"`
+
+	// Users may set controller references to objects of the kind.
+	//
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Users []UserPattern `json:"users"`
+}
+
 // AdmissionParametersSpec has the identities, names and limits that Sluice's admission policies use.
 // Each list is a set whose entries are merged by server-side apply. The lifecycle controller
 // maintains the default entries and the entries of its own configuration. Other field managers can
@@ -38,13 +56,22 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Binders []UserPattern `json:"binders,omitempty"`
 
-	// Controllers are the users that may set controller references, for example the operators
-	// that create pods.
+	// Controllers are the users that may set controller references to objects of every kind, and
+	// copy annotations of Sluice from them: the controllers of Kubernetes, for example.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Controllers []UserPattern `json:"controllers,omitempty"`
+
+	// KindControllers are the users that may set controller references to objects of one kind: the
+	// operators. Lifecycle keeps the ServiceAccounts with which the known operators are installed.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=256
+	KindControllers []KindControllers `json:"kindControllers,omitempty"`
 
 	// Queues are the users that may suspend and admit pods and workloads, and write queue
 	// objects: Kueue.

@@ -275,7 +275,7 @@ const (
 	NoticeWorkloadEnding NoticeKind = "WorkloadEnding"
 	// NoticeWorkloadIdle warns that an idle workload will be stopped.
 	NoticeWorkloadIdle NoticeKind = "WorkloadIdle"
-	// NoticeWorkloadStopped reports that a workload was stopped, and why.
+	// NoticeWorkloadStopped reports that a workload is being stopped, and why.
 	NoticeWorkloadStopped NoticeKind = "WorkloadStopped"
 	// NoticeWorkloadUnstoppable reports to the department's contacts that a workload runs
 	// although Sluice stopped it.

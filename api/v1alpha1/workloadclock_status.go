@@ -13,7 +13,7 @@ import (
 
 // ClockState is the state of a workload's clock.
 //
-// +kubebuilder:validation:Enum=Pending;Running;Paused;Stopped;Finished;Deleted
+// +kubebuilder:validation:Enum=Pending;Running;Paused;Stopping;Stopped;Finished;Deleted
 type ClockState string
 
 // The states of a clock.
@@ -26,6 +26,8 @@ const (
 	// ClockStatePaused means that GPU pods have run, none runs now, and the workload exists and
 	// has not finished.
 	ClockStatePaused ClockState = "Paused"
+	// ClockStateStopping means that Sluice is stopping the workload and its GPU pods have not ended.
+	ClockStateStopping ClockState = "Stopping"
 	// ClockStateStopped means that Sluice stopped the workload.
 	ClockStateStopped ClockState = "Stopped"
 	// ClockStateFinished means that the workload finished by itself, with success or not.

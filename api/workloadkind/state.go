@@ -140,13 +140,35 @@ func asInt64(v any) (int64, bool) {
 	return 0, false
 }
 
-// IsStoppable reports whether objects of a kind may be stopped. It is false for built-in kinds
-// without pods, such as Node and Namespace, for DaemonSets and for Sluice's own kinds.
+// IsStoppable reports whether objects of a kind may be stopped. It is false for the kinds of
+// Kubernetes and Kueue without pods, such as Node, ResourceQuota and LocalQueue, for DaemonSets and
+// for Sluice's own kinds.
 func IsStoppable(kind schema.GroupKind) bool {
 	if k, known := Lookup(kind); known {
 		return k.StopAction.Method != StopNever
 	}
-	return kind.Group != "" && kind.Group != groupApps && kind.Group != groupBatch && kind.Group != v1alpha1.GroupVersion.Group
+	builtIn := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
+	return !builtIn && kind.Group != GroupKueue && kind.Group != v1alpha1.GroupVersion.Group
+}
+
+// controlledKinds are the kinds of objects that Kubernetes' own workloads control. A leader pod
+// of a LeaderWorkerSet controls the StatefulSet of its workers, and a Spark driver its executors.
+var controlledKinds = map[schema.GroupKind][]schema.GroupKind{
+	{Kind: "Pod"}:                           {{Kind: "Pod"}, {Group: groupApps, Kind: "StatefulSet"}},
+	{Kind: "ReplicationController"}:         {{Kind: "Pod"}},
+	{Group: groupApps, Kind: "Deployment"}:  {{Group: groupApps, Kind: "ReplicaSet"}},
+	{Group: groupApps, Kind: "ReplicaSet"}:  {{Kind: "Pod"}},
+	{Group: groupApps, Kind: "StatefulSet"}: {{Kind: "Pod"}},
+	{Group: groupApps, Kind: "DaemonSet"}:   {{Kind: "Pod"}},
+	{Group: groupBatch, Kind: "Job"}:        {{Kind: "Pod"}},
+	{Group: groupBatch, Kind: "CronJob"}:    {{Group: groupBatch, Kind: "Job"}},
+}
+
+// MayControl reports whether an object of the kind owner can be the controller of one of the kind
+// object. It is true for the kinds of operators.
+func MayControl(owner, object schema.GroupKind) bool {
+	controlled, builtIn := controlledKinds[owner]
+	return !builtIn || slices.Contains(controlled, object)
 }
 
 // ControllerOf returns the kind of the object's controller reference, and false if it has none.

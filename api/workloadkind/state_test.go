@@ -178,10 +178,35 @@ func TestIsFinished(t *testing.T) {
 	}
 }
 
+// Guards invariant 4: a forged reference to a built-in workload does not lead to it.
+func TestMayControl(t *testing.T) {
+	pod, job, replicaSet := groupKind("", "Pod"), groupKind("batch", "Job"), groupKind("apps", "ReplicaSet")
+	for _, pair := range [][2]schema.GroupKind{
+		{job, pod},
+		{replicaSet, pod},
+		{groupKind("apps", "Deployment"), replicaSet},
+		{groupKind("batch", "CronJob"), job},
+		{pod, pod},
+		{pod, groupKind("apps", "StatefulSet")},
+		{groupKind("jobset.x-k8s.io", "JobSet"), job},
+		{groupKind("", "Node"), pod},
+	} {
+		if !workloadkind.MayControl(pair[0], pair[1]) {
+			t.Errorf("%s does not control %s", pair[0], pair[1])
+		}
+	}
+	for _, pair := range [][2]schema.GroupKind{{job, job}, {replicaSet, replicaSet}, {groupKind("apps", "Deployment"), pod}, {pod, job}} {
+		if workloadkind.MayControl(pair[0], pair[1]) {
+			t.Errorf("%s controls %s", pair[0], pair[1])
+		}
+	}
+}
+
 func TestIsStoppable(t *testing.T) {
 	for _, kind := range []schema.GroupKind{
 		groupKind("", "Node"), groupKind("", "Namespace"), groupKind("", "PersistentVolumeClaim"), groupKind("apps", "DaemonSet"),
-		groupKind("apps", "ControllerRevision"), groupKind("sluice.dev", "Project"),
+		groupKind("apps", "ControllerRevision"), groupKind("sluice.dev", "Project"), groupKind("", "ResourceQuota"),
+		groupKind("policy", "PodDisruptionBudget"), groupKind("discovery.k8s.io", "EndpointSlice"), groupKind("kueue.x-k8s.io", "LocalQueue"),
 		{},
 	} {
 		if workloadkind.IsStoppable(kind) {

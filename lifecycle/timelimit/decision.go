@@ -60,6 +60,8 @@ func (d *decision) scheduleNext(t time.Time) {
 // setState derives the state from the other fields of the status.
 func (d *decision) setState() {
 	switch {
+	case d.Status.Stopped != nil && (d.observed.Running || !d.observed.StartingSince.IsZero()):
+		d.Status.State = v1alpha1.ClockStateStopping
 	case d.Status.Stopped != nil:
 		d.Status.State = v1alpha1.ClockStateStopped
 	case d.Status.RunningSince != nil:

@@ -180,12 +180,22 @@ func TestDecideAfterStop(t *testing.T) {
 			t.Errorf("stop %v, %d stops, %d times; want another stop, counted once", w.lastDecision.Stop, len(w.stops), w.status.Stopped.Times)
 		}
 	})
+	t.Run("is stopped when its pods have ended, and not before", func(t *testing.T) { // invariant 11
+		w := stopped()
+		if w.status.State != v1alpha1.ClockStateStopping {
+			t.Errorf("while its pods run it is %s", w.status.State)
+		}
+		w.endPods()
+		if w.status.State != v1alpha1.ClockStateStopped {
+			t.Errorf("when its pods have ended it is %s", w.status.State)
+		}
+	})
 	t.Run("is stopped again when it is started", func(t *testing.T) {
 		w := stopped()
 		w.endPods()
 		w.advance(10 * time.Minute)
 		w.startPods()
-		if !w.lastDecision.Stop || w.status.Stopped.Times != 2 || w.status.State != v1alpha1.ClockStateStopped {
+		if !w.lastDecision.Stop || w.status.Stopped.Times != 2 || w.status.State != v1alpha1.ClockStateStopping {
 			t.Errorf("stop %v, %d times, %s", w.lastDecision.Stop, w.status.Stopped.Times, w.status.State)
 		}
 	})

@@ -37,11 +37,15 @@ func (n Successor) ContinuesOwn(clock *v1alpha1.WorkloadClock, now time.Time) bo
 // ContinuesOther reports whether the workload continues the clock of a workload with another
 // name, or the former clock of its own name, provided that Sluice stopped that workload, that it
 // was deleted, or that its user paused it. A workload that ran before continues only the clock
-// of one that ran since then: workloads that ran at the same time have their own clocks.
+// of one that ran since then: workloads that ran at the same time have their own clocks. A
+// workload that runs continues only the clock of one that its user paused soon after its start.
 func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time.Duration, now time.Time) bool {
 	isCopy := n.TemplateHash != "" && clock.Status.TemplateHash == n.TemplateHash
 	if clock.Name == n.Clock || !isCopy && clock.Spec.Root.ClockName() != n.Clock || !clock.CountsFor(n.Creator) {
 		return false
+	}
+	if n.IsRunning() {
+		return n.followsAfterOverlap(clock, resetAfter) && canPassTimeOn(&clock.Status, resetAfter, now)
 	}
 	if n.Own != nil && !clock.RanAfter(n.Own) {
 		return false
@@ -52,6 +56,31 @@ func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time
 	// It was recorded as the successor before a crash, unless that was the earlier workload.
 	return clock.Status.Successor == n.Clock && !n.hasEarlierContinued(clock) && canPassTimeOn(&clock.Status, resetAfter, now)
 }
+
+// followsAfterOverlap reports whether the running workload took over from that of the clock, although
+// both ran for a moment: the other began before and was paused within resetAfter, and ran for longer
+// than this one knows. Workloads that run together for longer have their own clocks.
+func (n Successor) followsAfterOverlap(clock *v1alpha1.WorkloadClock, resetAfter time.Duration) bool {
+	s := &clock.Status
+	if s.RunningSince != nil || s.PausedSince == nil || s.LastRunningSince == nil || s.Stopped != nil ||
+		s.Successor != "" && s.Successor != n.Clock {
+		return false
+	}
+	both := overlap(n.Own, s)
+	return s.LastRunningSince.Before(n.Own.RunningSince) && both >= 0 && both < resetAfter &&
+		s.AccumulatedSeconds-wholeSeconds(both) > n.Own.AccumulatedSeconds
+}
+
+// overlap returns for how long a paused workload ran beside one that runs since its last start.
+func overlap(own, paused *v1alpha1.WorkloadClockStatus) time.Duration {
+	if own.RunningSince == nil {
+		return 0
+	}
+	return paused.PausedSince.Sub(own.RunningSince.Time)
+}
+
+// IsRunning reports whether the workload's running time counts already.
+func (n Successor) IsRunning() bool { return n.Own != nil && n.Own.RunningSince != nil }
 
 // hasEarlierContinued reports whether the earlier workload of the name ran since the pause of a
 // clock that has the name as its successor. Then it continued that clock.
@@ -106,11 +135,16 @@ func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) 
 }
 
 // ContinueStatus returns the status of a workload that ran before and continues the clock of
-// another. It keeps the longer running time, and the extensions of both.
+// another. It keeps the longer running time, and the extensions of both. Time in which both ran
+// counts once.
 func ContinueStatus(own *v1alpha1.WorkloadClockStatus, from *v1alpha1.WorkloadClock, now time.Time) v1alpha1.WorkloadClockStatus {
 	to := InheritStatus(from, own.CreatedBy, now)
 	to.RootUID, to.TemplateHash, to.WorkloadType, to.CreatedBy = own.RootUID, own.TemplateHash, own.WorkloadType, own.CreatedBy
-	to.AccumulatedSeconds = max(to.AccumulatedSeconds, own.AccumulatedSeconds)
+	to.AccumulatedSeconds = max(to.AccumulatedSeconds-wholeSeconds(overlap(own, &from.Status)), own.AccumulatedSeconds)
+	if own.RunningSince != nil {
+		to.RunningSince, to.LastRunningSince, to.PausedSince = own.RunningSince, own.LastRunningSince, nil
+		to.IdleSince, to.IdleUnknownSince, to.Conditions, to.Local = own.IdleSince, own.IdleUnknownSince, own.Conditions, own.Local
+	}
 	for _, extension := range own.Extensions {
 		if slices.ContainsFunc(to.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }) {
 			continue

@@ -47,6 +47,9 @@ func TestContinuesOther(t *testing.T) {
 	pausedFor := func(span time.Duration) *v1alpha1.WorkloadClockStatus {
 		return &v1alpha1.WorkloadClockStatus{PausedSince: before(span), AccumulatedSeconds: 60}
 	}
+	runningFor := func(span time.Duration) *v1alpha1.WorkloadClockStatus {
+		return &v1alpha1.WorkloadClockStatus{RunningSince: before(span)}
+	}
 	asFormer := func(c *v1alpha1.WorkloadClock) { c.Name = c.Spec.Root.FormerClockName(alice) }
 	tests := map[string]struct {
 		clock     *v1alpha1.WorkloadClock
@@ -71,6 +74,22 @@ func TestContinuesOther(t *testing.T) {
 		},
 		"a copy, after its own reset": {
 			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{}}, true,
+		},
+		"a copy that is paused soon after this workload started": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(45 * time.Minute)}, true,
+		},
+		"a copy that ran beside this workload for longer than the reset time": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(2 * time.Hour)}, false,
+		},
+		"a copy that Sluice stopped beside this workload": {
+			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.Stopped = &v1alpha1.ClockStop{At: *before(30 * time.Minute)} }),
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(45 * time.Minute)},
+			false,
+		},
+		"a copy that started after this workload": {
+			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.LastRunningSince = before(40 * time.Minute) }),
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(45 * time.Minute)},
+			false,
 		},
 		"a copy that has a successor": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.Successor = "third" }),
@@ -99,6 +118,15 @@ func TestContinuesOther(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// A workload that continues a clock beside which it ran keeps running, and that time counts once.
+func TestContinueStatusCountsOverlapOnce(t *testing.T) {
+	own := &v1alpha1.WorkloadClockStatus{RootUID: "uid", CreatedBy: alice, TemplateHash: "same", RunningSince: before(45 * time.Minute)}
+	got := timelimit.ContinueStatus(own, newEndedClock(), inheritanceTime)
+	if !got.RunningSince.Equal(own.RunningSince) || got.PausedSince != nil || got.AccumulatedSeconds != 36000-15*60 {
+		t.Errorf("runs since %v, paused since %v, ran for %d s before", got.RunningSince, got.PausedSince, got.AccumulatedSeconds)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestHostileTextsEndTheirCheckOnly(t *testing.T) {
 	for name, tt := range hostileTexts() {
 		t.Run(name, func(t *testing.T) {
 			before := childUsage(t)
-			result, err := process.Check(t.Context(), engine.Source{Name: "hostile", Rego: tt.rego})
+			result, err := process.Check(t.Context(), engine.Source{Name: "hostile", Rego: tt.rego}, Environment{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,8 @@ func TestHostileTextsEndTheirCheckOnly(t *testing.T) {
 			}
 		})
 	}
-	if result, err := process.Check(t.Context(), engine.Source{Name: "p", Rego: "package p\ndeny contains \"x\"\n"}); err != nil || len(result.Problems) > 0 {
+	plain := engine.Source{Name: "p", Rego: "package p\ndeny contains \"x\"\n"}
+	if result, err := process.Check(t.Context(), plain, Environment{}); err != nil || len(result.Problems) > 0 {
 		t.Errorf("a plain policy afterwards: %+v, %v", result, err)
 	}
 }

@@ -152,7 +152,7 @@ func TestKilledChildIsNotThePolicysFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	process.executable = program
-	result, err := process.Check(t.Context(), engine.Source{Name: "p", Rego: "package p\n"})
+	result, err := process.Check(t.Context(), engine.Source{Name: "p", Rego: "package p\n"}, Environment{})
 	if err == nil || !strings.Contains(err.Error(), "was killed, probably since its container has no memory left: try again") {
 		t.Errorf("result %+v, error %v", result, err)
 	}

@@ -144,7 +144,7 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 		"in another queue": {another(func(j *batchv1.Job) { j.Labels[v1alpha1.LabelKueueQueue] = "other" }), "queue other is not the project's queue"},
 		"as part of an admitted Job": {another(func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}
-		}), "only a controller may say that it controls a queued workload"},
+		}), "only a controller may say that an object of kind Job.batch controls this one"},
 		"allowed: in the queue of the project": {another(func(*batchv1.Job) {}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -137,7 +137,13 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			jobCopy.OwnerReferences = []metav1.OwnerReference{owner}
 			_, err := jobs.Create(ctx, jobCopy, create)
 			return err
-		}, []string{"Job copy runs the same as Job train"}},
+		}, []string{"only a controller may say that an object of kind Deployment.apps controls this one"}},
+		"a copy by a service account with a forged controller": {func(ctx context.Context) error {
+			jobCopy := s.newJob("copy", "train")
+			jobCopy.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "1", Controller: ptr.To(true)}}
+			_, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(ctx, jobCopy, create)
+			return err
+		}, []string{"only a controller may say that an object of kind ConfigMap controls this one"}},
 		"a bare pod as a copy": {func(ctx context.Context) error {
 			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train"), create)
 			return err
@@ -247,12 +253,6 @@ func (s *restartTest) testAllowedStarts(t *testing.T, train *batchv1.Job, serve 
 // testBypassedRestartsStopped starts workloads in ways that admission does not reject, with
 // and without the webhook, and waits until they are stopped again.
 func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.Job, serve *appsv1.Deployment) {
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "owner"}}
-	s.createForTest(t, owner)
-	robots := s.newJob("robots", "train")
-	robots.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}}
-	robots, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(t.Context(), robots, metav1.CreateOptions{})
-	expectError(t, err, "")
 	scaled := s.newDeployment("scaled", "train", 0)
 	s.createAsAda(t, scaled)
 	expectError(t, s.kubectlAsUser(t, "scale", "deployments.apps/scaled", "--replicas=1"), "")
@@ -264,7 +264,7 @@ func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.J
 	expectError(t, err, "")
 	podCopy, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.newWorkloadPod("unseen", "slips"), metav1.CreateOptions{})
 	expectError(t, err, "")
-	for _, object := range []client.Object{robots, scaled, jobCopy, podCopy} {
+	for _, object := range []client.Object{scaled, jobCopy, podCopy} {
 		s.waitUntilStopped(t, object, 1)
 	}
 	s.waitUntilStopped(t, slips, 2)

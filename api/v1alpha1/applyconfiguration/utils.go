@@ -45,6 +45,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.GPUUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Holiday"):
 		return &apiv1alpha1.HolidayApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KindControllers"):
+		return &apiv1alpha1.KindControllersApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Member"):
 		return &apiv1alpha1.MemberApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MIGLayout"):

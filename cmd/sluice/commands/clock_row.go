@@ -97,7 +97,7 @@ func newClockRow(clock *v1alpha1.WorkloadClock, now time.Time) clockRow {
 		row.EndsAt = optionalTime(&status.Deadline.At)
 		row.LeftSeconds = ptr.To(wholeSeconds(status.Deadline.At.Sub(now)))
 	}
-	if stop := status.Stopped; stop != nil && status.State == v1alpha1.ClockStateStopped {
+	if stop := status.Stopped; stop != nil && row.isStopped() {
 		row.Reason, row.EndsAt, row.LeftSeconds = stop.Reason, optionalTime(&stop.At), nil
 		if status.RunningSince != nil { // its pods are still terminating
 			row.RanSeconds += wholeSeconds(stop.At.Sub(status.RunningSince.Time))
@@ -110,6 +110,11 @@ func newClockRow(clock *v1alpha1.WorkloadClock, now time.Time) clockRow {
 // hasEnded reports whether the workload finished or was deleted.
 func (r *clockRow) hasEnded() bool {
 	return r.State == v1alpha1.ClockStateFinished || r.State == v1alpha1.ClockStateDeleted
+}
+
+// isStopped reports whether Sluice stopped the workload; its pods may still end.
+func (r *clockRow) isStopped() bool {
+	return r.State == v1alpha1.ClockStateStopped || r.State == v1alpha1.ClockStateStopping
 }
 
 // wholeSeconds returns the whole seconds of a duration, and 0 for a negative one:
@@ -145,9 +150,9 @@ func clockSortKey(r clockRow) (rank int, key int64) {
 	switch {
 	case r.hasEnded():
 		return 4, 0
-	case r.State == v1alpha1.ClockStateStopped && r.EndsAt != nil:
+	case r.isStopped() && r.EndsAt != nil:
 		return 3, -r.EndsAt.Unix()
-	case r.State == v1alpha1.ClockStateStopped:
+	case r.isStopped():
 		return 3, math.MaxInt64
 	case r.EndsAt != nil:
 		return 0, r.EndsAt.Unix()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -20,6 +21,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/api/workloadkind"
 )
 
 // The files of package manifests that this package reads.
@@ -130,10 +132,11 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		resources = append(resources, string(name))
 	}
 	return v1alpha1.AdmissionParametersSpec{
-		Binders:     union(further.Binders, "system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"),
-		Controllers: union(further.Controllers, "system:kube-controller-manager", "system:serviceaccount:kube-system:*"),
-		Queues:      union(further.Queues, "system:serviceaccount:kueue-system:kueue-controller-manager"),
-		Managers:    union(further.Managers, lifecycleUser),
+		Binders:         union(further.Binders, "system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"),
+		Controllers:     union(further.Controllers, "system:kube-controller-manager", "system:serviceaccount:kube-system:*"),
+		KindControllers: kindControllers(),
+		Queues:          union(further.Queues, "system:serviceaccount:kueue-system:kueue-controller-manager"),
+		Managers:        union(further.Managers, lifecycleUser),
 		// The other classes of NVIDIA's DRA driver (compute-domain-...) hold channels between nodes.
 		DeviceClasses: union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
 		GPUResources:  union(further.GPUResources, resources...),
@@ -146,6 +149,19 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		MaxLabels:        cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
 		MaxAnnotations:   cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
 	}
+}
+
+// kindControllers returns the known operators.
+func kindControllers() (all []v1alpha1.KindControllers) {
+	operators := workloadkind.OperatorUsers()
+	for _, kind := range slices.Sorted(maps.Keys(operators)) {
+		controllers := v1alpha1.KindControllers{Kind: kind}
+		for _, user := range operators[kind] {
+			controllers.Users = append(controllers.Users, v1alpha1.UserPattern(user))
+		}
+		all = append(all, controllers)
+	}
+	return all
 }
 
 func union[T ~string](further []T, all ...T) []T {

@@ -22,6 +22,7 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
 	"sluice.dev/policies/kaigroup"
@@ -197,6 +198,36 @@ func TestPoliciesNameAllManagedKeys(t *testing.T) {
 	}
 	if found < 5 {
 		t.Errorf("%d policies have the list, want at least 5", found)
+	}
+}
+
+// A kind that the policy does not name could give its time to another workload. Guards invariant 4.
+func TestControllerReferencesOfEveryKindAreGuarded(t *testing.T) {
+	p := loadSet(t, false).policies["sluice-controller-references"]
+	for _, kind := range workloadkind.All() {
+		guarded := slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
+			return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, kind.Resource) && len(rule.Operations) == 2
+		})
+		if !guarded {
+			t.Errorf("the policy does not name %s of group %q", kind.Resource, kind.Group)
+		}
+	}
+}
+
+// The operators that are trusted are ServiceAccounts in namespaces that no project can have.
+// Guards invariant 4.
+func TestKnownOperatorsAreOutsideProjects(t *testing.T) {
+	controllers := admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}).Spec.KindControllers
+	for _, kind := range controllers {
+		for _, user := range kind.Users {
+			parts := strings.Split(string(user), ":")
+			if len(parts) != 4 || parts[1] != "serviceaccount" || !tenancy.IsSystemNamespace(parts[2]) {
+				t.Errorf("%s has the controller %s", kind.Kind, user)
+			}
+		}
+	}
+	if len(controllers) < 20 || !slices.IsSortedFunc(controllers, func(a, b v1alpha1.KindControllers) int { return strings.Compare(a.Kind, b.Kind) }) {
+		t.Errorf("%d kinds have known operators: %v", len(controllers), controllers)
 	}
 }
 

@@ -208,7 +208,7 @@ func (w *workload) stopMessage(d timelimit.Decision) string {
 	if stopped.Reason == v1alpha1.EndProjectDeleted {
 		return fmt.Sprintf("Project %s is being deleted. In this namespace the workload cannot be started again", w.project.Name)
 	}
-	return fmt.Sprintf("Sluice stopped the workload (%s). It can be started again %s", stopped.Reason, until)
+	return fmt.Sprintf("Sluice stops the workload (%s). It can be started again %s", stopped.Reason, until)
 }
 
 // cronJob returns the name of the CronJob of which the workload is a run; empty for others.

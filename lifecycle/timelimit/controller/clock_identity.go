@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -110,10 +111,17 @@ func (r *Reconciler) keepFormerClock(ctx context.Context, w *workload, creator s
 }
 
 // continueCopy continues the clock of a copy that ran while this workload, which starts again,
-// was paused.
+// was paused, or that its user pauses soon after this workload started.
 func (r *Reconciler) continueCopy(ctx context.Context, w *workload) error {
 	s := &w.clock.Status
-	if len(w.runningPods) == 0 || s.RunningSince != nil || s.IdleSince != nil || s.HasActiveStop(w.now) {
+	switch {
+	case len(w.runningPods) == 0, s.HasActiveStop(w.now):
+		return nil
+	case s.RunningSince != nil:
+		if !r.awaitCopyPaused(w) {
+			return nil
+		}
+	case s.IdleSince != nil:
 		return nil
 	}
 	from, err := r.claimPredecessor(ctx, w, timelimit.Successor{
@@ -125,6 +133,23 @@ func (r *Reconciler) continueCopy(ctx context.Context, w *workload) error {
 	}
 	return err
 }
+
+// awaitCopyPaused reports whether a workload started less than resetAfter ago, and requests two
+// reconciliations within that time: half of it is then left for the later one.
+func (r *Reconciler) awaitCopyPaused(w *workload) bool {
+	limits, _ := w.effectiveLimits(w.now, nil, w.clock.Status.WorkloadType)
+	window := limits.ResetAfter.Length()
+	for _, at := range []time.Duration{window / 2, window} {
+		if check := w.clock.Status.RunningSince.Add(at); check.After(w.now) {
+			w.requeueWithin(max(r.Clock.RealUntil(check), time.Millisecond))
+			break
+		}
+	}
+	return w.now.Sub(w.clock.Status.RunningSince.Time) <= window+copyPausedTolerance
+}
+
+// copyPausedTolerance is how late, in policy time, the last reconciliation of awaitCopyPaused may come.
+const copyPausedTolerance = time.Minute
 
 // cronJobKind is the kind whose runs the CronJob controller creates.
 var cronJobKind = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
@@ -177,11 +202,15 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 	slices.SortFunc(candidates, func(a, b v1alpha1.WorkloadClock) int { return timelimit.ComparePredecessors(&a, &b, w.now) })
 	var found *v1alpha1.WorkloadClock
 	for i := range candidates {
-		ended, err := r.isStoppedDeletedOrPaused(ctx, &candidates[i])
+		if !n.IsRunning() && candidates[i].Status.Stopped != nil {
+			found = &candidates[i]
+			break
+		}
+		paused, deleted, err := r.observeEndByUser(ctx, &candidates[i])
 		if err != nil {
 			return nil, err
 		}
-		if ended {
+		if paused || deleted && !n.IsRunning() {
 			found = &candidates[i]
 			break
 		}
@@ -197,27 +226,25 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 	return found, nil
 }
 
-// isStoppedDeletedOrPaused reports whether Sluice stopped a clock's workload, or whether its user
-// deleted or paused it before it finished. Its last pods may still terminate.
-func (r *Reconciler) isStoppedDeletedOrPaused(ctx context.Context, c *v1alpha1.WorkloadClock) (bool, error) {
-	if c.Status.Stopped != nil {
-		return true, nil
-	}
+// observeEndByUser reports whether a clock's user paused its workload, or deleted it before it
+// finished. Its last pods may still terminate.
+func (r *Reconciler) observeEndByUser(ctx context.Context, c *v1alpha1.WorkloadClock) (paused, deleted bool, err error) {
 	if _, pods := r.Workloads.RootsAndPods(client.ObjectKeyFromObject(c)); slices.ContainsFunc(pods, isActivePod) {
-		return false, nil
+		return false, false, nil
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
 	switch {
 	case err != nil:
-		return false, err
+		return false, false, err
 	case object == nil:
-		return true, nil
+		return false, true, nil
 	case isFinished(object):
-		return false, nil
+		return false, false, nil
 	case object.GetDeletionTimestamp() != nil:
-		return true, nil
+		return false, true, nil
 	}
-	return r.Stopper.IsPaused(ctx, object)
+	paused, err = r.Stopper.IsPaused(ctx, object)
+	return paused, false, err
 }
 
 func isActivePod(pod *podcache.Pod) bool { return !pod.Deleting }

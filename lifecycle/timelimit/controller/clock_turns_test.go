@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -97,6 +98,67 @@ func TestSweepTakesNoTurns(t *testing.T) {
 		c.startRootPod(evicted)
 		c.advance(10 * time.Minute)
 		c.expectRan(jobKind, "agent-3", 5*time.Hour+40*time.Minute)
+	})
+}
+
+// Protects the time limit: workloads that take turns in any order, also if they run together for a
+// moment at each change, have the time of one. Time in which two run counts once.
+func TestTurnsHaveTheTimeOfOneWorkload(t *testing.T) {
+	type turn struct{ next, hours, overlap, pause int }
+	limitChecks(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		turns := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) turn {
+			return turn{
+				next: rapid.IntRange(1, 2).Draw(t, "next"), hours: rapid.IntRange(2, 15).Draw(t, "hours"),
+				overlap: rapid.SampledFrom([]int{0, 0, 1, 20, 31, 58}).Draw(t, "overlap"), pause: rapid.SampledFrom([]int{0, 1, 50}).Draw(t, "pause"),
+			}
+		}), 40, 40).Draw(rt, "turns")
+		fault := ""
+		synctest.Test(t, func(t *testing.T) {
+			c := newTeamCluster(t)
+			exists, running, ran := map[int]bool{0: true}, 0, time.Duration(0)
+			name := func(n int) string { return fmt.Sprint("work-", n) }
+			c.create(jobKind, name(0), alice)
+			run := func(n int) {
+				if running = n; !exists[n] {
+					exists[n] = true
+					c.create(jobKind, name(n), alice)
+					return
+				}
+				c.resume(name(n))
+			}
+			for _, turn := range turns {
+				c.advance(time.Duration(turn.hours) * time.Hour)
+				ran += time.Duration(turn.hours) * time.Hour
+				if ptr.Deref(c.getJob(name(running)).Spec.Suspend, false) {
+					break // at the limit
+				}
+				if ran > teamLimit+teamLead+teamTolerance {
+					fault = fmt.Sprintf("%s runs after the %d workloads ran for %s in turns", name(running), len(exists), ran)
+					return
+				}
+				before, next := running, (running+turn.next)%3
+				if turn.overlap > 0 {
+					run(next)
+					c.advance(time.Duration(turn.overlap) * time.Minute)
+					ran += time.Duration(turn.overlap) * time.Minute
+					if ptr.Deref(c.getJob(name(before)).Spec.Suspend, false) {
+						break
+					}
+					c.pause(name(before))
+					continue
+				}
+				c.pause(name(before))
+				c.advance(time.Duration(turn.pause) * time.Minute)
+				run(next)
+			}
+			if ran < teamLimit-teamTolerance {
+				fault = fmt.Sprintf("stopped after %s in turns", ran)
+			}
+		})
+		if fault != "" {
+			rt.Fatal(fault)
+		}
 	})
 }
 

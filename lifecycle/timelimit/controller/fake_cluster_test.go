@@ -178,10 +178,11 @@ func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
 
 // restart replaces the controller by one without state.
 func (c *fakeCluster) restart() {
-	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper), policytime.System())
+	stopper := &suspend.Stopper{Client: c.client}
+	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper, stopper.CanStop), policytime.System())
 	c.reconciler = &Reconciler{
 		Client: c.client, Live: c.client, Workloads: c.workloads,
-		Stopper: &suspend.Stopper{Client: c.client}, RetryInterval: 30 * time.Second,
+		Stopper: stopper, RetryInterval: 30 * time.Second,
 		Notices:     notification.Recorder{Client: c.client, Live: c.client},
 		StopLimiter: &StopLimiter{Client: c.client, Live: c.client, MaxShare: 0.3, MaxCount: 50},
 		Events:      events.NewFakeRecorder(1000),
@@ -297,6 +298,9 @@ func (c *fakeCluster) runJobController(ctx context.Context) {
 		c.t.Fatal(err)
 	}
 	for _, j := range jobs.Items {
+		if j.DeletionTimestamp != nil {
+			continue // the Job controller leaves such a Job alone
+		}
 		if !ptr.Deref(j.Spec.Suspend, false) && j.Spec.ActiveDeadlineSeconds == nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
@@ -42,7 +44,8 @@ const (
 
 // reconcileStop stops the workload if the clock records a stop. While its pods run on, it
 // repeats the stop action with growing pauses, then evicts the pods, and then reports the
-// workload as unstoppable. It records each further attempt before it makes it, so that a
+// workload as unstoppable. Controllers ignore the stop action on an object that is being deleted
+// and held by a finalizer: then it also stops what the object controls, and evicts at once. It records each further attempt before it makes it, so that a
 // restart repeats none.
 func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit.Decision) error {
 	if !d.Stop {
@@ -53,21 +56,28 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 	if !due {
 		return nil
 	}
+	if w.isReplacedByController(&d.Status) {
+		return r.reportUnstoppable(ctx, w, d, reasonFlapping, nil)
+	}
+	undead, unread := r.hasDeletedRoot(ctx, w)
 	evict, exhausted := false, false
-	if repeated {
+	if repeated || undead && w.clock.Status.Stopped.Retries == 0 {
 		terminating, err := r.isTerminating(ctx, w)
 		if err != nil {
 			return err
 		}
 		exhausted = !terminating && w.clock.Status.Stopped.Retries >= maxActionRetries+maxEvictions
 		if !terminating && !exhausted {
-			if err := r.recordRetry(ctx, w); err != nil {
+			if err := r.recordRetry(ctx, w, undead); err != nil {
 				return err
 			}
 			evict = w.clock.Status.Stopped.Retries > maxActionRetries
 		}
 	}
-	err := r.stopRoots(ctx, w, d)
+	err := errors.Join(unread, r.stopRoots(ctx, w, d))
+	if undead {
+		err = errors.Join(err, r.stopOwnersBelowRoot(ctx, w, d))
+	}
 	reason := unstoppableReason(d, err)
 	switch {
 	case reason != "": // evictions would only restart its pods
@@ -84,13 +94,9 @@ func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit
 
 // stopRoots performs the stop action on the workload's roots.
 func (r *Reconciler) stopRoots(ctx context.Context, w *workload, d timelimit.Decision) error {
-	var until time.Time
-	if d.Status.Stopped.Until != nil {
-		until = d.Status.Stopped.Until.Time
-	}
 	var problems []error
 	for _, root := range w.roots {
-		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
+		err := r.Stopper.Stop(ctx, stopTargetOf(root), stopEnd(d), w.stopMessage(d))
 		if errors.Is(err, suspend.ErrGone) {
 			// Its pods can outlive it. They may have another root now.
 			err = r.Workloads.ResolveAgain(ctx, root)
@@ -104,10 +110,59 @@ func stopTargetOf(root owner.Root) suspend.Target {
 	return suspend.Target{GroupVersionKind: root.GroupVersionKind, Namespace: root.Namespace, Name: root.Name, UID: root.UID}
 }
 
-// recordRetry counts another attempt in the clock.
-func (r *Reconciler) recordRetry(ctx context.Context, w *workload) error {
+// isReplacedByController reports whether the workload is a pod whose controller cannot be stopped
+// and replaces it. Another deletion would only restart it.
+func (w *workload) isReplacedByController(s *v1alpha1.WorkloadClockStatus) bool {
+	return s.Stopped.Times >= restartReportThreshold && slices.ContainsFunc(w.roots, func(root owner.Root) bool {
+		return root.GroupVersionKind == podKind && slices.ContainsFunc(w.allPods(), func(pod *podcache.Pod) bool {
+			return pod.UID == root.UID && pod.Controller.UID != ""
+		})
+	})
+}
+
+// hasDeletedRoot reports whether a root other than a pod is being deleted. A root that cannot be
+// read does not hold up the stop.
+func (r *Reconciler) hasDeletedRoot(ctx context.Context, w *workload) (bool, error) {
+	for _, root := range w.roots {
+		if root.GroupVersionKind == podKind {
+			continue
+		}
+		if object, err := r.getRoot(ctx, root); err != nil || object != nil && object.GetDeletionTimestamp() != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// stopOwnersBelowRoot stops the objects between the pods and a root that is being deleted, such as
+// the ReplicaSets of a Deployment. Their controllers would replace evicted pods.
+func (r *Reconciler) stopOwnersBelowRoot(ctx context.Context, w *workload, d timelimit.Decision) error {
+	owners, err := r.Workloads.ownersBelowRoot(ctx, w.allPods())
+	problems := []error{err}
+	for _, o := range owners {
+		if err := r.Stopper.Stop(ctx, stopTargetOf(o), stopEnd(d), w.stopMessage(d)); !errors.Is(err, suspend.ErrGone) {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// stopEnd returns the policy time until which a workload is stopped; the zero time means without end.
+func stopEnd(d timelimit.Decision) time.Time {
+	if until := d.Status.Stopped.Until; until != nil {
+		return until.Time
+	}
+	return time.Time{}
+}
+
+// recordRetry counts another attempt in the clock. For an undead root it leaves out the attempts
+// by the stop action alone.
+func (r *Reconciler) recordRetry(ctx context.Context, w *workload, undead bool) error {
 	next := w.clock.DeepCopy()
 	next.Status.Stopped.Retries++
+	if undead {
+		next.Status.Stopped.Retries = max(next.Status.Stopped.Retries, maxActionRetries+1)
+	}
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("record another attempt to stop in clock %s/%s: %w", next.Namespace, next.Name, err)
 	}

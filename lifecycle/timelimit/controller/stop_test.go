@@ -16,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification/mail"
@@ -183,6 +186,105 @@ func TestEvictionsAreCountedAcrossRestarts(t *testing.T) {
 		}
 		if condition := c.unstoppable("train"); condition == nil || !strings.Contains(condition.Message, "connection refused") {
 			t.Errorf("the condition is %+v", condition)
+		}
+	})
+}
+
+// Controllers ignore the stop action on a deleted object that a finalizer holds, so its pods are
+// evicted at once, at most three times, and then it is reported. A restart between evictions adds
+// none. Guards the time limit.
+func TestDeletedWorkloadHeldByFinalizer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		evictionEnds bool
+		want         []string
+	}{
+		"its pods end":  {true, []string{"stop 0s", "evict 0s"}},
+		"its pods stay": {false, []string{"stop 0s", "evict 0s", "stop 30s", "evict 30s", "stop 1m30s", "evict 1m30s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				held := newJob("train")
+				held.Finalizers = []string{"example.org/hold"}
+				c := newFakeCluster(t, held)
+				start := waitForWholeSecond()
+				c.startPod("train", "-1")
+				s := &recordingStopper{Stopper: c.reconciler.Stopper, start: start.Add(48 * time.Hour)}
+				c.reconciler.Stopper = s
+				if tc.evictionEnds {
+					s.evict = func(pod types.UID) { delete(c.pods, pod) }
+				}
+				c.advance(47 * time.Hour)
+				if err := c.rawClient.Delete(t.Context(), c.getJob("train")); err != nil {
+					t.Fatal(err)
+				}
+				c.advance(time.Hour + 2*time.Minute)
+				c.restart()
+				c.reconciler.Stopper = s
+				c.advance(time.Minute)
+				attempts := slices.DeleteFunc(s.attempts, func(attempt string) bool { return strings.HasPrefix(attempt, "stop 2m") })
+				if diff := cmp.Diff(tc.want, attempts); diff != "" {
+					t.Errorf("attempts (-want +got):\n%s", diff)
+				}
+				c.advance(time.Hour)
+				if got := c.unstoppable("train") != nil; got == tc.evictionEnds {
+					t.Errorf("reported as unstoppable: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// What a deleted object controls is stopped, too: its controllers would replace evicted pods.
+// Guards the time limit.
+func TestOwnersBelowDeletedWorkloadAreStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTeamCluster(t)
+		rayJobKind := rayClusterKind.GroupVersion().WithKind("RayJob")
+		c.mapper.Add(rayJobKind, meta.RESTScopeNamespace)
+		job := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		job.SetGroupVersionKind(rayJobKind)
+		job.SetNamespace(testNamespace)
+		job.SetName("ray")
+		job.SetUID("ray-uid")
+		job.SetFinalizers([]string{"example.org/hold"})
+		if err := c.rawClient.Create(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		c.create(rayClusterKind, "ray-cluster", alice, func(object *unstructured.Unstructured) {
+			object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(job, rayJobKind)})
+		})
+		c.advance(47 * time.Hour)
+		if err := c.rawClient.Delete(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		c.reconciler.Stopper = &recordingStopper{Stopper: c.reconciler.Stopper, evict: func(pod types.UID) { delete(c.pods, pod) }}
+		c.advance(time.Hour + time.Minute)
+		cluster := c.getObject(rayClusterKind, "ray-cluster")
+		if suspended, _, _ := unstructured.NestedBool(cluster.Object, "spec", "suspend"); !suspended || len(c.pods) > 0 {
+			t.Errorf("the RayCluster of the deleted RayJob has spec %v and %d pods", cluster.Object["spec"], len(c.pods))
+		}
+	})
+}
+
+// brokenReader fails for Jobs, as when their API is down.
+type brokenReader struct{ client.Reader }
+
+func (r brokenReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if into.GetObjectKind().GroupVersionKind().Kind == "Job" {
+		return apierrors.NewInternalError(errors.New("conversion webhook failed"))
+	}
+	return r.Reader.Get(ctx, key, into, options...)
+}
+
+// The pods of a workload whose API is down are evicted, too. Guards the time limit.
+func TestPodsOfUnreadableWorkloadAreEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newStuckCluster(t)
+		c.reconciler.Live, c.stopErrorsAllowed = brokenReader{c.reconciler.Live}, true
+		s.stopErr = errors.New("conversion webhook failed")
+		c.advance(time.Hour)
+		if s.evictions != maxEvictions || c.unstoppable("train") == nil {
+			t.Errorf("%d evictions, condition %+v", s.evictions, c.unstoppable("train"))
 		}
 	})
 }

@@ -191,6 +191,14 @@ func (x *WorkloadIndex) setRoot(o directOwner, root owner.Root) bool {
 	return !known || before != root
 }
 
+// isResolved reports whether the root of an owner's pods is known.
+func (x *WorkloadIndex) isResolved(o directOwner) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, known := x.roots[o]
+	return known
+}
+
 // removeOwner forgets an owner without pods.
 func (x *WorkloadIndex) removeOwner(o directOwner) {
 	x.mu.Lock()

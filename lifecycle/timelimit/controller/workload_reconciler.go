@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -79,10 +80,33 @@ func (x *WorkloadIndex) reconcileOwner(ctx context.Context, o directOwner) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	var result reconcile.Result
+	if outcome == owner.OutcomeOwnerUnreadable { // it can be read later
+		if result.RequeueAfter = notReadyRequeue; x.isResolved(o) {
+			return result, nil
+		}
+	}
 	if x.setRoot(o, root) {
 		ctrl.LoggerFrom(ctx).V(1).Info("Resolved workload", "namespace", root.Namespace, "kind", root.Kind, "name", root.Name, "outcome", outcome)
 	}
-	return reconcile.Result{}, nil
+	return result, nil
+}
+
+// ownersBelowRoot returns the objects between pods and their root, each once.
+func (x *WorkloadIndex) ownersBelowRoot(ctx context.Context, pods []*podcache.Pod) ([]owner.Root, error) {
+	var all []owner.Root
+	for _, pod := range pods {
+		owners, err := x.resolver.OwnersBelowRoot(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range owners {
+			if !slices.Contains(all, o) {
+				all = append(all, o)
+			}
+		}
+	}
+	return all, nil
 }
 
 // ResolveAgain resolves the roots of a root's pods again, because it does not exist any more.

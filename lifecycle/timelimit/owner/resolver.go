@@ -10,9 +10,12 @@
 // as a group meet at the Workload of the group.
 //
 // Each owner is read and its UID compared. The walk ends below an owner that does not exist,
-// was replaced, must not be read, has an unknown kind or is cluster-scoped. So a root always
-// exists and can be stopped. An error of the network or the server is returned: the root is
-// then unknown. Schedules such as CronJobs are no roots, because each run is a workload.
+// was replaced, cannot be read, has an unknown kind, is cluster-scoped or of a kind that never
+// controls the object. It passes by owners of a kind that cannot be stopped, such as a revision
+// of a Knative service. So a root always exists and can be stopped. An error of the network or
+// the server is returned: the root is then unknown. If the server keeps answering with an error,
+// the walk ends there too. Schedules such as CronJobs are no roots, because each run is a
+// workload.
 //
 // # Trust
 //
@@ -20,12 +23,13 @@
 // limits or the charge of a pod: the namespace does, and every root is in the namespace of
 // its pod. What a forged reference could gain is time:
 //
-//   - A pod that names another's root would share its clock until both are stopped. In
-//     governed namespaces only known controllers may set controller references (admission
-//     policy controller-references). A pod belongs to a group only if Kueue's Workload names
-//     the pod's UID.
-//   - A reference to a nonexistent owner, to avoid a clock, ends the walk at the pod, which
-//     can be stopped.
+//   - A pod or workload that names another's root would share its clock until both are stopped.
+//     In governed namespaces only a controller of the owner's kind may set a controller reference
+//     (admission policy controller-references), and Kubernetes' own kinds control nothing but
+//     what their controllers create. A pod belongs to a group only if Kueue's Workload names the
+//     pod's UID.
+//   - A reference to a nonexistent owner, or to one that cannot be stopped or read, to avoid a
+//     clock, ends the walk at the last object before it, which can be stopped.
 //   - A new root has a new clock. The clock controller lets it inherit the clock of a deleted
 //     or stopped workload of the same creator with the same name or template.
 //   - A root that is already stopped is not stopped again because a pod runs. The caller must
@@ -36,18 +40,20 @@ package owner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/podcache"
 )
 
@@ -63,65 +69,109 @@ const (
 	// unresolvedCacheTTL is how long an owner that ended a walk is cached, in machine time. A
 	// permission can be granted, or a kind installed.
 	unresolvedCacheTTL = time.Minute
+	// lastingErrorAge is how long the server must answer with errors, in machine time, before an
+	// owner counts as unreadable.
+	lastingErrorAge = time.Minute
 )
 
 // Resolver resolves roots. It is safe for concurrent use.
 type Resolver struct {
 	reader client.Reader
 	mapper meta.RESTMapper
+	// canStop reports whether the objects of a kind can be stopped that package workloadkind does
+	// not know.
+	canStop func(context.Context, *meta.RESTMapping) (bool, error)
 	// owners caches resolvedOwners by ownerKey, groups the roots of pod groups by pod UID.
 	owners, groups *cache.LRUExpireCache
+	// failures are the times of the first of the server's errors, by ownerKey.
+	failures *cache.LRUExpireCache
 }
 
 // NewResolver returns a Resolver. The reader must not be a cache: a cached read would watch
-// all objects of a kind, and a forbidden one would never return.
-func NewResolver(reader client.Reader, mapper meta.RESTMapper) *Resolver {
+// all objects of a kind, and a forbidden one would never return. canStop reports whether the
+// objects of a kind can be stopped that package workloadkind does not know.
+func NewResolver(
+	reader client.Reader, mapper meta.RESTMapper, canStop func(context.Context, *meta.RESTMapping) (bool, error),
+) *Resolver {
 	return &Resolver{
-		reader: reader, mapper: mapper, owners: cache.NewLRUExpireCache(maxCachedOwners), groups: cache.NewLRUExpireCache(maxCachedOwners),
+		reader: reader, mapper: mapper, canStop: canStop,
+		owners:   cache.NewLRUExpireCache(maxCachedOwners),
+		groups:   cache.NewLRUExpireCache(maxCachedOwners),
+		failures: cache.NewLRUExpireCache(maxCachedOwners),
 	}
 }
 
 // Resolve returns the root of a pod and why the walk ended there. After an error the root is
 // unknown; the caller must try again.
 func (r *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcome, error) {
-	root := Root{GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	next := pod.Controller
-	if next == (podcache.Owner{}) {
-		return r.resolveGroup(ctx, pod, root)
+	if pod.Controller == (podcache.Owner{}) {
+		return r.resolveGroup(ctx, pod, rootOfPod(pod))
 	}
-	visited := map[types.UID]bool{pod.UID: true}
+	chain, outcome, err := r.walk(ctx, pod)
+	if err != nil {
+		return Root{}, "", err
+	}
+	return chain[len(chain)-1], outcome, nil
+}
+
+// OwnersBelowRoot returns the objects between a pod and its root that can be stopped, the
+// pod's controller first.
+func (r *Resolver) OwnersBelowRoot(ctx context.Context, pod *podcache.Pod) ([]Root, error) {
+	chain, _, err := r.walk(ctx, pod)
+	if err != nil || len(chain) < 3 {
+		return nil, err
+	}
+	return chain[1 : len(chain)-1], nil
+}
+
+func rootOfPod(pod *podcache.Pod) Root {
+	return Root{GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
+// walk returns the pod, its owners that can be stopped, the root last, and why the walk ended.
+func (r *Resolver) walk(ctx context.Context, pod *podcache.Pod) ([]Root, Outcome, error) {
+	chain, next := []Root{rootOfPod(pod)}, pod.Controller
+	visited, child, end := map[types.UID]bool{pod.UID: true}, podKind.GroupKind(), OutcomeTop
 	for range maxDepth {
 		switch {
 		case next == (podcache.Owner{}):
-			return root, OutcomeTop, nil
+			return chain, end, nil
 		case visited[next.UID]:
-			return root, OutcomeCycle, nil
+			return chain, OutcomeCycle, nil
 		}
 		visited[next.UID] = true
+		kind := schema.FromAPIVersionAndKind(next.APIVersion, next.Kind).GroupKind()
+		if !workloadkind.MayControl(kind, child) {
+			return chain, OutcomeOwnerImplausible, nil
+		}
 		step, err := r.resolveOwner(ctx, pod.Namespace, next)
 		if err != nil {
-			return Root{}, "", fmt.Errorf("resolve the root of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return nil, "", fmt.Errorf("resolve the root of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if step.outcome != "" {
-			if schema.FromAPIVersionAndKind(next.APIVersion, next.Kind).GroupKind() == cronJobKind && root.GroupKind() == jobKind {
+			if root := &chain[len(chain)-1]; kind == cronJobKind && root.GroupKind() == jobKind {
 				root.CronJob = next.Name
 			}
-			return root, step.outcome, nil
+			return chain, step.outcome, nil
 		}
-		root = Root{GroupVersionKind: step.kind, Namespace: pod.Namespace, Name: next.Name, UID: next.UID}
-		next = step.controller
+		if end = OutcomeOwnerNotWorkload; step.canStop {
+			chain = append(chain, Root{GroupVersionKind: step.kind, Namespace: pod.Namespace, Name: next.Name, UID: next.UID})
+			end = OutcomeTop
+		}
+		child, next = kind, step.controller
 	}
 	if next != (podcache.Owner{}) {
-		return root, OutcomeMaxDepth, nil
+		return chain, OutcomeMaxDepth, nil
 	}
-	return root, OutcomeTop, nil
+	return chain, end, nil
 }
 
-// resolvedOwner is either the outcome that ends a walk below an owner, or the owner's kind
-// and controller.
+// resolvedOwner is either the outcome that ends a walk below an owner, or the owner's kind,
+// whether it can be stopped, and its controller.
 type resolvedOwner struct {
 	outcome    Outcome
 	kind       schema.GroupVersionKind
+	canStop    bool
 	controller podcache.Owner
 }
 
@@ -139,9 +189,13 @@ func (r *Resolver) resolveOwner(ctx context.Context, namespace string, owner pod
 		return cached.(resolvedOwner), nil
 	}
 	resolved, err := r.readOwner(ctx, namespace, owner)
-	if err != nil {
+	switch {
+	case err != nil && r.isLastingError(key, err):
+		return resolvedOwner{outcome: OutcomeOwnerUnreadable}, nil
+	case err != nil:
 		return resolvedOwner{}, err
 	}
+	r.failures.Remove(key)
 	ttl := ownerCacheTTL
 	if resolved.outcome != "" {
 		ttl = unresolvedCacheTTL
@@ -150,77 +204,28 @@ func (r *Resolver) resolveOwner(ctx context.Context, namespace string, owner pod
 	return resolved, nil
 }
 
+// isLastingError reports whether the server has answered with errors for lastingErrorAge. An
+// error without an answer says nothing about the owner.
+func (r *Resolver) isLastingError(key ownerKey, err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	now := policytime.MachineNow()
+	first, ok := r.failures.Get(key)
+	if !ok {
+		first = now
+		r.failures.Add(key, first, ownerCacheTTL)
+	}
+	return now.Sub(first.(time.Time)) >= lastingErrorAge
+}
+
 // Forget removes a root from the cache. Groups expire after a minute.
 func (r *Resolver) Forget(root Root) {
 	r.owners.RemoveAll(func(key any) bool {
 		k, ok := key.(ownerKey)
 		return ok && k.namespace == root.Namespace && k.owner.UID == root.UID
 	})
-}
-
-// readOwner reads an owner from the API server.
-func (r *Resolver) readOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
-	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-	if kind.Version == "" || kind.Kind == "" || owner.Name == "" || len(content.IsPathSegmentName(owner.Name)) > 0 {
-		return resolvedOwner{outcome: OutcomeOwnerKindUnknown}, nil // malformed reference
-	}
-	if isNonWorkloadKind(kind.GroupKind()) {
-		return resolvedOwner{outcome: OutcomeOwnerNotWorkload}, nil
-	}
-	object, outcome, err := r.getMetadata(ctx, kind, client.ObjectKey{Namespace: namespace, Name: owner.Name})
-	switch {
-	case err != nil || outcome != "":
-		return resolvedOwner{outcome: outcome}, err
-	case object.UID != owner.UID || object.Name != owner.Name:
-		return resolvedOwner{outcome: OutcomeOwnerReplaced}, nil
-	}
-	resolved := resolvedOwner{kind: object.GroupVersionKind()}
-	if next := metav1.GetControllerOfNoCopy(object); next != nil {
-		resolved.controller = podcache.Owner{APIVersion: next.APIVersion, Kind: next.Kind, Name: next.Name, UID: next.UID}
-	}
-	return resolved, nil
-}
-
-// getMetadata returns the metadata of an object, with its kind in a served version, or the
-// outcome if it cannot be read.
-func (r *Resolver) getMetadata(
-	ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey,
-) (*metav1.PartialObjectMetadata, Outcome, error) {
-	mapping, err := r.restMapping(kind)
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, OutcomeOwnerKindUnknown, nil
-	case err != nil:
-		return nil, "", fmt.Errorf("look up resource of %s: %w", kind, err)
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return nil, OutcomeOwnerClusterScoped, nil
-	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	err = r.reader.Get(ctx, key, object)
-	switch {
-	case err == nil:
-		object.SetGroupVersionKind(mapping.GroupVersionKind)
-		return object, "", nil
-	case meta.IsNoMatchError(err):
-		return nil, OutcomeOwnerKindUnknown, nil
-	case apierrors.IsNotFound(err):
-		return nil, OutcomeOwnerNotFound, nil
-	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		return nil, OutcomeOwnerForbidden, nil
-	default:
-		return nil, "", fmt.Errorf("get %s %s: %w", kind.Kind, key, err)
-	}
-}
-
-// restMapping returns the resource of a kind, in the version of the reference or, if that is
-// not served any more, in another one.
-func (r *Resolver) restMapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
-		return r.mapper.RESTMapping(kind.GroupKind())
-	}
-	return mapping, err
 }
 
 // resolveGroup returns the root of a pod without controller: the Kueue Workload of its group

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +32,8 @@ func newRESTMapper() meta.RESTMapper {
 		"v1/Pod", "batch/v1/Job", "batch/v1/CronJob", "apps/v1/ReplicaSet", "apps/v1/Deployment", "apps/v1/StatefulSet",
 		"jobset.x-k8s.io/v1alpha2/JobSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "kubeflow.org/v1/MPIJob",
 		"ray.io/v1/RayCluster", "ray.io/v1/RayJob", "sparkoperator.k8s.io/v1beta2/SparkApplication",
-		"kueue.x-k8s.io/v1beta2/Workload", "forbidden.io/v1/Thing", "broken.io/v1/Thing",
+		"kueue.x-k8s.io/v1beta2/Workload", "kueue.x-k8s.io/v1beta2/LocalQueue", "v1/ResourceQuota", "discovery.k8s.io/v1/EndpointSlice",
+		"forbidden.io/v1/Thing", "broken.io/v1/Thing", "example.org/v1/Farm", "example.org/v1/Revision",
 	} {
 		mapper.Add(parseGVK(kind), meta.RESTScopeNamespace)
 	}
@@ -53,6 +56,7 @@ func parseGVK(kind string) schema.GroupVersionKind {
 // with UID 1, controlled by the owner after the sign.
 type fakeReader struct {
 	objects map[string]*metav1.PartialObjectMetadata
+	refuses map[string]bool
 	reads   int
 }
 
@@ -65,6 +69,9 @@ func (s *fakeReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 		return apierrors.NewForbidden(resource, key.Name, errors.New("no rule"))
 	case "broken.io":
 		return apierrors.NewServiceUnavailable("try later")
+	}
+	if s.refuses[key.Name] {
+		return apierrors.NewBadRequest("the name is not valid")
 	}
 	object, ok := s.objects[key.Namespace+"/"+kind.GroupKind().String()+"/"+path.Clean(key.Name)] // like the client for metadata
 	if !ok {
@@ -142,6 +149,13 @@ func formatRoot(root owner.Root) string {
 
 const podRoot = "v1/Pod p#p"
 
+// newResolver returns a Resolver for a cluster in which a Revision has no stop action.
+func newResolver(s *fakeReader) *owner.Resolver {
+	return owner.NewResolver(s, newRESTMapper(), func(_ context.Context, mapping *meta.RESTMapping) (bool, error) {
+		return mapping.GroupVersionKind.Kind != "Revision", nil
+	})
+}
+
 func TestResolve(t *testing.T) {
 	const job = "batch/v1/Job train#1"
 	group := func() *fakeReader {
@@ -195,9 +209,38 @@ func TestResolve(t *testing.T) {
 		"an owner in an old version":  {newFakeReader("apps/v1/ReplicaSet r#2"), newPod("apps/v1beta1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeTop},
 		"a pod that owns itself":      {newFakeReader(), newPod(podRoot), podRoot, owner.OutcomeCycle},
 		"owners of each other": {
-			newFakeReader("batch/v1/Job train#1 < batch/v1/Job other#2", "batch/v1/Job other#2 < batch/v1/Job train#1"),
-			newPod(job), "batch/v1/Job other#2", owner.OutcomeCycle,
+			newFakeReader("ray.io/v1/RayJob train#1 < ray.io/v1/RayJob other#2", "ray.io/v1/RayJob other#2 < ray.io/v1/RayJob train#1"),
+			newPod("ray.io/v1/RayJob train#1"), "ray.io/v1/RayJob other#2", owner.OutcomeCycle,
 		},
+		"a Knative service, of a revision that cannot be stopped": {
+			newFakeReader("apps/v1/ReplicaSet d#3 < example.org/v1/Revision r#2", "example.org/v1/Revision r#2 < example.org/v1/Farm f#1", "example.org/v1/Farm f#1"),
+			newPod("apps/v1/ReplicaSet d#3"), "example.org/v1/Farm f#1", owner.OutcomeTop,
+		},
+		"an owner of a kind that cannot be stopped": {
+			newFakeReader(job+" < example.org/v1/Revision r#2", "example.org/v1/Revision r#2"), newPod(job), job, owner.OutcomeOwnerNotWorkload,
+		},
+		"a quota as the owner": {
+			newFakeReader(job+" < v1/ResourceQuota q#2", "v1/ResourceQuota q#2"), newPod(job), job, owner.OutcomeOwnerNotWorkload,
+		},
+		"a queue as the owner": {
+			newFakeReader("apps/v1/ReplicaSet r#1 < kueue.x-k8s.io/v1beta2/LocalQueue q#2", "kueue.x-k8s.io/v1beta2/LocalQueue q#2"),
+			newPod("apps/v1/ReplicaSet r#1"), "apps/v1/ReplicaSet r#1", owner.OutcomeOwnerNotWorkload,
+		},
+		"a built-in object as the owner": {
+			newFakeReader(job+" < discovery.k8s.io/v1/EndpointSlice e#2", "discovery.k8s.io/v1/EndpointSlice e#2"),
+			newPod(job), job, owner.OutcomeOwnerNotWorkload,
+		},
+		"another's job as the owner of a job": {
+			newFakeReader(job+" < batch/v1/Job victim#2", "batch/v1/Job victim#2"), newPod(job), job, owner.OutcomeOwnerImplausible,
+		},
+		"another's deployment as the owner of a pod": {
+			newFakeReader("apps/v1/Deployment victim#2"), newPod("apps/v1/Deployment victim#2"), podRoot, owner.OutcomeOwnerImplausible,
+		},
+		"an owner with a path as its group": {newFakeReader(job + " < ../v1/Job victim#2"), newPod(job), job, owner.OutcomeOwnerKindUnknown},
+		"an owner whose name the server refuses": {
+			&fakeReader{refuses: map[string]bool{"odd": true}}, newPod("batch/v1/Job odd#2"), podRoot, owner.OutcomeOwnerUnreadable,
+		},
+		"a pod named ..":           {newFakeReader(), newPod("v1/Pod ..#2"), podRoot, owner.OutcomeOwnerKindUnknown},
 		"a group":                  {group(), newGroupedPod("g"), "kueue.x-k8s.io/v1beta2/Workload g#7", owner.OutcomePodGroup},
 		"a group without Workload": {newFakeReader(), newGroupedPod("g"), podRoot, owner.OutcomeTop},
 		"a group whose Workload does not name the pod": {newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7"), newGroupedPod("g"), podRoot, owner.OutcomeTop},
@@ -207,7 +250,7 @@ func TestResolve(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			root, outcome, err := owner.NewResolver(tc.server, newRESTMapper()).Resolve(t.Context(), tc.pod)
+			root, outcome, err := newResolver(tc.server).Resolve(t.Context(), tc.pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,18 +261,18 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// newOwnerChain returns a server with jobs, each controlled by the next.
+// newOwnerChain returns a server with RayJobs, each controlled by the next.
 func newOwnerChain(length int) *fakeReader {
 	var objects []string
 	for i := 1; i < length; i++ {
-		objects = append(objects, fmt.Sprintf("batch/v1/Job j%d#%d < batch/v1/Job j%d#%d", i, i, i+1, i+1))
+		objects = append(objects, fmt.Sprintf("ray.io/v1/RayJob j%d#%d < ray.io/v1/RayJob j%d#%d", i, i, i+1, i+1))
 	}
-	return newFakeReader(append(objects, fmt.Sprintf("batch/v1/Job j%d#%d", length, length))...)
+	return newFakeReader(append(objects, fmt.Sprintf("ray.io/v1/RayJob j%d#%d", length, length))...)
 }
 
 func TestResolveStopsAtMaxDepth(t *testing.T) {
 	for length, want := range map[int]owner.Outcome{8: owner.OutcomeTop, 9: owner.OutcomeMaxDepth, 30: owner.OutcomeMaxDepth} {
-		root, outcome, err := owner.NewResolver(newOwnerChain(length), newRESTMapper()).Resolve(t.Context(), newPod("batch/v1/Job j1#1"))
+		root, outcome, err := newResolver(newOwnerChain(length)).Resolve(t.Context(), newPod("ray.io/v1/RayJob j1#1"))
 		if err != nil || outcome != want || root.Name != "j8" {
 			t.Errorf("a chain of %d: %s, %s, %v; want j8, %s", length, root.Name, outcome, err, want)
 		}
@@ -238,7 +281,7 @@ func TestResolveStopsAtMaxDepth(t *testing.T) {
 
 func TestResolveReturnsServerErrors(t *testing.T) {
 	s := newFakeReader("batch/v1/Job train#1 < broken.io/v1/Thing t#0")
-	finder := owner.NewResolver(s, newRESTMapper())
+	finder := newResolver(s)
 	for range 2 { // errors are not cached
 		before := s.reads
 		root, outcome, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
@@ -251,6 +294,26 @@ func TestResolveReturnsServerErrors(t *testing.T) {
 	}
 }
 
+// An owner whose API always fails ends the walk below it after a minute, so that a forged
+// reference leaves no pod without a clock. A walk to an owner that was read is not repeated. Guards
+// the time limit (invariant 4).
+func TestLastingErrorEndsWalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeReader("batch/v1/Job train#1 < broken.io/v1/Thing t#0")
+		resolver := newResolver(s)
+		for elapsed := time.Duration(0); elapsed < time.Minute; elapsed += 20 * time.Second {
+			if root, _, err := resolver.Resolve(t.Context(), newPod("batch/v1/Job train#1")); err == nil {
+				t.Errorf("after %s: %v", elapsed, root)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		root, outcome, err := resolver.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
+		if err != nil || outcome != owner.OutcomeOwnerUnreadable || formatRoot(root) != "batch/v1/Job train#1" {
+			t.Errorf("after a minute: %v, %s, %v", root, outcome, err)
+		}
+	})
+}
+
 // failingMapper fails like a mapper without connection to its server.
 type failingMapper struct{ meta.RESTMapper }
 
@@ -260,7 +323,7 @@ func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping
 
 func TestResolveReturnsDiscoveryErrors(t *testing.T) {
 	for name, p := range map[string]*podcache.Pod{"owner": newPod("batch/v1/Job train#1"), "group": newGroupedPod("g")} {
-		root, _, err := owner.NewResolver(newFakeReader(), failingMapper{}).Resolve(t.Context(), p)
+		root, _, err := owner.NewResolver(newFakeReader(), failingMapper{}, nil).Resolve(t.Context(), p)
 		if err == nil || root != (owner.Root{}) || !strings.Contains(err.Error(), "lab/p") {
 			t.Errorf("%s: got %v, %v; want an error that names the pod", name, root, err)
 		}
@@ -269,7 +332,7 @@ func TestResolveReturnsDiscoveryErrors(t *testing.T) {
 
 func TestResolveCachesOwners(t *testing.T) {
 	s := newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#1")
-	finder := owner.NewResolver(s, newRESTMapper())
+	finder := newResolver(s)
 	var root owner.Root
 	for i := range 5 {
 		p := newPod("apps/v1/ReplicaSet r#2")
@@ -292,7 +355,7 @@ func TestResolveCachesOwners(t *testing.T) {
 
 // A false reference does not affect a true one.
 func TestForgedReferenceIsNotCachedForOthers(t *testing.T) {
-	finder := owner.NewResolver(newFakeReader("batch/v1/Job train#1"), newRESTMapper())
+	finder := newResolver(newFakeReader("batch/v1/Job train#1"))
 	for _, text := range []string{"batch/v1/Job none#1", "batch/v1/CronJob train#1", "unknown.io/v1/Job train#1"} {
 		if _, outcome, err := finder.Resolve(t.Context(), newPod(text)); err != nil || outcome == owner.OutcomeTop {
 			t.Fatalf("%s: %s, %v", text, outcome, err)
@@ -313,9 +376,9 @@ func TestForgedReferenceIsNotCachedForOthers(t *testing.T) {
 // of that name could neither have a clock nor be stopped. Protects the time limit.
 func TestNameOfRootIsThatOfItsObject(t *testing.T) {
 	for _, name := range []string{"./real", "x/../real", "real/", "real/."} {
-		reader := newFakeReader("batch/v1/Job real#1", "batch/v1/Job train#2 < batch/v1/Job "+name+"#1")
+		reader := newFakeReader("ray.io/v1/RayJob real#1", "batch/v1/Job train#2 < ray.io/v1/RayJob "+name+"#1")
 		pod := &podcache.Pod{Namespace: "lab", Name: "train-abc", UID: "pod", Controller: parseOwner("batch/v1/Job train#2")}
-		root, outcome, err := owner.NewResolver(reader, newRESTMapper()).Resolve(t.Context(), pod)
+		root, outcome, err := newResolver(reader).Resolve(t.Context(), pod)
 		if err != nil || root.Name != "train" {
 			t.Errorf("%s: root %s, outcome %s, %v", name, root.Name, outcome, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 )
 
 // Root is a root workload. Roots are comparable with ==.
@@ -37,8 +38,8 @@ const (
 	OutcomeTop Outcome = "Top"
 	// OutcomePodGroup: the root is the Kueue Workload of a pod group.
 	OutcomePodGroup Outcome = "PodGroup"
-	// OutcomeOwnerNotWorkload: the owner's kind is no workload, such as a schedule, or the
-	// Node that controls a mirror pod.
+	// OutcomeOwnerNotWorkload: the owner's kind is no workload or cannot be stopped, such as a
+	// schedule, or the Node that controls a mirror pod.
 	OutcomeOwnerNotWorkload Outcome = "OwnerNotWorkload"
 	// OutcomeOwnerNotFound: the owner does not exist.
 	OutcomeOwnerNotFound Outcome = "OwnerNotFound"
@@ -51,6 +52,10 @@ const (
 	OutcomeOwnerKindUnknown Outcome = "OwnerKindUnknown"
 	// OutcomeOwnerClusterScoped: the owner has no namespace.
 	OutcomeOwnerClusterScoped Outcome = "OwnerClusterScoped"
+	// OutcomeOwnerUnreadable: the server keeps answering with an error when the owner is read.
+	OutcomeOwnerUnreadable Outcome = "OwnerUnreadable"
+	// OutcomeOwnerImplausible: no controller of the owner's kind controls such an object.
+	OutcomeOwnerImplausible Outcome = "OwnerImplausible"
 	// OutcomeMaxDepth: the chain of owners is longer than the walk.
 	OutcomeMaxDepth Outcome = "MaxDepth"
 	// OutcomeCycle: the owners own each other.
@@ -68,16 +73,8 @@ var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 // kueueWorkloadKind is Kueue's Workload. The RESTMapper knows the served version.
 var kueueWorkloadKind = schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}
 
-// nonWorkloadKinds are kinds that can be controllers but are no root workloads: kinds that run
-// nothing, and schedules, whose runs are stopped one by one.
-var nonWorkloadKinds = map[schema.GroupKind]bool{
-	{Kind: "Node"}:           true, // of mirror pods
-	{Kind: "Namespace"}:      true,
-	{Kind: "ConfigMap"}:      true,
-	{Kind: "Secret"}:         true,
-	{Kind: "Service"}:        true,
-	{Kind: "ServiceAccount"}: true,
-
+// schedules are kinds whose runs are workloads and are stopped one by one.
+var schedules = map[schema.GroupKind]bool{
 	cronJobKind: true,
 	{Group: "argoproj.io", Kind: "CronWorkflow"}:                       true,
 	{Group: "kubeflow.org", Kind: "ScheduledWorkflow"}:                 true,
@@ -85,7 +82,8 @@ var nonWorkloadKinds = map[schema.GroupKind]bool{
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: true,
 }
 
-// isNonWorkloadKind reports whether objects of the kind cannot be roots.
-func isNonWorkloadKind(kind schema.GroupKind) bool {
-	return nonWorkloadKinds[kind] || kind.Group == v1alpha1.Group
+// mayBeRoot reports whether objects of the kind can be roots, as far as its name says.
+func mayBeRoot(kind schema.GroupKind) bool {
+	_, known := workloadkind.Lookup(kind)
+	return !schedules[kind] && (known || workloadkind.IsStoppable(kind))
 }

@@ -5,6 +5,7 @@ package suspend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,6 +62,15 @@ func (s *Stopper) resolveUnknownKind(ctx context.Context, mapping *meta.RESTMapp
 			ErrUnsupported, resource)
 	}
 	return kind, nil
+}
+
+// CanStop reports whether objects of a kind can be stopped that package workloadkind does not know.
+func (s *Stopper) CanStop(ctx context.Context, mapping *meta.RESTMapping) (bool, error) {
+	_, err := s.resolveUnknownKind(ctx, mapping)
+	if errors.Is(err, ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // servedVersion returns a version of a CustomResourceDefinition.

@@ -29,11 +29,8 @@ const ReasonStopped = "StoppedBySluice"
 
 func (r root) isPod() bool { return r.Group == "" && r.Kind == "Pod" }
 
-// deletePod stops a pod without controller.
+// deletePod stops a pod that is a root: it has no controller, or none that can be stopped.
 func (s *Stopper) deletePod(ctx context.Context, r root, message string) error {
-	if owner := metav1.GetControllerOf(r.object); owner != nil {
-		return fmt.Errorf("%w: %s %s controls the pod and would replace it; stop that instead", ErrUnsupported, owner.Kind, owner.Name)
-	}
 	if _, mirror := r.object.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
 		return fmt.Errorf("%w: it is a static pod of its node", ErrUnsupported)
 	}

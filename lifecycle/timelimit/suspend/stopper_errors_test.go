@@ -139,9 +139,10 @@ func TestStopIgnoresRejectionByCompletedObject(t *testing.T) {
 	}
 }
 
-// A bare pod gets a condition and is deleted.
-func TestStopDeletesBarePod(t *testing.T) {
-	object := newObject(t, groupKind("", "Pod"), `{spec: {containers: [{name: main, image: torch}]}, status: {phase: Running}}`)
+// A pod that is a root gets a condition and is deleted. It can have a forged controller
+// (invariant 4).
+func TestStopDeletesRootPod(t *testing.T) {
+	object := newObject(t, groupKind("", "Pod"), `{metadata: {ownerReferences: [{apiVersion: v1, kind: ResourceQuota, name: q, uid: u, controller: true}]}, spec: {containers: [{name: main, image: torch}]}, status: {phase: Running}}`)
 	w := newFakeAPI(t, object)
 	var order []string
 	w.callError = func(verb string, _ client.Object) error {
@@ -162,15 +163,14 @@ func TestStopDeletesBarePod(t *testing.T) {
 	}
 }
 
-func TestStopKeepsControlledAndStaticPods(t *testing.T) {
+func TestStopKeepsStaticAndEndedPods(t *testing.T) {
 	tests := map[string]struct {
 		rest string
 		want error
 	}{
-		"a controller's": {`{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}, status: {phase: Running}}`, suspend.ErrUnsupported},
-		"a node's own":   {`{metadata: {annotations: {kubernetes.io/config.mirror: abc}}, status: {phase: Running}}`, suspend.ErrUnsupported},
-		"ended":          {`{status: {phase: Succeeded}}`, nil},
-		"on its way":     {`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b]}, status: {phase: Running}}`, nil},
+		"a node's own": {`{metadata: {annotations: {kubernetes.io/config.mirror: abc}}, status: {phase: Running}}`, suspend.ErrUnsupported},
+		"ended":        {`{status: {phase: Succeeded}}`, nil},
+		"on its way":   {`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b]}, status: {phase: Running}}`, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -68,6 +68,17 @@ func admissionParametersTable() table {
 		edit{"deviceAnnotations: a pattern", `{spec: {deviceAnnotations: ["cdi.*"]}}`, "spec.deviceAnnotations[0]", "should match"},
 		edit{"deviceAnnotations: a whole key", `{spec: {deviceAnnotations: ["cdi.k8s.io/x"]}}`, "spec.deviceAnnotations[0]", "should match"},
 	)
+	kinds := func(kind, users string) string {
+		return fmt.Sprintf(`{spec: {kindControllers: [{kind: %s, users: %s}]}}`, kind, users)
+	}
+	k.rejected = append(k.rejected,
+		edit{"kindControllers: a plural", kinds("jobs.batch", "[a]"), "spec.kindControllers[0].kind", "should match"},
+		edit{"kindControllers: a version", kinds("batch/v1", "[a]"), "spec.kindControllers[0].kind", "should match"},
+		edit{"kindControllers: a kind that is too long", kinds("K"+longText(317), "[a]"), "spec.kindControllers[0].kind", "may not be more than 317"},
+		edit{"kindControllers: no users", kinds("Job.batch", "[]"), "spec.kindControllers[0].users", "at least 1 items"},
+		edit{"kindControllers: every user", kinds("Job.batch", `["*"]`), "spec.kindControllers[0].users[0]", "should match"},
+		edit{"kindControllers: a kind twice", `{spec: {kindControllers: [{kind: Job.batch, users: [a]}, {kind: Job.batch, users: [b]}]}}`, "spec.kindControllers[1]", "Duplicate value"},
+	)
 	for _, limit := range []string{"maxLabels", "maxAnnotations"} {
 		k.rejected = append(k.rejected,
 			edit{limit + ": too few", fmt.Sprintf(`{spec: {%s: 63}}`, limit), "spec." + limit, "greater than or equal to 64"},

@@ -24,7 +24,7 @@ func workloadClockTable() table {
 		},
 		status: []edit{
 			{"an unknown type", `{status: {workloadType: "*"}}`, "status.workloadType", `"train", "interactive", "inference"`},
-			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Pending", "Running", "Paused", "Stopped", "Finished", "Deleted"`},
+			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Pending", "Running", "Paused", "Stopping", "Stopped", "Finished", "Deleted"`},
 			{"a negative running time", `{status: {accumulatedSeconds: -1}}`, "status.accumulatedSeconds", "greater than or equal to 0"},
 			{"an invalid start of an interval", `{status: {runningSince: yesterday}}`, "status.runningSince", "date-time"},
 			{"a deadline for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "ShareExceeded", "Preempted", "StartTimeout", "ProjectDeleted"`},

@@ -56,19 +56,16 @@ func (v *Validator) tenant(ctx context.Context, project *v1alpha1.Project) (chec
 	if err := v.Cached.Get(ctx, types.NamespacedName{Name: department.Name}, &department); client.IgnoreNotFound(err) != nil {
 		return check.Tenant{}, fmt.Errorf("get department %s: %w", department.Name, err)
 	}
-	var failed error
+	var all v1alpha1.NodePoolList
+	if err := v.Cached.List(ctx, &all); err != nil {
+		return check.Tenant{}, fmt.Errorf("list node pools: %w", err)
+	}
 	pools := input.NewProjectPools(project, func(name string) *v1alpha1.NodePool {
-		pool := &v1alpha1.NodePool{}
-		if err := v.Cached.Get(ctx, types.NamespacedName{Name: name}, pool); err != nil {
-			if client.IgnoreNotFound(err) != nil {
-				failed = fmt.Errorf("get node pool %s: %w", name, err)
-			}
+		at := slices.IndexFunc(all.Items, func(pool v1alpha1.NodePool) bool { return pool.Name == name })
+		if at < 0 {
 			return nil
 		}
-		return pool
+		return &all.Items[at]
 	})
-	if failed != nil {
-		return check.Tenant{}, failed
-	}
-	return check.NewTenant(input.NewProject(project, &department), input.NewDepartment(&department), pools)
+	return check.NewTenant(input.NewProject(project, &department, input.RefusedNodes(all.Items)), input.NewDepartment(&department), pools)
 }

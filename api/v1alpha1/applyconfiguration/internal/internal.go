@@ -86,6 +86,14 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: kindControllers
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.KindControllers
+          elementRelationship: associative
+          keys:
+          - kind
     - name: managers
       type:
         list:
@@ -377,6 +385,18 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: dev.sluice.api.period.Date
 - name: dev.sluice.api.v1alpha1.IngressHost
   scalar: string
+- name: dev.sluice.api.v1alpha1.KindControllers
+  map:
+    fields:
+    - name: kind
+      type:
+        scalar: string
+    - name: users
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.UserPattern
+          elementRelationship: associative
 - name: dev.sluice.api.v1alpha1.Language
   scalar: string
 - name: dev.sluice.api.v1alpha1.MIGLayout

@@ -19,9 +19,12 @@ import (
 type AdmissionParametersSpecApplyConfiguration struct {
 	// Binders are the users that may bind pods of projects to nodes: the schedulers.
 	Binders []apiv1alpha1.UserPattern `json:"binders,omitempty"`
-	// Controllers are the users that may set controller references, for example the operators
-	// that create pods.
+	// Controllers are the users that may set controller references to objects of every kind, and
+	// copy annotations of Sluice from them: the controllers of Kubernetes, for example.
 	Controllers []apiv1alpha1.UserPattern `json:"controllers,omitempty"`
+	// KindControllers are the users that may set controller references to objects of one kind: the
+	// operators. Lifecycle keeps the ServiceAccounts with which the known operators are installed.
+	KindControllers []KindControllersApplyConfiguration `json:"kindControllers,omitempty"`
 	// Queues are the users that may suspend and admit pods and workloads, and write queue
 	// objects: Kueue.
 	Queues []apiv1alpha1.UserPattern `json:"queues,omitempty"`
@@ -71,6 +74,19 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithBinders(values ...apiv1a
 func (b *AdmissionParametersSpecApplyConfiguration) WithControllers(values ...apiv1alpha1.UserPattern) *AdmissionParametersSpecApplyConfiguration {
 	for i := range values {
 		b.Controllers = append(b.Controllers, values[i])
+	}
+	return b
+}
+
+// WithKindControllers adds the given value to the KindControllers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the KindControllers field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithKindControllers(values ...*KindControllersApplyConfiguration) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithKindControllers")
+		}
+		b.KindControllers = append(b.KindControllers, *values[i])
 	}
 	return b
 }

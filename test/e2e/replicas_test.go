@@ -154,7 +154,9 @@ func TestQuarantineSurvivesRestart(t *testing.T) {
 	t.Logf("kubectl describe:\n%s", r.kubectl("describe", "slpol", "slow"))
 
 	r.restart()
-	eventuallyLong(t, func() error { return client.IgnoreNotFound(r.adminClient.Get(t.Context(), client.ObjectKey{Name: "slow"}, &v1alpha1.Policy{})) })
+	eventuallyLong(t, func() error {
+		return client.IgnoreNotFound(r.adminClient.Get(t.Context(), client.ObjectKey{Name: "slow"}, &v1alpha1.Policy{}))
+	})
 	// No replica is ready before it adopted the quarantine: no pod is admitted or evaluated meanwhile.
 	for range 20 {
 		if err := r.tryPod("fast", true); err == nil {

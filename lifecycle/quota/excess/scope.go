@@ -143,7 +143,7 @@ func (r *Reconciler) quotaHandler() handler.EventHandler {
 				observe(quota, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requestQueue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) {
 			if quota, ok := e.Object.(*corev1.ResourceQuota); ok {
 				r.forgetLimits(quota)
 			}

@@ -64,9 +64,6 @@ const (
 	// AnnotationReplicasBefore is the number of replicas that a root workload had before the
 	// lifecycle controller scaled it to zero. The user needs it to start the workload again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
-	// AnnotationRepartitioned is when the planner changed the layout of a GPUNode's GPUs within the
-	// last hour (RFC 3339, separated by commas).
-	AnnotationRepartitioned = "sluice.dev/repartitioned"
 	// AnnotationRetriedAt is the time (RFC 3339) at which Sluice last made the controller of a
 	// ReplicaSet, StatefulSet or Job retry to create pods that lacked quota.
 	AnnotationRetriedAt = "sluice.dev/retried-at"
@@ -91,6 +88,10 @@ const AnnotationAdoptBy = "sluice.dev/adopt-by"
 // ReplicaReportAnnotation has the report of a replica of the webhook, as JSON, on the replica's Lease
 // in Sluice's namespace. It is on no object of users, and so it is none of [ManagedKeys].
 const ReplicaReportAnnotation = "sluice.dev/replica-report"
+
+// RepartitionedAnnotation is when the planner changed the layout of a GPUNode's GPUs within the last
+// hour (RFC 3339, separated by commas). It is on no object of users either.
+const RepartitionedAnnotation = "sluice.dev/repartitioned"
 
 // ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
 // queue holds they do not change after creation, except by Sluice.

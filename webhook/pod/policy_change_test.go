@@ -101,17 +101,18 @@ func TestPolicyChangeRefusesNobodyWrongly(t *testing.T) {
 // 48 edits of a policy under load refuse no pod: each is mutated by one replica and validated by another, which
 // learns of each edit a moment later. Guards invariant 4 of the design.
 func TestPolicyEditsUnderLoadRefuseNoPod(t *testing.T) {
-	const edits, podsPerEdit = 48, 6
+	const edits, workers = 48, 4
 	early, late := newBase(t), newBase(t)
 	setPolicies(t, early, teamLabel("edit-0"))
 	setPolicies(t, late, teamLabel("edit-0"))
-	admitted := make(chan string)
+	admitted := make([]chan string, workers)
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
-	for worker := range 4 {
+	for worker := range workers {
+		admitted[worker] = make(chan string)
 		load.Go(func() {
 			mutator, validator := &pod.Mutator{Base: early}, &pod.Validator{Base: late}
-			for number := worker; ctx.Err() == nil; number += 4 {
+			for number := worker; ctx.Err() == nil; number += workers {
 				request := decodeRequest(t, trainingReview(t, number, number))
 				response, message := mutator.Handle(ctx, request), ""
 				if response.Allowed {
@@ -122,7 +123,7 @@ func TestPolicyEditsUnderLoadRefuseNoPod(t *testing.T) {
 					message = response.Result.Message
 				}
 				select {
-				case admitted <- message:
+				case admitted[worker] <- message:
 				case <-ctx.Done():
 				}
 			}
@@ -132,8 +133,8 @@ func TestPolicyEditsUnderLoadRefuseNoPod(t *testing.T) {
 	for edit := range edits {
 		setPolicies(t, early, teamLabel(fmt.Sprint("edit-", edit)))
 		setPolicies(t, late, teamLabel(fmt.Sprint("edit-", edit)))
-		for range podsPerEdit {
-			if message := <-admitted; message != "" {
+		for worker := range workers { // no pod lasts longer than the kept sets
+			if message := <-admitted[worker]; message != "" {
 				refused++
 				t.Error(message)
 			}
@@ -142,6 +143,6 @@ func TestPolicyEditsUnderLoadRefuseNoPod(t *testing.T) {
 	stop()
 	load.Wait()
 	if refused > 0 {
-		t.Errorf("%d of %d pods were refused during %d edits", refused, edits*podsPerEdit, edits)
+		t.Errorf("%d of %d pods were refused during %d edits", refused, edits*workers, edits)
 	}
 }

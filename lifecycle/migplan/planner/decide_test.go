@@ -614,7 +614,7 @@ func (s *testSnapshot) withMade(node string, name v1alpha1.MIGProfile, start int
 func (s *testSnapshot) withChanges(node string, count int, ago time.Duration) *testSnapshot {
 	s.pools[0].maxChangesPerHour = count
 	return s.updateGPUNode(node, func(o *v1alpha1.GPUNode) {
-		o.Annotations = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(slices.Repeat([]time.Time{startTime.Add(-ago)}, count))}
+		o.Annotations = map[string]string{v1alpha1.RepartitionedAnnotation: formatChanges(slices.Repeat([]time.Time{startTime.Add(-ago)}, count))}
 	})
 }
 

@@ -89,8 +89,8 @@ func (r *Reconciler) patchSpec(ctx context.Context, gpuNode *v1alpha1.GPUNode, a
 	}
 	metadata := map[string]any{"uid": gpuNode.UID, "resourceVersion": gpuNode.ResourceVersion}
 	if !a.restoresCurrent {
-		changes := append(recentChanges(parseChanges(gpuNode.Annotations[v1alpha1.AnnotationRepartitioned]), now), now)
-		metadata["annotations"] = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(changes)}
+		changes := append(recentChanges(parseChanges(gpuNode.Annotations[v1alpha1.RepartitionedAnnotation]), now), now)
+		metadata["annotations"] = map[string]string{v1alpha1.RepartitionedAnnotation: formatChanges(changes)}
 	}
 	return r.patch(ctx, &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: gpuNode.Name}}, map[string]any{
 		"metadata": metadata, "spec": map[string]any{"gpus": a.spec},
@@ -100,7 +100,7 @@ func (r *Reconciler) patchSpec(ctx context.Context, gpuNode *v1alpha1.GPUNode, a
 // maxRecordedChanges limits the times that the annotation records.
 const maxRecordedChanges = 60
 
-// parseChanges returns the times in the annotation [v1alpha1.AnnotationRepartitioned], without what
+// parseChanges returns the times in the annotation [v1alpha1.RepartitionedAnnotation], without what
 // is no time.
 func parseChanges(list string) (changes []time.Time) {
 	for text := range strings.SplitSeq(list, ",") {

@@ -116,7 +116,7 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 		_, _ = digest.Write([]byte(status.Pods[i].UID)) // hash.Hash never fails
 		m.podsDigest ^= digest.Sum64()
 	}
-	m.changes = parseChanges(object.Annotations[v1alpha1.AnnotationRepartitioned])
+	m.changes = parseChanges(object.Annotations[v1alpha1.RepartitionedAnnotation])
 	return m
 }
 

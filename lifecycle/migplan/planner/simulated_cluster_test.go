@@ -424,11 +424,11 @@ func (h *simulation) applyAction(a *action) {
 		n.object.Spec.GPUs = a.spec
 		n.object.Generation++
 		if !a.restoresCurrent {
-			changes := append(recentChanges(parseChanges(n.object.Annotations[v1alpha1.AnnotationRepartitioned]), h.now), h.now)
+			changes := append(recentChanges(parseChanges(n.object.Annotations[v1alpha1.RepartitionedAnnotation]), h.now), h.now)
 			if len(changes) > defaultMaxChangesPerHour {
 				h.failf("%s is repartitioned %d times within an hour", n.name, len(changes))
 			}
-			n.object.Annotations = map[string]string{v1alpha1.AnnotationRepartitioned: formatChanges(changes)}
+			n.object.Annotations = map[string]string{v1alpha1.RepartitionedAnnotation: formatChanges(changes)}
 		}
 	}
 }

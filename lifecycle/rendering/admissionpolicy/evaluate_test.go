@@ -155,7 +155,7 @@ func compiledPolicies(t *testing.T) []compiledPolicy {
 	compiled.Do(func() {
 		for _, p := range loadSet(t, false).policies {
 			selector := p.Spec.MatchConstraints.NamespaceSelector
-			if selector == nil || selector.MatchExpressions[0].Operator != metav1.LabelSelectorOpExists {
+			if selector == nil || len(selector.MatchExpressions) == 0 || selector.MatchExpressions[0].Operator != metav1.LabelSelectorOpExists {
 				continue
 			}
 			compiled.policies = append(compiled.policies, compiledPolicy{p, compilePolicy(t, p)})

@@ -71,6 +71,14 @@ func (m *observedNode) translateResource(resource corev1.ResourceName) corev1.Re
 
 // isExceededBy reports whether the node's allocatable has devices that do not exist.
 func (m *observedNode) isExceededBy(published deviceCounts) bool {
+	within := true
+	for resource, number := range published {
+		limit, known := m.maxAllocatable[resource]
+		within = within && (number == 0 || known && number <= limit)
+	}
+	if within {
+		return false // without a translation of names
+	}
 	for resource, number := range m.translateAllocatable(published) {
 		if number > m.maxAllocatable[resource] {
 			return true

@@ -165,8 +165,8 @@ func sharedCondition(replicated []corev1.ResourceName) metav1.Condition {
 	}
 	if len(replicated) > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonDevicesReplicated
-		c.Message = fmt.Sprintf("the device plugin offers several replicas of each %s; remove sharing for MIG devices from its configuration, "+
-			"or plan the node pool statically", replicated[0])
+		c.Message = fmt.Sprintf("the device plugin offers several replicas of each %s; remove sharing for MIG devices from its configuration",
+			replicated[0])
 	}
 	return c
 }

@@ -71,21 +71,28 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nominated pods come first: a pod that is bound in between is then in one of the lists.
+	var nominated []corev1.Pod
+	if r.Nominated {
+		if nominated, err = r.nominatedPods(ctx); err != nil {
+			return nil, err
+		}
+	}
 	pods, err := r.BoundPods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if r.Nominated {
-		if pods, err = r.addNominatedPods(ctx, pods); err != nil {
-			return nil, err
+	for i := range nominated {
+		if !slices.ContainsFunc(pods, func(bound corev1.Pod) bool { return bound.UID == nominated[i].UID }) {
+			pods = append(pods, nominated[i])
 		}
 	}
 	return newSnapshot(pods, held), nil
 }
 
-// addNominatedPods adds the pods in their binding cycle: their scheduler chose the node and waits for
+// nominatedPods returns the pods in their binding cycle: their scheduler chose the node and waits for
 // volumes or for the pod's group.
-func (r *Reader) addNominatedPods(ctx context.Context, pods []corev1.Pod) ([]corev1.Pod, error) {
+func (r *Reader) nominatedPods(ctx context.Context) (pods []corev1.Pod, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list corev1.PodList

@@ -6,6 +6,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ const maxVolumeClaims = 256
 // behind a binding.
 func (r *Reconciler) listClaims(ctx context.Context, s *observedState, now time.Time) error {
 	pending := r.pendingPods.Values()
+	r.claimTimes.prune(now)
 	reads := 0
 	for i := range s.nodes {
 		n := &s.nodes[i]
@@ -38,14 +40,22 @@ func (r *Reconciler) listClaims(ctx context.Context, s *observedState, now time.
 		if _, settled := n.settledAt(now); !settled {
 			continue
 		}
+		// The bound pods come last: a pod that is bound in between is then in one of the lists.
+		claims, err := r.listPods(ctx, "status.nominatedNodeName", n.name)
+		if err != nil {
+			return err
+		}
+		selected, err := r.findSelectedPods(ctx, n, pending, &reads)
+		if err != nil {
+			return err
+		}
 		if err := r.listBoundPods(ctx, n, now); err != nil {
 			return err
 		}
-		if err := r.listNominatedPods(ctx, n); err != nil {
-			return err
-		}
-		if err := r.findSelectedPods(ctx, n, pending, &reads); err != nil {
-			return err
+		for _, pod := range append(claims, selected...) {
+			if r.claimTimes.isRecent(pod.uid, n.name, s.previousState.nominations[pod.uid], now) {
+				n.addNominated(pod)
+			}
 		}
 		n.podsListed = true
 	}
@@ -63,16 +73,35 @@ func (r *Reconciler) listBoundPods(ctx context.Context, n *node, now time.Time) 
 	return nil
 }
 
-// listNominatedPods lists the pods for which a scheduler chose the node and waits with the binding.
-func (r *Reconciler) listNominatedPods(ctx context.Context, n *node) error {
-	pods, err := r.listPods(ctx, "status.nominatedNodeName", n.name)
-	if err != nil {
-		return err
+// claimTimes holds since when pods are observed in their binding cycle, by pod and node: a pod that
+// never leaves it counts for nominationPeriod only.
+type claimTimes map[claimKey]claimTime
+
+type claimKey struct {
+	pod  types.UID
+	node string
+}
+
+type claimTime struct{ first, last time.Time }
+
+// isRecent records that a pod is observed in its binding cycle, and reports whether it counts.
+func (c claimTimes) isRecent(pod types.UID, node string, known nomination, now time.Time) bool {
+	key := claimKey{pod, node}
+	at, seen := c[key]
+	if !seen {
+		at.first = now
 	}
-	for _, pod := range pods {
-		n.addNominated(pod)
+	if known.node == node && known.since.Before(at.first) {
+		at.first = known.since
 	}
-	return nil
+	at.last = now
+	c[key] = at
+	return now.Sub(at.first) < nominationPeriod
+}
+
+// prune forgets pods that have not been observed for an hour.
+func (c claimTimes) prune(now time.Time) {
+	maps.DeleteFunc(c, func(_ claimKey, at claimTime) bool { return now.Sub(at.last) > time.Hour })
 }
 
 func (r *Reconciler) listPods(ctx context.Context, field, name string) (all []boundPod, err error) {
@@ -98,20 +127,20 @@ func (n *node) addNominated(pod boundPod) {
 
 // findSelectedPods finds the pods for which a scheduler chose the node and waits for a volume. Only
 // pods that request an instance matter that is idle on the node.
-func (r *Reconciler) findSelectedPods(ctx context.Context, n *node, pending []*pendingPod, reads *int) error {
+func (r *Reconciler) findSelectedPods(ctx context.Context, n *node, pending []*pendingPod, reads *int) (selected []boundPod, err error) {
 	for _, w := range pending {
 		if len(w.volumeClaims) == 0 || !n.observed.hasIdle(&w.podRequest) {
 			continue
 		}
 		chosen, err := r.isSelected(ctx, w, n.name, reads)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if chosen {
-			n.addNominated(boundPod{uid: w.uid, instanceRequests: w.instanceRequests, resources: w.resources})
+			selected = append(selected, boundPod{uid: w.uid, instanceRequests: w.instanceRequests, resources: w.resources})
 		}
 	}
-	return nil
+	return selected, nil
 }
 
 // isSelected reports whether a volume claim of a pod names the node.
@@ -167,11 +196,15 @@ func (u nodeUsage) noteRoom(name string, room bool) {
 	u[name] = sample
 }
 
-// apply subtracts what a node's pods requested when they were last listed.
-func (u nodeUsage) apply(n *node, now time.Time) {
-	if sample, known := u[n.name]; known && sample.validUntil.After(now) {
-		n.free.subtract(&sample.used)
+// apply subtracts what a node's pods requested when they were last listed, and returns how long that
+// is valid; zero if it is not.
+func (u nodeUsage) apply(n *node, now time.Time) (validUntil time.Time) {
+	sample, known := u[n.name]
+	if !known || !sample.validUntil.After(now) {
+		return time.Time{}
 	}
+	n.free.subtract(&sample.used)
+	return sample.validUntil
 }
 
 func (u nodeUsage) prune(nodes map[string]*corev1.Node) {

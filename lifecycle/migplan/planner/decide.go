@@ -22,6 +22,9 @@ func decide(s *snapshot, now time.Time) decision {
 	}
 	d.planStaticPools()
 	d.placeRequests()
+	if len(d.unmet) > 0 {
+		d.requeueAt(d.usageValidUntil)
+	}
 	d.planActions()
 	out := d.decision
 	out.draft = d

@@ -143,6 +143,9 @@ func (d *draft) reserveForBoundPods(at int) {
 func (d *draft) countHeld(at int, c *boundPod, name v1alpha1.MIGProfile) (n int) {
 	drafts := d.gpuDraftsOf(at)
 	for i := range drafts {
+		if drafts[i].gpu.model == nil {
+			continue // an instance of an unknown profile, or an impossible layout
+		}
 		for j := range drafts[i].instances {
 			it := &drafts[i].instances[j]
 			if it.pod != nil && it.pod.UID == c.uid && drafts[i].gpu.model.resolveProfile(name) == it.Profile {

@@ -69,7 +69,7 @@ func (d *draft) chooseEarmark(i, pool int) (best int, room mig.Mask) {
 	fewest := 0
 	for at := range d.nodes {
 		if d.nodes[at].pool != pool || !w.feasible[at] || d.nodes[at].observed == nil || d.nodes[at].unsuitableReason != "" ||
-			!d.fits(at, w) || d.isOfferIgnored(at, w) {
+			d.agentUnavailableReason(d.nodes[at].observed) != "" || !d.fits(at, w) || d.isOfferIgnored(at, w) {
 			continue
 		}
 		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last; c++ {

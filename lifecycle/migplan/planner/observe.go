@@ -90,7 +90,9 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	}
 	for i := range s.nodes {
 		if n := &s.nodes[i]; !n.podsListed {
-			r.usage.apply(n, now)
+			if until := r.usage.apply(n, now); s.usageValidUntil.IsZero() || !until.IsZero() && until.Before(s.usageValidUntil) {
+				s.usageValidUntil = until
+			}
 		}
 	}
 	return s, r.collectRequests(ctx, s)

@@ -69,7 +69,9 @@ func (d *draft) updateOffers(i int) {
 			o.available, o.counted = time.Time{}, false
 		case o.available.IsZero(), o.unclaimed && n.taint == nil:
 			o.available, o.usable = d.now, d.now
-			o.unclaimed = n.taint != nil && d.previousState.offers != nil // nil after a restart
+			// Within bindSettleTime a scheduler may act on what it observed before the taint; offers is nil
+			// after a restart.
+			o.unclaimed = n.taint != nil && d.now.Sub(n.taint.since) >= bindSettleTime && d.previousState.offers != nil
 		case n.taint != nil && !o.counted:
 			o.usable = d.now
 		case w.isUnschedulable() && !o.counted && d.now.Sub(o.usable) >= idleOfferGracePeriod:

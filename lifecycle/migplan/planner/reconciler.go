@@ -50,6 +50,7 @@ type Reconciler struct {
 	pendingPods   interface{ Values() []*pendingPod }
 	observedNodes observedNodes
 	usage         nodeUsage
+	claimTimes    claimTimes
 	state         planState
 	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
@@ -152,7 +153,7 @@ func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodRe
 }
 
 func (r *Reconciler) initialize() {
-	r.observedNodes, r.usage, r.preemptibleCache = observedNodes{}, nodeUsage{}, map[types.UID]bool{}
+	r.observedNodes, r.usage, r.claimTimes, r.preemptibleCache = observedNodes{}, nodeUsage{}, claimTimes{}, map[types.UID]bool{}
 	if r.now == nil {
 		r.now = policytime.MachineNow
 	}

@@ -18,6 +18,9 @@ type snapshot struct {
 	nodes []node
 	// requests holds the pending pods, the most urgent first.
 	requests []podRequest
+	// usageValidUntil is when the first of the listings that free is based on expires; zero for never.
+	// No event announces that other pods have ended.
+	usageValidUntil time.Time
 	// previousState is the nextState of the last decision.
 	previousState planState
 }

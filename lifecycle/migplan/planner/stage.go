@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -153,7 +155,7 @@ func (d *draft) finishChange(at int) {
 		d.releaseNode(at, outcomeAbandoned, "its GPUNode was deleted")
 	case !m.specObserved && d.now.Before(byAgent):
 		d.requeueAt(byAgent)
-	case !m.specObserved && m.differsFromSpec():
+	case !m.specObserved && m.differsFromSpec() && !equality.Semantic.DeepEqual(d.desiredSpec(at), m.spec):
 		// An agent that returns later must not change a node that accepts pods.
 		d.addAction(action{verb: writeSpec, node: n.name, spec: d.desiredSpec(at), restoresCurrent: true})
 	case !m.specObserved:

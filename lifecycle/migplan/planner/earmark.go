@@ -24,7 +24,7 @@ type earmark struct {
 	pods  uint64
 }
 
-// maxHolds is how often a node accepts no pods for an earmark while none of its GPU pods ends.
+// maxHolds is how often a node accepts no pods for an earmark while no pod on the GPU ends.
 const maxHolds = 6
 
 // earmarkGPUs earmarks at most one GPU of each pool, for the most urgent request that has found no
@@ -50,7 +50,7 @@ func (d *draft) earmarkGPUs() {
 				continue
 			}
 			next := d.previousState.earmarks[name]
-			if pods := d.nodes[d.gpuDrafts[c].node].observed.podsDigest; next.gpu != d.gpuDrafts[c].gpu.uuid || next.pods != pods {
+			if pods := d.gpuDrafts[c].gpu.podsDigest(); next.gpu != d.gpuDrafts[c].gpu.uuid || next.pods != pods {
 				next = earmark{gpu: d.gpuDrafts[c].gpu.uuid, pods: pods}
 			}
 			next.request = w.uid

@@ -26,9 +26,9 @@ import (
 // errConflict reports that an object changed after the decision read it.
 var errConflict = errors.New("the object changed after it was read")
 
-// applyActions writes the actions in order. The first failure ends the pass; the next pass
-// observes and decides again. It reports whether a node turned out to have no room for the
-// pods of its change, so that another decision is due.
+// applyActions writes the actions in order; a node whose change fails does not hold back the
+// others. It reports whether another decision is due soon, since an object changed meanwhile or a
+// node turned out to have no room for the pods of its change.
 //
 // The change of a node takes seven steps:
 //
@@ -41,31 +41,36 @@ var errConflict = errors.New("the object changed after it was read")
 //  6. [draft.finishChange] waits until the node's allocatable matches the report.
 //  7. untaintNode admits pods again, also after a failure or a restart.
 func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *decision, now time.Time) (again bool, err error) {
+	var failed []error
 	for i := range d.actions {
 		a := &d.actions[i]
-		node, gpuNode := s.nodeObjects[a.node], s.gpuNodes[a.node]
-		var err error
-		switch a.verb {
-		case addTaint:
-			var room bool
-			if room, err = r.confirmRoom(ctx, s, a, now); err == nil && !room {
-				again = true
-				continue
-			}
-			if err == nil {
-				err = r.taintNode(ctx, node, gpuNode, now)
-			}
-		case writeSpec:
-			err = r.patchSpec(ctx, gpuNode, a, now)
-		case removeTaint:
-			err = r.untaintNode(ctx, node, gpuNode)
+		switch room, err := r.applyAction(ctx, s, a, now); {
+		case errors.Is(err, errConflict), apierrors.IsNotFound(err), apierrors.IsConflict(err), err == nil && !room:
+			again = true
+		case err != nil:
+			failed = append(failed, fmt.Errorf("repartition node %s: %w", a.node, err))
+		default:
+			r.recordEvents(s, a, s.nodeObjects[a.node], s.gpuNodes[a.node], now)
 		}
-		if err != nil {
-			return again, fmt.Errorf("repartition node %s: %w", a.node, err)
-		}
-		r.recordEvents(s, a, node, gpuNode, now)
 	}
-	return again, nil
+	return again, errors.Join(failed...)
+}
+
+// applyAction writes one action. It returns false if the node has no room for the pods of its change.
+func (r *Reconciler) applyAction(ctx context.Context, s *observedState, a *action, now time.Time) (room bool, err error) {
+	node, gpuNode := s.nodeObjects[a.node], s.gpuNodes[a.node]
+	switch a.verb {
+	case addTaint:
+		if room, err := r.confirmRoom(ctx, s, a, now); err != nil || !room {
+			return false, err
+		}
+		return true, r.taintNode(ctx, node, gpuNode, now)
+	case writeSpec:
+		return true, r.patchSpec(ctx, gpuNode, a, now)
+	case removeTaint:
+		return true, r.untaintNode(ctx, node, gpuNode)
+	}
+	return true, nil
 }
 
 // taintNode keeps new pods away from a node. The taint holds the generation of the GPUNode

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/mig"
@@ -112,12 +113,26 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 		m.countIdle(&g)
 	}
 	for i := range status.Pods { // in any order
-		digest := fnv.New64a()
-		_, _ = digest.Write([]byte(status.Pods[i].UID)) // hash.Hash never fails
-		m.podsDigest ^= digest.Sum64()
+		m.podsDigest ^= digestUID(status.Pods[i].UID)
 	}
 	m.changes = parseChanges(object.Annotations[v1alpha1.RepartitionedAnnotation])
 	return m
+}
+
+// podsDigest identifies the pods that hold instances of the GPU.
+func (g *gpu) podsDigest() (digest uint64) {
+	for i := range g.instances {
+		if pod := g.instances[i].pod; pod != nil {
+			digest ^= digestUID(pod.UID)
+		}
+	}
+	return digest
+}
+
+func digestUID(uid types.UID) uint64 {
+	digest := fnv.New64a()
+	_, _ = digest.Write([]byte(uid)) // hash.Hash never fails
+	return digest.Sum64()
 }
 
 // countIdle adds the idle instances of a GPU.

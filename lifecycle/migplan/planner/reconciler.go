@@ -5,7 +5,6 @@ package planner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -76,14 +73,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	d := decide(&s.snapshot, now)
 	recordMetrics(&d)
 	again, err := r.applyActions(ctx, s, &d, now)
+	r.state = d.nextState
 	if err != nil {
-		if errors.Is(err, errConflict) || apierrors.IsNotFound(err) {
-			log.FromContext(ctx).V(1).Info("Requeued after conflict", "reason", err.Error())
-			return reconcile.Result{RequeueAfter: conflictRequeue}, nil
-		}
 		return reconcile.Result{}, err
 	}
-	r.state = d.nextState
 	if err := r.updateConditions(ctx, s, &d, now); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -57,6 +57,17 @@ var _ = attacks(
 	row{class: quotas, name: "a GPU pod that waits for a node, without a grace period", allowed: true, attack: remove(own("Pod", limits("nvidia.com/gpu")), now)},
 )
 
+// The projects of a department have no more than it has.
+var _ = attacks(row{
+	class: tenancy, name: "a project whose limit is more than what others leave of the department's", roles: []role{"stranger@hostile.example"},
+	attack: create("Project", ofOtherDepartment("61")), control: create("Project", ofOtherDepartment("60")),
+	want: "department hostile-other is limited to 100 GPUs in node pool direct, where each project is counted alone, and has promised 40 to other projects",
+})
+
+func ofOtherDepartment(limit string) string {
+	return `{spec: {department: "{otherDepartment}", nodePools: [{name: direct, gpu: {guaranteed: "0", limit: "` + limit + `"}}]}}`
+}
+
 var withNodes = []engine{kube, kueue}
 
 // runningPod is a pod with a GPU on a node: the attacker's, or a colleague's if the attacker may not create pods.

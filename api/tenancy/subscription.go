@@ -14,37 +14,44 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Subscription compares a department's quota of one resource with the guarantees of its projects.
+// Subscription compares a department's quota of one resource with the quotas of its projects: their
+// guarantees of GPUs, or their limits in a node pool that counts each project alone.
 type Subscription struct {
 	QuotaResource
 
-	// Quota is the department's guarantee of GPUs, or its quota of CPU or memory.
+	// Quota is the department's guarantee or limit of GPUs, or its quota of CPU or memory.
 	Quota resource.Quantity
-	// Subscribed is the sum of its projects' guarantees.
+	// Subscribed is the sum of its projects' quotas.
 	Subscribed resource.Quantity
-	// Shares are the projects' guarantees above 0, the largest first.
+	// Shares are the projects' quotas above 0, the largest first.
 	Shares []ProjectShare
 	// WithoutQuota are the projects without a quota of CPU or memory, by name. They can use the
 	// department's whole quota.
 	WithoutQuota []string
 }
 
-// ProjectShare is the guarantee of one project.
+// ProjectShare is the quota of one project.
 type ProjectShare struct {
 	// Project is the project's name.
 	Project string
-	// Quantity is the guarantee, more than 0.
+	// Quantity is the quota, more than 0.
 	Quantity resource.Quantity
 }
 
-// Subscriptions returns the subscriptions of a department: its node pools in their order, then
-// CPU and memory if it has a quota of them. It ignores projects of other departments, and the
-// project whose name is without.
-func Subscriptions(department *v1alpha1.Department, projects []v1alpha1.Project, without string) []Subscription {
+// Subscriptions returns the subscriptions of a department: its node pools in their order, with their
+// limits if the pool, which pools contains, counts each project alone; then CPU and memory if it has
+// a quota of them. It ignores projects of other departments, and the project whose name is without.
+func Subscriptions(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, without string,
+) []Subscription {
 	spec := &department.Spec
-	resources := make([]QuotaResource, 0, len(spec.NodePools)+2)
+	resources := make([]QuotaResource, 0, 2*len(spec.NodePools)+2)
 	for i := range spec.NodePools {
-		resources = append(resources, NodePoolGPUs(spec.NodePools[i].Name))
+		name := spec.NodePools[i].Name
+		resources = append(resources, NodePoolGPUs(name))
+		if slices.ContainsFunc(pools, func(p v1alpha1.NodePool) bool { return p.Name == name && p.Spec.Scheduler.CountsProjectsAlone() }) {
+			resources = append(resources, QuotaResource{NodePool: name, Limit: true})
+		}
 	}
 	resources = append(resources, ResourceCPU, ResourceMemory)
 	var subscriptions []Subscription
@@ -84,7 +91,7 @@ func compareShares(a, b ProjectShare) int {
 	return strings.Compare(a.Project, b.Project)
 }
 
-// IsOversubscribed reports whether the guarantees exceed the department's quota.
+// IsOversubscribed reports whether the projects' quotas exceed the department's.
 func (p *Subscription) IsOversubscribed() bool { return p.Subscribed.Cmp(p.Quota) > 0 }
 
 // Remaining returns the quota that is not subscribed, at least 0.
@@ -100,7 +107,7 @@ func (p *Subscription) Remaining() resource.Quantity {
 // maxListed is the number of projects that a message names. The message only counts the others.
 const maxListed = 3
 
-// DescribeShares lists the largest guarantees, such as "course 2, thesis 500m and 4 more".
+// DescribeShares lists the largest shares, such as "course 2, thesis 500m and 4 more".
 func (p *Subscription) DescribeShares() string {
 	var words []string
 	for i := range p.Shares {
@@ -138,6 +145,8 @@ type QuotaResource struct {
 	NodePool string
 	// Resource is cpu or memory. It is empty for GPUs.
 	Resource corev1.ResourceName
+	// Limit is true for the limits of GPUs, false for the guarantees.
+	Limit bool
 }
 
 // NodePoolGPUs returns the GPUs of a node pool.
@@ -149,16 +158,18 @@ var (
 	ResourceMemory = QuotaResource{Resource: corev1.ResourceMemory}
 )
 
-// String returns "GPUs of node pool dgx", "CPU" or "memory".
+// String returns "GPUs of node pool dgx", "limits of node pool dgx", "CPU" or "memory".
 func (t QuotaResource) String() string {
 	switch t.Resource {
 	case corev1.ResourceCPU:
 		return "CPU"
 	case corev1.ResourceMemory:
 		return "memory"
-	default:
-		return "GPUs of node pool " + t.NodePool
 	}
+	if t.Limit {
+		return "limits of node pool " + t.NodePool
+	}
+	return "GPUs of node pool " + t.NodePool
 }
 
 // FormatAmount formats an amount: "2 GPUs", "64 cores", "512Gi of memory".
@@ -177,8 +188,8 @@ func (t QuotaResource) FormatAmount(of resource.Quantity) string {
 	return number + unit
 }
 
-// QuotaOf returns the quota of the resource: the guarantee of GPUs, or the quota of CPU or
-// memory. It returns nil if there is none.
+// QuotaOf returns the quota of the resource: the guarantee or the limit of GPUs, or the quota of CPU
+// or memory. It returns nil if there is none.
 func (t QuotaResource) QuotaOf(pools []v1alpha1.PoolQuota, resources v1alpha1.ResourceQuota) *resource.Quantity {
 	switch t.Resource {
 	case corev1.ResourceCPU:
@@ -187,6 +198,10 @@ func (t QuotaResource) QuotaOf(pools []v1alpha1.PoolQuota, resources v1alpha1.Re
 		return resources.Memory
 	}
 	for i := range pools {
+		if pools[i].Name == t.NodePool && t.Limit {
+			limit := pools[i].GPU.MaxInUse()
+			return &limit
+		}
 		if pools[i].Name == t.NodePool {
 			return &pools[i].GPU.Guaranteed
 		}

@@ -88,7 +88,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, describeSubscriptions(tenancy.Subscriptions(tc.department, tc.projects, tc.without))); diff != "" {
+			if diff := cmp.Diff(tc.want, describeSubscriptions(tenancy.Subscriptions(tc.department, tc.projects, nil, tc.without))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -100,10 +100,10 @@ func TestDescribeOversubscription(t *testing.T) {
 	d := departmentWithQuota(cpuQuota("4"), poolQuota("dgx", "1"), poolQuota("mig", "1"))
 	projects := []v1alpha1.Project{projectWithQuota("a", "students", cpuQuota("5"), poolQuota("dgx", "1"), poolQuota("mig", "500m")), projectWithQuota("b", "students", none, poolQuota("dgx", "500m"))}
 	const want = "GPUs of node pool dgx: it has 1 and has promised 1500m (a 1, b 500m); CPU: it has 4 and has promised 5 (a 5)"
-	if got := tenancy.DescribeOversubscription(tenancy.Subscriptions(d, projects, "")); got != want {
+	if got := tenancy.DescribeOversubscription(tenancy.Subscriptions(d, projects, nil, "")); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := tenancy.DescribeOversubscription(tenancy.Subscriptions(d, projects[1:], "")); got != "" {
+	if got := tenancy.DescribeOversubscription(tenancy.Subscriptions(d, projects[1:], nil, "")); got != "" {
 		t.Errorf("nothing is over, and it says %q", got)
 	}
 }
@@ -123,7 +123,7 @@ func TestSubscriptionSums(t *testing.T) {
 				sum += p.Spec.NodePools[0].GPU.Guaranteed.MilliValue()
 			}
 		}
-		gpus := tenancy.Subscriptions(d, projects, "")[0]
+		gpus := tenancy.Subscriptions(d, projects, nil, "")[0]
 		var shares int64
 		for i := range gpus.Shares {
 			shares += gpus.Shares[i].Quantity.MilliValue()

@@ -161,6 +161,9 @@ const (
 	// ReasonNodePoolNotFound means that a node pool does not exist or is not available to the
 	// department.
 	ReasonNodePoolNotFound = "NodePoolNotFound"
+	// ReasonDepartmentLimitExceeded means that the project's limit does not fit into its department's
+	// beside those of other projects, which were created at the same time.
+	ReasonDepartmentLimitExceeded = "DepartmentLimitExceeded"
 	// ReasonQuotaNotCounted means that Kubernetes has not counted the usage of the quota yet.
 	ReasonQuotaNotCounted = "QuotaNotCounted"
 	// ReasonUncountedPodsExceedLimit means that pods that are older than the quota use more

@@ -33,7 +33,10 @@ type DepartmentSpec struct {
 
 	// Oversubscription sets whether the guarantees of the department's projects may add up to
 	// more than the department's own guarantee. It applies to the GPUs of each node pool, to
-	// CPU and to memory. Deny (the default) rejects such a project and reports the amounts.
+	// CPU and to memory. In node pools of kube-scheduler and YuniKorn, which count each project
+	// alone, it also applies to the limits. Deny (the default) rejects such a project and reports
+	// the amounts. With Allow, the department's limit is not enforced in these node pools, and the
+	// condition Unsupported reports the sum of the projects' limits.
 	//
 	// +optional
 	// +kubebuilder:default=Deny

@@ -24,6 +24,10 @@ const (
 	SchedulerHAMi        Scheduler = "hami"
 )
 
+// CountsProjectsAlone reports whether nothing counts the projects of a department together: the
+// scheduler has no queues of departments, and the API server counts the pods of each namespace.
+func (s Scheduler) CountsProjectsAlone() bool { return s == SchedulerKube || s == SchedulerYuniKorn }
+
 // Sharing is the technique by which several pods share a GPU of a pool.
 //
 // +kubebuilder:validation:Enum=None;MIG;MPS;TimeSlicing;KAI;HAMi

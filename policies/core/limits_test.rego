@@ -33,6 +33,10 @@ test_minimum_grace_period if {
 	policy.overrides.spec.terminationGracePeriodSeconds == 60 with input as train
 		with input.object.spec.terminationGracePeriodSeconds as grace
 		with input.parameters.minimumGraceSeconds as 60
+	every none in [0, -1] {
+		policy.overrides.spec.terminationGracePeriodSeconds == 30 with input as train
+			with input.object.spec.terminationGracePeriodSeconds as none
+	}
 	not policy.overrides.spec.terminationGracePeriodSeconds with input as train with input.object.spec.terminationGracePeriodSeconds as 90
 }
 

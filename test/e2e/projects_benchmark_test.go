@@ -45,7 +45,7 @@ func BenchmarkProjects(b *testing.B) {
 		// The objects are deleted with the cluster: deleting a thousand namespaces takes
 		// minutes.
 		department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
-		department.Spec.NodePools = []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "8")}
+		department.Spec.NodePools, department.Spec.Oversubscription = []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "8")}, v1alpha1.OversubscriptionAllow
 		if err := sharedCluster.adminClient.Create(b.Context(), department); err != nil {
 			b.Fatal(err)
 		}

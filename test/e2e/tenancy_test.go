@@ -68,8 +68,8 @@ const (
 
 func newTenancyTest(t *testing.T) *tenancyTest {
 	t.Helper()
-	sharedCluster.createDepartment(t, arts, newPoolQuota("dgx", "2", "4"))
-	sharedCluster.createDepartment(t, sciences, newPoolQuota("dgx", "1", "2"))
+	sharedCluster.createDepartment(t, arts, newPoolQuota("dgx", "2", "40"))
+	sharedCluster.createDepartment(t, sciences, newPoolQuota("dgx", "1", "20"))
 	write := []string{"get", "list", "watch", "create", "update", "patch", "delete"} // "*" would include the verb manage
 	grantAccess(t, "tenants-write", rbacv1.PolicyRule{Resources: []string{"departments", "projects"}, Verbs: write},
 		"tenants-dean", "tenants-rector", "tenants-root", "tenants-eve", "tenants-rita")
@@ -211,6 +211,8 @@ func (w *tenancyTest) testProjects(t *testing.T) {
 	waitForProjectReady(t, p) // with the finalizer, which only lifecycle may remove
 	withoutFinalizers := func(p *v1alpha1.Project) { p.Finalizers = nil }
 	expectRejection(t, patchAs(t, w.eve, p, withoutFinalizers), apierrors.IsForbidden, "tenants-eve does not administer")
+	// In a new cluster the API server knows the admission policies after a moment.
+	eventuallyRejected(t, func() error { return w.eve.Delete(t.Context(), p, client.DryRunAll) }, "belongs to department "+arts)
 	expectRejection(t, w.eve.Delete(t.Context(), p), apierrors.IsForbidden, "belongs to department "+arts, "tenants-eve does not administer that")
 	if err := w.dean.Delete(t.Context(), p); err != nil {
 		t.Errorf("delete the project as the dean: %v", err)
@@ -251,7 +253,7 @@ func (w *tenancyTest) testManagers(t *testing.T) {
 	}{
 		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "removes the role editor"}},
 		{withPoolQuota("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
-		{withPoolQuota("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
+		{withPoolQuota("0", "41"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "40 GPUs"}},
 		{withMaxRuntime("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
 		{func(p *v1alpha1.Project) { p.Spec.Workloads = nil }, apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
 	} {
@@ -338,7 +340,7 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 	second := newArtsProject("tenants-second", "1", "4")
 	const figures = "department tenants-arts is guaranteed 2 GPUs in node pool dgx and has promised 1500m to other projects (tenants-first 1500m): it requests 1, and 500m is left"
 	eventuallyRejected(t, func() error { return w.dean.Create(t.Context(), second.DeepCopy(), client.DryRunAll) }, "spec.nodePools[0].gpu.guaranteed", figures)
-	expectRejection(t, w.dean.Create(t.Context(), newArtsProject("tenants-second", "0", "5")), apierrors.IsInvalid, "spec.nodePools[0].gpu.limit", "must not be more than the limit of department tenants-arts in node pool dgx, 4 GPUs")
+	expectRejection(t, w.dean.Create(t.Context(), newArtsProject("tenants-second", "0", "41")), apierrors.IsInvalid, "spec.nodePools[0].gpu.limit", "must not be more than the limit of department tenants-arts in node pool dgx, 40 GPUs")
 	withGuaranteed[*v1alpha1.Project]("500m")(second)
 	if err := w.dean.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
@@ -361,7 +363,7 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 		t.Errorf("promise the remaining quota: %v", err)
 	}
 	w.root.warnings.drain()
-	if err := patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0] = newPoolQuota("dgx", "9", "9") }, client.DryRunAll); err != nil {
+	if err := patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0] = newPoolQuota("dgx", "9", "41") }, client.DryRunAll); err != nil {
 		t.Error(err)
 	}
 	if got := w.root.warnings.drain(); !strings.Contains(got, "node pool dgx has 8 GPUs, and ") {
@@ -422,7 +424,7 @@ func (w *tenancyTest) testOversubscription(t *testing.T) {
 	create(t, projectNamed("tenants-lavish-first"))
 	eventuallyRejected(t, func() error {
 		return w.root.Create(t.Context(), projectNamed("tenants-lavish-second"), client.DryRunAll)
-	}, "nothing is left", "set its spec.oversubscription to Allow")
+	}, "is guaranteed 1 GPU", "is limited to 4 GPUs in node pool dgx, where each project is counted alone,", "nothing is left", "set its spec.oversubscription to Allow")
 	if err := patchAs(t, w.root, departmentNamed(name), allow(v1alpha1.OversubscriptionAllow)); err != nil {
 		t.Fatal(err)
 	}

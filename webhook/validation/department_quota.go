@@ -15,14 +15,14 @@ import (
 )
 
 // ValidateDepartmentQuota validates a department's quotas against those of its projects, which projects must contain.
-// An excess is an error, or a warning if the department allows oversubscription.
+// pools must contain its node pools. An excess is an error, or a warning if the department allows oversubscription.
 func ValidateDepartmentQuota(
-	spec *field.Path, before, department *v1alpha1.Department, projects []v1alpha1.Project,
+	spec *field.Path, before, department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool,
 ) (field.ErrorList, []string) {
 	errs := validateRemovedPools(spec.Child("nodePools"), before, department, projects)
 	errs = append(errs, validateLoweredLimits(spec.Child("nodePools"), before, department, projects)...)
 	var warnings []string
-	for _, subscription := range tenancy.Subscriptions(department, projects, "") {
+	for _, subscription := range tenancy.Subscriptions(department, projects, pools, "") {
 		old := subscription.QuotaOf(before.Spec.NodePools, before.Spec.Resources)
 		path := quotaPath(spec, subscription.QuotaResource, department.Spec.NodePools)
 		if isNew := old == nil && subscription.NodePool == ""; isNew && len(subscription.WithoutQuota) > 0 {
@@ -37,7 +37,7 @@ func ValidateDepartmentQuota(
 			department.Name, subscription.FormatAmount(subscription.Subscribed), describePool(subscription.QuotaResource),
 			subscription.DescribeShares(), excessAmount(&subscription))
 		if department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow {
-			warnings = append(warnings, warnOversubscription(path, excess))
+			warnings = append(warnings, warnOversubscription(path, &subscription, excess))
 			continue
 		}
 		errs = append(errs, field.Invalid(path, subscription.Quota.String(),

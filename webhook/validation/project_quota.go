@@ -14,15 +14,17 @@ import (
 )
 
 // ValidateProjectQuota validates the quotas that a project requests from its department. projects must contain the
-// department's other projects. before is nil for a new project, and for one from another department.
+// department's other projects, and pools its node pools. before is nil for a new project, and for one from another
+// department.
 //
 // An excess is an error, or a warning if the department allows oversubscription.
 func ValidateProjectQuota(
-	spec *field.Path, before, project *v1alpha1.Project, department *v1alpha1.Department, projects []v1alpha1.Project,
+	spec *field.Path, before, project *v1alpha1.Project, department *v1alpha1.Department,
+	projects []v1alpha1.Project, pools []v1alpha1.NodePool,
 ) (field.ErrorList, []string) {
 	errs := validateProjectLimits(spec.Child("nodePools"), before, project, department)
 	var warnings []string
-	for _, subscription := range tenancy.Subscriptions(department, projects, project.Name) {
+	for _, subscription := range tenancy.Subscriptions(department, projects, pools, project.Name) {
 		requested := subscription.QuotaOf(project.Spec.NodePools, project.Spec.Resources)
 		old := projectQuota(before, subscription.QuotaResource)
 		path := quotaPath(spec, subscription.QuotaResource, project.Spec.NodePools)
@@ -42,7 +44,7 @@ func ValidateProjectQuota(
 		}
 		excess := describeExcess(department, &subscription, *requested)
 		if department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow {
-			warnings = append(warnings, warnOversubscription(path, excess))
+			warnings = append(warnings, warnOversubscription(path, &subscription, excess))
 			continue
 		}
 		errs = append(errs, field.Invalid(path, requested.String(), fmt.Sprintf(
@@ -90,13 +92,20 @@ func quotaPath(spec *field.Path, quotaResource tenancy.QuotaResource, pools []v1
 	if quota == nil {
 		return spec.Child("nodePools")
 	}
-	return spec.Child("nodePools").Index(index).Child("gpu", "guaranteed")
+	quotaField := "guaranteed"
+	if quotaResource.Limit && quota.Weight() > 0 {
+		quotaField = "limit"
+	}
+	return spec.Child("nodePools").Index(index).Child("gpu", quotaField)
 }
 
 // describeExcess describes a request that exceeds the department's remaining quota.
 func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subscription, requested resource.Quantity) string {
 	verb := "has"
-	if subscription.NodePool != "" {
+	switch {
+	case subscription.Limit:
+		verb = "is limited to"
+	case subscription.NodePool != "":
 		verb = "is guaranteed"
 	}
 	promised := "has promised none of it to other projects"
@@ -108,14 +117,20 @@ func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subsc
 		promised, requested.String(), describeRemaining(subscription))
 }
 
-func warnOversubscription(path *field.Path, excess string) string {
-	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), "+
-		"but not all projects can use their quota at the same time", path, excess)
+func warnOversubscription(path *field.Path, subscription *tenancy.Subscription, excess string) string {
+	consequence := "but not all projects can use their quota at the same time"
+	if subscription.Limit {
+		consequence = "and its limit is not enforced: its projects together can use more"
+	}
+	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), %s", path, excess, consequence)
 }
 
 func describePool(quotaResource tenancy.QuotaResource) string {
 	if quotaResource.NodePool == "" {
 		return ""
+	}
+	if quotaResource.Limit {
+		return " in node pool " + quotaResource.NodePool + ", where each project is counted alone,"
 	}
 	return " in node pool " + quotaResource.NodePool
 }

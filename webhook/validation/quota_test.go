@@ -129,13 +129,74 @@ func TestValidateProjectQuota(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := validation.ValidateProjectQuota(specPath, tc.before, tc.project, tc.department, beside)
+			errs, warnings := validation.ValidateProjectQuota(specPath, tc.before, tc.project, tc.department, beside, nil)
 			if tc.wrong != nil && len(tc.wrong) == 0 { // denied with the message of another case
 				if len(errs) != 1 {
 					t.Errorf("errors = %v, want one", errs)
 				}
 				return
 			}
+			expectResult(t, errs, warnings, tc.wrong, tc.warns)
+		})
+	}
+}
+
+// Guards invariant 3 of the design: where each project is counted alone, the limits of a department's
+// projects add up to at most its own. Four projects of limit 1 used 4.1 of a department's 1.
+func TestValidateSumOfLimits(t *testing.T) {
+	const (
+		limit = "spec.nodePools[0].gpu.limit"
+		fix   = "; request less, lower the quota of another project, or ask a system administrator to raise the department's or to set its spec.oversubscription to Allow"
+		left  = "department students is limited to 6 GPUs in node pool dgx, where each project is counted alone, and has promised 5 to other projects (course 5): it requests 2, and 1 is left"
+	)
+	course := projectList(newProject("course", noResources, poolQuota("dgx", "0", "5")))
+	students := func(limit string) *v1alpha1.Department {
+		return newDepartment(noResources, poolQuota("dgx", "4", limit))
+	}
+	thesis := func(limit string) *v1alpha1.Project {
+		return newProject("thesis", noResources, poolQuota("dgx", "0", limit))
+	}
+	withoutBorrowing := thesis("6")
+	withoutBorrowing.Spec.NodePools[0].GPU.OverQuotaWeight = ptr.To(int32(0))
+	pools := func(scheduler v1alpha1.Scheduler) []v1alpha1.NodePool {
+		return []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: scheduler}}}
+	}
+	kube := pools(v1alpha1.SchedulerKube)
+	allowed := "; the department allows that (spec.oversubscription), and its limit is not enforced: its projects together can use more"
+	for name, tc := range map[string]struct {
+		before, project *v1alpha1.Project
+		department      *v1alpha1.Department
+		pools           []v1alpha1.NodePool
+		wrong, warns    []string
+	}{
+		"all that is left":      {project: thesis("1"), department: students("6"), pools: kube},
+		"more than is left":     {project: thesis("2"), department: students("6"), pools: kube, wrong: fieldError(limit, "2", left+fix)},
+		"on YuniKorn":           {project: thesis("2"), department: students("6"), pools: pools(v1alpha1.SchedulerYuniKorn), wrong: fieldError(limit, "2", left+fix)},
+		"with oversubscription": {project: thesis("2"), department: allowOversubscription(students("6")), pools: kube, warns: []string{limit + ": " + left + allowed}},
+		"an unchanged excess":   {before: thesis("2"), project: thesis("2"), department: students("6"), pools: kube},
+		"without borrowing":     {project: withoutBorrowing, department: students("6"), pools: kube},
+		"with queues":           {project: thesis("6"), department: students("6"), pools: pools(v1alpha1.SchedulerKueue)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs, warnings := validation.ValidateProjectQuota(specPath, tc.before, tc.project, tc.department, course, tc.pools)
+			expectResult(t, errs, warnings, tc.wrong, tc.warns)
+		})
+	}
+	all := append(projectList(thesis("2")), course...)
+	const sum = "the projects of department students were promised 7 GPUs in node pool dgx, where each project is counted alone, (course 5, thesis 2), 2 more than that"
+	for name, tc := range map[string]struct {
+		before, after *v1alpha1.Department
+		wrong, warns  []string
+	}{
+		"lowered below the sum":     {before: students("7"), after: students("5"), wrong: fieldError(limit, "5", sum+"; lower their quotas first, or set spec.oversubscription to Allow")},
+		"lowered to the sum":        {before: students("8"), after: students("7")},
+		"lowered, and allowed":      {before: students("7"), after: allowOversubscription(students("5")), warns: []string{limit + ": " + sum + allowed}},
+		"no longer allowed":         {before: allowOversubscription(students("5")), after: students("5"), wrong: fieldError(limit, "5", sum+"; lower their quotas first, or set spec.oversubscription to Allow")},
+		"an excess from before":     {before: students("5"), after: students("5")},
+		"an excess that is smaller": {before: students("5"), after: students("6")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs, warnings := validation.ValidateDepartmentQuota(specPath, tc.before, tc.after, all, kube)
 			expectResult(t, errs, warnings, tc.wrong, tc.warns)
 		})
 	}
@@ -177,7 +238,7 @@ func TestValidateDepartmentQuota(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := validation.ValidateDepartmentQuota(specPath, tc.before, tc.after, all)
+			errs, warnings := validation.ValidateDepartmentQuota(specPath, tc.before, tc.after, all, nil)
 			expectResult(t, errs, warnings, tc.wrong, tc.warns)
 		})
 	}

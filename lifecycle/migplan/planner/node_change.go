@@ -27,8 +27,8 @@ import (
 var errConflict = errors.New("the object changed after it was read")
 
 // applyActions writes the actions in order; a node whose change fails does not hold back the
-// others. It reports whether another decision is due soon, since an object changed meanwhile or a
-// node turned out to have no room for the pods of its change.
+// others. It reports whether another decision is due soon, since a node turned out to have no room
+// for the pods of its change, and returns errConflict if only changed objects held back writes.
 //
 // The change of a node takes seven steps:
 //
@@ -42,16 +42,22 @@ var errConflict = errors.New("the object changed after it was read")
 //  7. untaintNode admits pods again, also after a failure or a restart.
 func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *decision, now time.Time) (again bool, err error) {
 	var failed []error
+	conflict := false
 	for i := range d.actions {
 		a := &d.actions[i]
 		switch room, err := r.applyAction(ctx, s, a, now); {
-		case errors.Is(err, errConflict), apierrors.IsNotFound(err), apierrors.IsConflict(err), err == nil && !room:
+		case errors.Is(err, errConflict), apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			conflict = true
+		case err == nil && !room:
 			again = true
 		case err != nil:
 			failed = append(failed, fmt.Errorf("repartition node %s: %w", a.node, err))
 		default:
 			r.recordEvents(s, a, s.nodeObjects[a.node], s.gpuNodes[a.node], now)
 		}
+	}
+	if conflict && len(failed) == 0 {
+		return again, errConflict
 	}
 	return again, errors.Join(failed...)
 }

@@ -5,6 +5,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,7 +75,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	recordMetrics(&d)
 	again, err := r.applyActions(ctx, s, &d, now)
 	r.state = d.nextState
-	if err != nil {
+	switch {
+	case errors.Is(err, errConflict):
+		return reconcile.Result{RequeueAfter: conflictRequeue}, nil
+	case err != nil:
 		return reconcile.Result{}, err
 	}
 	if err := r.updateConditions(ctx, s, &d, now); err != nil {

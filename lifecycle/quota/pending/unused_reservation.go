@@ -29,7 +29,7 @@ const (
 
 // unusedReservation is the quota that a Workload holds without pods.
 type unusedReservation struct {
-	// since is in policy time. Each process measures it anew: between two pods of a Job there can be
+	// since is in policy time. Each process measures it again: between two pods of a Job there can be
 	// none for a while, and the cluster does not record since when.
 	since  time.Time
 	warned bool

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 )
@@ -187,4 +189,50 @@ func TestAnnotationsOfLifecycle(t *testing.T) {
 			key + " is left as it is": {admissionRequest{resource: "deployments.apps", old: workload(late), object: workload(late + ", own: x")}, ""},
 		}.run(t)
 	}
+}
+
+// A bound GPU pod leaves the API, and its quota, only when its processes have ended, in whatever form its deletion is
+// requested. Guards invariants 3 and 4 of the design: six GPUs were held with a limit of one.
+func TestForcedDeletion(t *testing.T) {
+	const want = "gracePeriodSeconds: 0: the quota of the pod would be free while its processes still hold the GPU"
+	pod := func(labels, spec, status string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: held, labels: {` + labels + `}}, spec: {` + spec + `}, status: {` + status + `}}`
+	}
+	const labels, bound, running = "sluice.dev/project: lab, sluice.dev/node-pool: dgx", "nodeName: dgx-1, terminationGracePeriodSeconds: 30", "phase: Running"
+	gpuPod := pod(labels, bound, running)
+	deletion := func(user, old string, grace int64) admissionRequest {
+		return admissionRequest{user: user, resource: "pods", old: old, options: &metav1.DeleteOptions{GracePeriodSeconds: &grace}}
+	}
+	eviction := func(user, options string) admissionRequest {
+		return admissionRequest{user: user, resource: "pods/eviction", object: `{apiVersion: policy/v1, kind: Eviction, metadata: {name: held}` + options + `}`}
+	}
+	const none = ", deleteOptions: {gracePeriodSeconds: 0}"
+	kubelet, administrator, evictor := deletion("system:node:dgx-1", gpuPod, 0), deletion("", gpuPod, 0), eviction("", none)
+	kubelet.groups = []string{"system:nodes", "system:authenticated"}
+	administrator.rights = []string{"administer departments.sluice.dev"}
+	evictor.rights = administrator.rights
+	const collector = "system:serviceaccount:kube-system:pod-garbage-collector"
+	expect{
+		"a deletion":                        {deletion("", gpuPod, 0), "sluice-grace-periods: " + want},
+		"whom to ask":                       {deletion("", gpuPod, 0), "ask an administrator of department physics"},
+		"a pending pod on its node":         {deletion("", pod(labels, bound, "phase: Pending"), 0), want},
+		"a pod from before its project":     {deletion("", pod("", bound, running), 0), want},
+		"an eviction":                       {eviction("", none), "deleteOptions." + want},
+		"with a second":                     {deletion("", gpuPod, 1), ""},
+		"an ordinary deletion":              {deletion("", gpuPod, 30), ""},
+		"of a collection, ordinarily":       {admissionRequest{resource: "pods", old: gpuPod, options: &metav1.DeleteOptions{}}, ""},
+		"an ordinary eviction":              {eviction("", ""), ""},
+		"an eviction with a second":         {eviction("", ", deleteOptions: {gracePeriodSeconds: 1}"), ""},
+		"a pod without a node":              {deletion("", pod(labels, "", "phase: Pending"), 0), ""},
+		"a pod that has ended":              {deletion("", pod(labels, bound, "phase: Succeeded"), 0), ""},
+		"a pod without GPUs":                {deletion("", pod("sluice.dev/project: lab", bound, running), 0), ""},
+		"by the kubelet":                    {kubelet, ""},
+		"by the pod garbage collector":      {deletion(collector, gpuPod, 0), ""},
+		"by the controller manager":         {deletion("system:kube-controller-manager", gpuPod, 0), ""},
+		"by lifecycle":                      {deletion(lifecycle, gpuPod, 0), ""},
+		"by an administrator":               {administrator, ""},
+		"an eviction by lifecycle":          {eviction(lifecycle, none), ""},
+		"an eviction by an administrator":   {evictor, ""},
+		"by a project's own ServiceAccount": {deletion("system:serviceaccount:lab:default", gpuPod, 0), want},
+	}.run(t)
 }

@@ -41,6 +41,10 @@ const (
 type admissionRequest struct {
 	// user is anna if empty, resource is plural.group, with a subresource after a slash.
 	user, resource string
+	// groups of the user.
+	groups []string
+	// options of a deletion.
+	options *metav1.DeleteOptions
 	// old and object are YAML; old is empty at a creation, object at a deletion.
 	old, object string
 	// rights of the user: "verb resource.group".
@@ -64,16 +68,20 @@ func (r *admissionRequest) deny(t *testing.T) (messages []string) {
 	case old != nil:
 		operation = admission.Update
 	}
-	requester := &user.DefaultInfo{Name: r.user}
+	requester := &user.DefaultInfo{Name: r.user, Groups: r.groups}
 	if r.user == "" {
 		requester.Name = anna
 	}
+	var options runtime.Object
+	if r.options != nil {
+		options = r.options
+	}
 	attributes := &admission.VersionedAttributes{VersionedKind: present.GroupVersionKind()}
 	attributes.Attributes = admission.NewAttributesRecord(asObject(object), asObject(old), present.GroupVersionKind(), "lab", present.GetName(),
-		schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, subresource, operation, nil, false, requester)
+		schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, subresource, operation, options, false, requester)
 	attributes.VersionedObject.Set(asObject(object))
 	attributes.VersionedOldObject.Set(asObject(old))
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{v1alpha1.LabelProject: "lab"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{v1alpha1.LabelProject: "lab", v1alpha1.LabelDepartment: "physics"}}}
 	if r.queued {
 		namespace.Labels[v1alpha1.LabelQueued] = "true"
 	}

@@ -85,7 +85,7 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 		Message:            "the guarantees of its projects are within its quota",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
-	excess := tenancy.DescribeOversubscription(tenancy.Subscriptions(department, projects, ""))
+	excess := tenancy.DescribeOversubscription(tenancy.Subscriptions(department, projects, nil, ""))
 	switch {
 	case excess == "":
 	case department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow:
@@ -111,16 +111,15 @@ func UnsupportedCondition(
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
 	var limits, guarantees []string
-	for _, quota := range department.Spec.NodePools {
-		if schedulerOfPool(quota.Name, pools) != v1alpha1.SchedulerKube {
-			continue
-		}
-		if sum := sumProjectLimits(projects, quota.Name); sum.Cmp(quota.GPU.Limit) > 0 {
+	for _, subscription := range tenancy.Subscriptions(department, projects, pools, "") {
+		if subscription.Limit && subscription.IsOversubscribed() {
 			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and the department's own "+
 				"limit of %s is not enforced: each project is counted alone",
-				quota.Name, sum.String(), quota.GPU.Limit.String()))
+				subscription.NodePool, subscription.Subscribed.String(), subscription.Quota.String()))
 		}
-		if !quota.GPU.Guaranteed.IsZero() {
+	}
+	for _, quota := range department.Spec.NodePools {
+		if schedulerOfPool(quota.Name, pools) == v1alpha1.SchedulerKube && !quota.GPU.Guaranteed.IsZero() {
 			guarantees = append(guarantees, quota.Name)
 		}
 	}
@@ -160,18 +159,6 @@ func schedulerOfPool(name string, pools []v1alpha1.NodePool) v1alpha1.Scheduler 
 		}
 	}
 	return ""
-}
-
-// sumProjectLimits returns the sum of the projects' limits in a pool.
-func sumProjectLimits(projects []v1alpha1.Project, pool string) (sum resource.Quantity) {
-	for i := range projects {
-		for _, quota := range projects[i].Spec.NodePools {
-			if quota.Name == pool {
-				sum.Add(quota.GPU.MaxInUse())
-			}
-		}
-	}
-	return normalizeQuantity(sum)
 }
 
 // ComputeUsage returns the department's quota with its projects' usage, over all pools

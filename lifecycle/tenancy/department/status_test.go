@@ -98,7 +98,7 @@ func TestUnsupportedCondition(t *testing.T) {
 		return []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}}
 	}
 	project := func(limit string) v1alpha1.Project {
-		return v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: quota("0", limit)}}
+		return v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "p" + limit}, Spec: v1alpha1.ProjectSpec{NodePools: quota("0", limit)}}
 	}
 	tests := map[string]struct {
 		scheduler   v1alpha1.Scheduler

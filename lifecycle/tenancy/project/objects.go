@@ -37,6 +37,11 @@ func (r *Reconciler) applyObjects(
 			outcome.MissingPools = append(outcome.MissingPools, quota.Name)
 		}
 	}
+	if !governed {
+		if outcome.DepartmentExcess, err = r.checkDepartmentLimit(ctx, project, department); outcome.DepartmentExcess != nil || err != nil {
+			return outcome, err
+		}
+	}
 	if !fresh {
 		var held []UncountedPod
 		if held, outcome.OccupiedSettling, err = r.observeOccupied(ctx, project, outcome.Pools); err != nil {

@@ -33,6 +33,9 @@ const (
 type Outcome struct {
 	// ClaimError is why the project cannot have its namespace, or nil.
 	ClaimError *tenancy.ClaimError
+	// DepartmentExcess is why no quota was rendered: the limits of the department's projects exceed its
+	// own. Nil if it was.
+	DepartmentExcess *problem
 	// Pools are the project's node pools that exist, MissingPools the names of the
 	// others; both in the project's order.
 	Pools        []input.NodePool
@@ -72,7 +75,7 @@ func (o Outcome) requeue() reconcile.Result {
 		return reconcile.Result{RequeueAfter: occupiedSettleTime}
 	case len(o.Uncounted) > 0:
 		return reconcile.Result{RequeueAfter: uncountedPodRequeue}
-	case len(o.Failures) > 0:
+	case len(o.Failures) > 0 || o.DepartmentExcess != nil:
 		return reconcile.Result{RequeueAfter: failureRequeue}
 	default:
 		return reconcile.Result{}
@@ -89,6 +92,9 @@ type problem struct{ reason, message string }
 func (o Outcome) quotaProblem() *problem {
 	if o.ClaimError != nil {
 		return &problem{o.ClaimError.Reason, o.ClaimError.Message}
+	}
+	if o.DepartmentExcess != nil {
+		return o.DepartmentExcess
 	}
 	if o.ExceedsLimit {
 		return exceededLimits(o.Pools, o.Uncounted)
@@ -123,8 +129,8 @@ func (o Outcome) problems() []problem {
 
 // queueCondition returns the condition QueueApplied.
 func (o Outcome) queueCondition() metav1.Condition {
-	if o.ExceedsLimit {
-		return newCondition(v1alpha1.ConditionQueueApplied, "", "", *exceededLimits(o.Pools, o.Uncounted))
+	if o.ExceedsLimit || o.DepartmentExcess != nil {
+		return newCondition(v1alpha1.ConditionQueueApplied, "", "", *o.quotaProblem())
 	}
 	return apply.QueueAppliedCondition(o.Queues, o.Failures)
 }

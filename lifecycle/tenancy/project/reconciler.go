@@ -69,6 +69,7 @@ type Reconciler struct {
 
 	cache    apply.Cache
 	occupied occupied
+	granted  granted
 }
 
 // AccessRevoker revokes the rights of a project's members: a rbac.Manager.
@@ -110,6 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var project v1alpha1.Project
 	if err := r.Client.Get(ctx, req.NamespacedName, &project); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.granted.forget(req.Name)
 			err = r.applier().RemoveOrphans(ctx, apply.ClusterTarget(apply.SubjectProject, req.Name), &project)
 		}
 		return reconcile.Result{}, err

@@ -192,8 +192,8 @@ metadata: {name: hostile}
 spec:
   contacts: [{name: Desk, email: desk@example.org}]
   nodePools:
-  - {name: direct, gpu: {guaranteed: "100", limit: "100"}}
-  - {name: direct-mig, gpu: {guaranteed: "100", limit: "100"}}
+  - {name: direct, gpu: {guaranteed: "100", limit: "1000"}}
+  - {name: direct-mig, gpu: {guaranteed: "100", limit: "1000"}}
   - {name: whole, gpu: {guaranteed: "100", limit: "100"}}
   - {name: kai, gpu: {guaranteed: "100", limit: "100"}}
   members:

@@ -37,7 +37,7 @@ func Validate(
 	moreErrs, moreWarnings := validateNotices(spec.Child("notices"), department, now)
 	errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
 	if before != nil {
-		moreErrs, moreWarnings = validation.ValidateDepartmentQuota(spec, before, department, state.Projects)
+		moreErrs, moreWarnings = validation.ValidateDepartmentQuota(spec, before, department, state.Projects, state.NodePools)
 		errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
 		usage := before.Status.NodePools
 		warnings = append(warnings, validation.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, usage)...)

@@ -22,7 +22,7 @@ const (
 	// MaxPendingOfMembers limits those of a namespace, so that one mail lists them all. Owners and approvers have
 	// further room, which members cannot use up.
 	MaxPendingOfMembers = 10
-	// MaxPending limits those of a namespace, whoever requested them.
+	// MaxPending limits those of a namespace, of all users together.
 	MaxPending = 20
 )
 

@@ -49,7 +49,7 @@ func validateAgainstDepartment(spec *field.Path, before, project *v1alpha1.Proje
 		before = nil // the project is new in its department
 	}
 	errs := validatePools(spec.Child("nodePools"), project, state.Department)
-	quotaErrs, warnings := validation.ValidateProjectQuota(spec, before, project, state.Department, state.Projects)
+	quotaErrs, warnings := validation.ValidateProjectQuota(spec, before, project, state.Department, state.Projects, state.NodePools)
 	errs = append(errs, quotaErrs...)
 	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, state.Department)...)
 	errs = append(errs, validateLimits(spec.Child("workloads"), project, state.Department)...)

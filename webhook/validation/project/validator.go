@@ -35,7 +35,7 @@ import (
 
 // Validator validates Projects.
 type Validator struct {
-	// Cached reads Projects, WorkloadClocks, Policies and AdmissionParameters.
+	// Cached reads Projects, NodePools, WorkloadClocks, Policies and AdmissionParameters.
 	Cached client.Reader
 	// Live reads from the API server: the current department, the namespace, and all Projects before a denial that
 	// depends on another Project.
@@ -159,6 +159,8 @@ type ClusterState struct {
 	Reserved map[string]string
 	// Projects are the existing projects of all departments.
 	Projects []v1alpha1.Project
+	// NodePools are the node pools of the cluster.
+	NodePools []v1alpha1.NodePool
 }
 
 // readClusterState reads the cluster state, and its projects from a reader of choice.
@@ -178,6 +180,11 @@ func (v *Validator) readClusterState(
 		return state, fmt.Errorf("list projects: %w", err)
 	}
 	state.Projects = all.Items
+	var pools v1alpha1.NodePoolList
+	if err := v.Cached.List(ctx, &pools); err != nil {
+		return state, fmt.Errorf("list node pools: %w", err)
+	}
+	state.NodePools = pools.Items
 	if before != nil {
 		return state, nil
 	}

@@ -23,7 +23,10 @@ type DepartmentSpecApplyConfiguration struct {
 	NodePools []PoolQuotaApplyConfiguration `json:"nodePools,omitempty"`
 	// Oversubscription sets whether the guarantees of the department's projects may add up to
 	// more than the department's own guarantee. It applies to the GPUs of each node pool, to
-	// CPU and to memory. Deny (the default) rejects such a project and reports the amounts.
+	// CPU and to memory. In node pools of kube-scheduler and YuniKorn, which count each project
+	// alone, it also applies to the limits. Deny (the default) rejects such a project and reports
+	// the amounts. With Allow, the department's limit is not enforced in these node pools, and the
+	// condition Unsupported reports the sum of the projects' limits.
 	Oversubscription *apiv1alpha1.Oversubscription `json:"oversubscription,omitempty"`
 	// Resources limits the CPU and memory that the pods of all projects of the department may
 	// request at the same time.

@@ -109,6 +109,12 @@ func (e *Evaluator) CountDenials(origin *Origin, found Violations) {
 }
 
 func (e *Evaluator) count(v violation, example v1alpha1.PolicyExample) {
+	// A response can be cached since an earlier generation with the same content.
+	if set, err := e.Engine.Current(); err == nil {
+		if current, ok := set.Version(v.version.Policy); ok && current.Digest == v.version.Digest {
+			v.version = current
+		}
+	}
 	example.Message, example.Changes = v.message, v.changes
 	if v.only {
 		e.Counter.AddExample(v.version, example)
@@ -116,6 +122,16 @@ func (e *Evaluator) count(v violation, example v1alpha1.PolicyExample) {
 	}
 	e.Counter.Add(v.version, example)
 	violationsTotal.WithLabelValues(v.version.Policy).Inc()
+}
+
+// WithDenied returns the violations with those for which other parts of the same object are refused, each policy once.
+func (v Violations) WithDenied(more Violations) Violations {
+	for _, other := range more.denied {
+		if !slices.ContainsFunc(v.denied, func(known violation) bool { return known.version == other.version }) {
+			v.denied = append(slices.Clip(v.denied), other)
+		}
+	}
+	return v
 }
 
 // DeniedBy returns the violations of the policies in force that refuse an object.

@@ -115,6 +115,27 @@ func TestViolationsAreCountedOnce(t *testing.T) {
 	wait(want)
 }
 
+// A policy that is changed and changed back has a new generation and its former content, for which responses are cached.
+// Their objects count for the new generation. Guards invariant 11 of the design.
+func TestCachedResponsesCountForPresentGeneration(t *testing.T) {
+	denies := engine.Source{Name: "denies", Generation: 1, Rego: `package denies
+deny contains "bad"`}
+	base := newBase(t)
+	base.Evaluator.Counter = &replica.Counter{}
+	mutator := &pod.Mutator{Base: base}
+	for range 2 {
+		setPolicies(t, base, denies)
+		mutator.Handle(t.Context(), trainingRequest(t, 1, 1, "anna"))
+		if got := counts(base)["denies"]; got != "1 of [{thesis 1}], 1 examples" {
+			t.Errorf("generation %d: %s", denies.Generation, got)
+		}
+		changed := denies
+		changed.Generation, changed.Enforcement = denies.Generation+1, v1alpha1.EnforcementWarn
+		setPolicies(t, base, changed)
+		denies.Generation += 2
+	}
+}
+
 // An example says who and what, and what the policy would have changed, but no value of a variable. Guards the secrets of
 // users, whom the administrators that read policies are not.
 func TestExamplesHaveNoSecrets(t *testing.T) {

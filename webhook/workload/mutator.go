@@ -108,9 +108,8 @@ func (m *Mutator) evaluate(ctx context.Context, req *admission.Request, object m
 	if err != nil {
 		return nil, evaluation.Result{}, err
 	}
-	origin := evaluation.NewOrigin(req, tenant)
-	m.Evaluator.Count(origin, result.Violations)
-	m.Evaluator.CountDenials(origin, m.Evaluator.DeniedBy(templates.Denials, object))
+	violations := result.Violations.WithDenied(m.Evaluator.DeniedBy(templates.Denials, object))
+	m.Evaluator.Count(evaluation.NewOrigin(req, tenant), violations)
 	result.Denials = slices.Concat(result.Denials, templates.Denials)
 	result.Warnings = slices.Concat(result.Warnings, templates.Warnings)
 	result.Merged.ChangedPaths = mergeChanges(result.Merged.ChangedPaths, templates.Merged.ChangedPaths)

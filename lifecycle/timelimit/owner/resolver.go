@@ -205,10 +205,10 @@ func (r *Resolver) resolveOwner(ctx context.Context, namespace string, owner pod
 }
 
 // isLastingError reports whether the server has answered with errors for lastingErrorAge. An
-// error without an answer says nothing about the owner.
+// error without an answer, or of an overloaded server, says nothing about the owner.
 func (r *Resolver) isLastingError(key ownerKey, err error) bool {
 	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
+	if !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) {
 		return false
 	}
 	now := policytime.MachineNow()

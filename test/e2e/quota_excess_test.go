@@ -149,6 +149,9 @@ func (s *sluiceCluster) recountQuota(t *testing.T, ns, gpus string) {
 				return err
 			}
 			for name := range quota.Status.Used {
+				if !strings.Contains(string(name), string(v1alpha1.ResourceGPUMilli)) {
+					continue
+				}
 				quota.Status.Used[name] = *resource.NewQuantity(used.MilliValue(), resource.DecimalSI)
 			}
 			_, err = controller.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})

@@ -64,7 +64,7 @@ RACES ?= 100
 hostile: build ## Attack Sluice: all attacks, ten minutes of random requests, a hundred races
 	bin/sluice up --build-only --scheduler kueue
 	SLUICE_HOSTILE_DURATION=$(HOSTILE_DURATION) go test ./test/e2e/hostile -count 1 -timeout 2h -v $(ARGS)
-	go test ./test/e2e -run '^TestProjectLimitUnderConcurrency$$' -count $(RACES) -parallel 1 -timeout 8h $(ARGS)
+	go test ./test/e2e -run '^TestQuotaRace$$' -quota-race-rounds $(RACES) -count 1 -timeout 8h $(ARGS)
 
 .PHONY: bench
 bench: build ## Run the benchmarks

@@ -230,7 +230,7 @@ var volatilePatterns = []struct {
 	replacement string
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
-	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)(\d+s)?\b`), "AGE"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)(\d+(\.\d+)?s)?\b`), "AGE"},
 	{regexp.MustCompile(`(Running|Completed|Pending) +\d+ `), "$1 N "},
 	{regexp.MustCompile(`^Mail: \d+`), "Mail: N"},
 	{regexp.MustCompile(`folding-[a-z0-9]{5}\b`), "folding-xxxxx"},

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,6 +81,8 @@ func (c *policyTimeCluster) testClockContinues(t *testing.T) {
 	job, web, gatedPod := newJobWorkload(ns, "train", migDevice), newDeploymentWorkload(ns, "web", migDevice), newPodWorkload(ns, "later", migDevice, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
 	})
+	// With the program of the job it would continue the job's clock while that is suspended.
+	web.Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Args = []string{"serve"} //nolint:forcetypeassert // as created
 	c.createForTest(t, gatedPod.Object)
 	c.startWorkloads(t, job, web)
 	startedAt := map[string]*metav1.Time{"train": c.clockStatus(t, job).StartedAt, "web": c.clockStatus(t, web).StartedAt}

@@ -129,6 +129,10 @@ func IsNodeLost(ctx context.Context, reader client.Reader, name string) (since t
 	return time.Time{}, true, nil
 }
 
+// SampleMaxAge is the age of a GPUNode's last sample, in machine time, from which its agent counts as
+// absent. Agents write a sample at least once a minute.
+const SampleMaxAge = 3 * time.Minute
+
 // GetGPUNode returns the GPUNode of a node, or nil.
 func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alpha1.GPUNode, error) {
 	var observed v1alpha1.GPUNode

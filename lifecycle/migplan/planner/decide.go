@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 )
 
 // decide returns the actions that are due at now. It depends on its arguments only.
@@ -236,5 +237,5 @@ const (
 	// agent has its full timeout. After a drain the taint is renewed.
 	taintMaxAge = 30 * time.Second
 	// agentSilenceTimeout is the age of the last sample from which an agent counts as absent.
-	agentSilenceTimeout = 3 * time.Minute
+	agentSilenceTimeout = inventory.SampleMaxAge
 )

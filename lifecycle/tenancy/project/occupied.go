@@ -23,13 +23,13 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// How long an agent reports a pod that the API server no longer has, in machine time.
+// Limits of the time for which the report of a pod counts that the API server no longer has, in machine time.
 const (
-	// occupiedSettleTime is how long the kubelet may need after the end of a pod to release its GPUs.
+	// occupiedSettleTime is the time that the kubelet may need after the end of a pod to release its GPUs.
 	occupiedSettleTime = 5 * time.Second
-	// occupiedMaxAge is how long a report counts without a newer sample of the node, so that an agent
-	// that is gone does not hold a project's quota.
-	occupiedMaxAge = 3 * time.Minute
+	// occupiedMaxAge is the time for which a report counts without a newer sample of the node, so that
+	// an agent that is gone does not hold a project's quota.
+	occupiedMaxAge = inventory.SampleMaxAge
 )
 
 // occupied remembers since when agents report pods that the API server no longer has. The zero value

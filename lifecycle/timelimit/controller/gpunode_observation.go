@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -47,20 +46,16 @@ func (r *Reconciler) observeUnreportedPod(ctx context.Context, w *workload, pod 
 	return &running, nil
 }
 
-// sampleMaxAge is the age, in machine time, up to which the sample of a node counts. Agents
-// write a sample at least once a minute.
-const sampleMaxAge = 3 * time.Minute
-
 // observeUtilization returns the latest use of the GPUs of any of the pods, and the oldest
 // sample of their nodes. If one node has no fresh sample, utilization is unknown.
 func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Pod) (timelimit.Utilization, error) {
 	u := timelimit.Utilization{Known: len(pods) > 0}
 	for _, pod := range pods {
-		var node v1alpha1.GPUNode // stays empty, and so without a sample, if there is none
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Node}, &node); client.IgnoreNotFound(err) != nil {
+		node, err := inventory.GetGPUNode(ctx, r.Client, pod.Node)
+		if err != nil || node == nil {
 			return timelimit.Utilization{}, err
 		}
-		active, sampled, known := podUtilization(pod, &node, policytime.MachineNow())
+		active, sampled, known := podUtilization(pod, node, policytime.MachineNow())
 		if !known {
 			return timelimit.Utilization{}, nil
 		}
@@ -85,7 +80,7 @@ func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Po
 // that has not used its GPU since its start was last active at its start.
 func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
 	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > sampleMaxAge ||
+	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > inventory.SampleMaxAge ||
 		s.UtilizationSource == v1alpha1.UtilizationUnavailable || s.UtilizationSource == "" {
 		return time.Time{}, time.Time{}, false
 	}

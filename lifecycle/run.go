@@ -34,8 +34,8 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/tenancy/policystatus"
 	"sluice.dev/lifecycle/tenancy/rbac"
+	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 )
 
@@ -108,7 +108,7 @@ func cacheByObject() map[client.Object]cache.ByObject {
 	byObject[event] = rejections
 	revision, ofPolicies := store.RevisionCacheOptions()
 	byObject[revision] = ofPolicies
-	lease, reports := policystatus.CacheOptions()
+	lease, reports := replica.CacheOptions()
 	byObject[lease] = reports
 	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
 	return byObject

@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -53,15 +52,6 @@ type replicaReporter struct {
 
 // reportInterval is the time between two checks whether to report, in machine time.
 const reportInterval = time.Second
-
-// leaseCache limits the cache to the Leases of replicas.
-func leaseCache() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{
-			v1alpha1.SystemNamespace: {LabelSelector: replica.Labels().AsSelector()},
-		}},
-	}
-}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *replicaReporter) NeedLeaderElection() bool { return false }

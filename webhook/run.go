@@ -133,8 +133,8 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 	}
 	options.WebhookServer = server.NewServer(serverOptions)
 	revision, ofPolicies := store.RevisionCacheOptions()
-	options.Cache.ByObject = leaseCache()
-	options.Cache.ByObject[revision] = ofPolicies
+	lease, reports := replica.CacheOptions()
+	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies, lease: reports}
 	return ctrl.NewManager(restConfig, options)
 }
 

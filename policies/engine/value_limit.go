@@ -110,17 +110,23 @@ func (l *valueLimiter) rewriteRule(rule *ast.Rule) {
 	for _, argument := range rule.Head.Args {
 		known.Update(variablesOf(argument))
 	}
-	body := l.rewriteBody(rule.Body, known)
 	head := rule.Head
-	for _, term := range []**ast.Term{&head.Key, &head.Value} {
+	yielded := []**ast.Term{&head.Key, &head.Value}
+	for i := 1; i < len(head.Reference); i++ {
+		yielded = append(yielded, &head.Reference[i])
+	}
+	rule.Body = l.rewriteClosure(rule.Body, known, yielded...)
+}
+
+// rewriteClosure returns a body whose expressions, and the terms that it yields (nil for none), are limited.
+func (l *valueLimiter) rewriteClosure(body ast.Body, known ast.VarSet, yielded ...**ast.Term) ast.Body {
+	exprs := l.rewriteBody(body, known)
+	for _, term := range yielded {
 		if *term != nil {
-			*term = l.limit(&body, nil, *term, known)
+			*term = l.limit(&exprs, nil, *term, known)
 		}
 	}
-	for i := 1; i < len(head.Reference); i++ {
-		head.Reference[i] = l.limit(&body, nil, head.Reference[i], known)
-	}
-	rule.Body = ast.NewBody(body...)
+	return ast.NewBody(exprs...)
 }
 
 // rewriteBody returns the expressions of a body, and adds their variables to the known ones, which have a
@@ -172,23 +178,13 @@ func (l *valueLimiter) rewriteExpr(before *[]*ast.Expr, expr *ast.Expr, known as
 func (l *valueLimiter) limit(before *[]*ast.Expr, with []*ast.With, term *ast.Term, known ast.VarSet) *ast.Term {
 	switch value := term.Value.(type) {
 	case *ast.ArrayComprehension:
-		inner := known.Copy()
-		body := l.rewriteBody(value.Body, inner)
-		value.Term = l.limit(&body, nil, value.Term, inner)
-		value.Body = ast.NewBody(body...)
+		value.Body = l.rewriteClosure(value.Body, known.Copy(), &value.Term)
 		return l.assign(before, with, term)
 	case *ast.SetComprehension:
-		inner := known.Copy()
-		body := l.rewriteBody(value.Body, inner)
-		value.Term = l.limit(&body, nil, value.Term, inner)
-		value.Body = ast.NewBody(body...)
+		value.Body = l.rewriteClosure(value.Body, known.Copy(), &value.Term)
 		return l.assign(before, with, term)
 	case *ast.ObjectComprehension:
-		inner := known.Copy()
-		body := l.rewriteBody(value.Body, inner)
-		value.Key = l.limit(&body, nil, value.Key, inner)
-		value.Value = l.limit(&body, nil, value.Value, inner)
-		value.Body = ast.NewBody(body...)
+		value.Body = l.rewriteClosure(value.Body, known.Copy(), &value.Key, &value.Value)
 		return l.assign(before, with, term)
 	case ast.Ref:
 		if dependency.IsDataRef(value) && l.readsWhole(value) {

@@ -23,10 +23,12 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
@@ -48,6 +50,13 @@ const (
 // Labels returns the labels of every Lease.
 func Labels() labels.Set {
 	return labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice, "app.kubernetes.io/component": "webhook"}
+}
+
+// CacheOptions returns the kind of the Leases, and limits a cache to those of replicas.
+func CacheOptions() (client.Object, cache.ByObject) {
+	return &coordinationv1.Lease{}, cache.ByObject{Namespaces: map[string]cache.Config{
+		v1alpha1.SystemNamespace: {LabelSelector: Labels().AsSelector()},
+	}}
 }
 
 // NewLeaseName returns a new name for the Lease of a process on a host.

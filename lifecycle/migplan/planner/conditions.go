@@ -212,8 +212,8 @@ func (d *draft) explainUnmet(w *podRequest, pool int, isPreemptible preemptibleF
 	}
 	for at := range d.nodes {
 		if d.nodes[at].pool == pool && w.feasible[at] && d.nodeDrafts[at].stage == stageClosed && d.nodeDrafts[at].closedReason != "" {
-			if limit, reached := strings.CutPrefix(d.nodeDrafts[at].closedReason, ReasonChangeLimitReached+": "); reached {
-				return ReasonChangeLimitReached, fmt.Sprintf("node %s: %s", d.nodes[at].name, limit)
+			if closed := d.nodeDrafts[at].closedReason; closed == d.changeLimitReason(&d.nodes[at]) {
+				return ReasonChangeLimitReached, fmt.Sprintf("node %s: %s", d.nodes[at].name, closed)
 			}
 			return ReasonInsufficientCapacity, fmt.Sprintf("there is no room now; node %s: %s", d.nodes[at].name, d.nodeDrafts[at].closedReason)
 		}

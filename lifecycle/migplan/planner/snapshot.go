@@ -108,11 +108,10 @@ type taint struct {
 
 // boundPod is a non-terminal pod that is bound to a node, or in its binding cycle.
 type boundPod struct {
-	uid   types.UID
-	bound time.Time
-	// nominated reports whether the pod is in its binding cycle: its scheduler chose the node and
-	// waits for volumes or for the pod's group.
-	nominated bool
+	uid types.UID
+	// bound is zero in the binding cycle, in which the pod's scheduler has chosen the node and waits for
+	// volumes or for the pod's group.
+	bound     time.Time
 	resources amounts
 	// instanceRequests holds the requested MIG instances, wholeGPUs counts the whole GPUs.
 	instanceRequests []instanceRequest

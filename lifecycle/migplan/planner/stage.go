@@ -77,8 +77,8 @@ func (d *draft) changeLimitReason(n *node) string {
 	}
 	next := recent[len(recent)-limit].Add(time.Hour)
 	d.requeueAt(next)
-	return fmt.Sprintf("%s: it was repartitioned %d times within an hour, and spec.mig.maxChangesPerHour of the node pool is %d; the next change is possible at %s",
-		ReasonChangeLimitReached, len(recent), limit, next.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("it was repartitioned %d times within an hour, and spec.mig.maxChangesPerHour of the node pool is %d; the next change is possible at %s",
+		len(recent), limit, next.UTC().Format(time.RFC3339))
 }
 
 // agentUnavailableReason returns why an agent can apply no spec; empty if it can.

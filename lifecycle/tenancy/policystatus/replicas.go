@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,13 +26,6 @@ import (
 
 // replicaInterval is the time between two readings of the replicas' reports, in machine time.
 const replicaInterval = 2 * time.Second
-
-// CacheOptions returns the kind of the reports, and limits the cache to them.
-func CacheOptions() (client.Object, cache.ByObject) {
-	return &coordinationv1.Lease{}, cache.ByObject{Namespaces: map[string]cache.Config{
-		v1alpha1.SystemNamespace: {LabelSelector: replica.Labels().AsSelector()},
-	}}
-}
 
 // replicas are the latest reports of the webhook's replicas.
 type replicas struct {

@@ -32,9 +32,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/policytime"
@@ -85,6 +87,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("excess").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
+		// A decision whose cache has no condition yet, since its own write is younger, clears none. It follows again.
+		For(&v1alpha1.Project{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReportedExceeded))).
 		Watches(&corev1.ResourceQuota{}, r.quotaHandler()).
 		WatchesRawSource(podcache.Source(pods, requestsForPod)).
 		Complete(apply.RequeueOnConflict(r))

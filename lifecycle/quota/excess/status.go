@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/api/v1alpha1"
@@ -55,6 +56,12 @@ func (r *Reconciler) condition(project *v1alpha1.Project, exceeded []scope, now 
 		meta.SetStatusCondition(&conditions, c) // keeps the transition time
 	}
 	return &conditions[0]
+}
+
+// isReportedExceeded reports whether the condition of a project says that its pods exceed a limit.
+func isReportedExceeded(object client.Object) bool {
+	project, ok := object.(*v1alpha1.Project)
+	return ok && meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionLimitExceeded)
 }
 
 // describeAll describes each exceeded limit, and what happens with its pods.

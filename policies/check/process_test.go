@@ -6,7 +6,6 @@ package check
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,28 +14,12 @@ import (
 	"time"
 
 	"sluice.dev/policies/engine"
+	"sluice.dev/test/corpus"
 )
 
 func TestMain(m *testing.M) {
 	RunIfChild()
 	os.Exit(m.Run())
-}
-
-// exhaustingPolicies are small policies with which the compiler is busy for hours, or takes all
-// memory.
-func exhaustingPolicies() map[string]string {
-	var types strings.Builder
-	types.WriteString("package bomb\n\ndeny contains \"x\" if {\n\tx0 := [1, \"a\"]\n")
-	for i := 1; i <= 40; i++ {
-		fmt.Fprintf(&types, "\tx%d := [x%d, x%d]\n", i, i-1, i-1)
-	}
-	types.WriteString("\tstartswith(x40, \"a\")\n}\n")
-	const depth = 40
-	return map[string]string{
-		"types that double with each line": types.String(),
-		"nested comprehensions": "package bomb\n\ndeny contains \"x\" if " +
-			strings.Repeat("count([y | y := ", depth) + "1" + strings.Repeat("])", depth) + " > 1\n",
-	}
 }
 
 func newProcess(t *testing.T) *Process {
@@ -51,7 +34,7 @@ func newProcess(t *testing.T) *Process {
 // A policy of less than 870 bytes that exhausts the compiler ends its child only. Guards
 // invariant 10 of the design: no object makes the webhook do more than bounded work.
 func TestSmallPolicyThatExhaustsTheCompilerIsRefused(t *testing.T) {
-	for name, rego := range exhaustingPolicies() {
+	for name, rego := range corpus.ExhaustingPolicies() {
 		t.Run(name, func(t *testing.T) {
 			if len(rego) > 870 {
 				t.Fatalf("the policy has %d bytes", len(rego))
@@ -92,7 +75,7 @@ func childUsage(t *testing.T) syscall.Rusage {
 func TestCompileContinuesAfterAPolicyThatEndsTheChild(t *testing.T) {
 	good := engine.Source{Name: "good", Rego: "package a\ndeny contains \"x\"\n"}
 	broken := engine.Source{Name: "broken", Rego: "package a\ndeny contains\n"}
-	bomb := engine.Source{Name: "bomb", Rego: exhaustingPolicies()["nested comprehensions"]}
+	bomb := engine.Source{Name: "bomb", Rego: corpus.ExhaustingPolicies()["nested comprehensions"]}
 	results, err := newProcess(t).Compile(t.Context(), []engine.Source{good, bomb, broken, good})
 	if err != nil {
 		t.Fatal(err)

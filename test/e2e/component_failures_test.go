@@ -126,6 +126,13 @@ const restartTimeout = 4 * time.Minute
 func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
 	t.Helper()
 	t.Parallel() // the test mostly waits
+	return newUnsharedCluster(t, flags...)
+}
+
+// newUnsharedCluster is newDedicatedCluster for benchmarks, and for tests that keep all processors busy, which would
+// exceed the time limits of requests in the tests beside them.
+func newUnsharedCluster(t testing.TB, flags ...string) *sluiceCluster {
+	t.Helper()
 	if len(flags) == 0 {
 		flags = []string{"--nodes", "2"}
 	}
@@ -143,7 +150,7 @@ func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
 }
 
 // teardown stops the cluster if the test has not stopped it already.
-func (s *sluiceCluster) teardown(t *testing.T) {
+func (s *sluiceCluster) teardown(t testing.TB) {
 	if err := s.stop(); err != nil {
 		t.Log(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -166,7 +164,7 @@ func (s *sluiceCluster) recountQuota(t *testing.T, ns, gpus string) {
 // With three webhook replicas, 200 creates and 50 deletions at once exceed a limit of 60 GPUs only for
 // as long as lifecycle needs to end the newest. Guards invariant 3 of the design.
 func TestQuotaRace(t *testing.T) {
-	s := newDedicatedCluster(t)
+	s := newUnsharedCluster(t)
 	r := newQuotaRace(t, s)
 	for round := range *quotaRaceRounds {
 		t.Logf("round %d: %s", round, r.run(t))
@@ -186,13 +184,7 @@ func TestQuotaRace(t *testing.T) {
 //	s-ended-p50, -p99     from the excess until the pods are within the limit
 func BenchmarkQuotaRace(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // the cluster's start would dominate
-	dir := b.TempDir()
-	s, err := startSluice(b.Context(), filepath.Dir(sharedCluster.binary), filepath.Join(dir, "own"), "--nodes", "2")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = s.stop(); _ = os.RemoveAll(dir) })
-	r := newQuotaRace(b, s)
+	r := newQuotaRace(b, newUnsharedCluster(b))
 	for b.Loop() {
 		for range *quotaRaceRounds {
 			r.run(b)

@@ -48,7 +48,7 @@ const (
 // one is admitted.
 func TestProjectLimitUnderConcurrency(t *testing.T) {
 	const ns = "race"
-	s := newDedicatedCluster(t)
+	s := newUnsharedCluster(t)
 	b := s.startWebhookReplicas(t, 3)
 	s.createDepartment(t, "racers", newPoolQuota("dgx", "0", "20"))
 	s.createGovernedProject(t, "racers", ns, newPoolQuota("dgx", "0", strconv.Itoa(gpuLimit)))

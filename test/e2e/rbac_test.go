@@ -176,7 +176,7 @@ func compareRules(t *testing.T, where string, want, got []string) {
 	}
 }
 
-func killProcess(t *testing.T, pid int) {
+func killProcess(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -22,15 +22,14 @@ import (
 // replicasTest is a cluster with two replicas of the webhook and one project.
 type replicasTest struct {
 	*sluiceCluster
-	t        *testing.T
+	t        testing.TB
 	replicas *loadBalancer
 	ns       string
 	pods     int
 }
 
-func newReplicasTest(t *testing.T) *replicasTest {
+func newReplicasTest(t testing.TB, s *sluiceCluster) *replicasTest {
 	t.Helper()
-	s := newDedicatedCluster(t)
 	r := &replicasTest{sluiceCluster: s, t: t, replicas: s.startWebhookReplicas(t, 2), ns: "replicas"}
 	s.createDepartment(t, "replicas", newPoolQuota("dgx", "0", "1"))
 	s.createGovernedProject(t, "replicas", r.ns, newPoolQuota("dgx", "0", "1"))
@@ -120,7 +119,7 @@ deny contains "slow" if {
 // A policy that keeps timing out in one replica of the webhook is quarantined in all of them, with a condition and an event. The
 // quarantine survives the restart of all replicas, and ends when the policy changes. Guards invariants 10 and 11 of the design.
 func TestQuarantineSurvivesRestart(t *testing.T) {
-	r := newReplicasTest(t)
+	r := newReplicasTest(t, newDedicatedCluster(t))
 	r.createPolicy("slow", v1alpha1.EnforcementDeny, slowRego)
 	const quarantined = "it exceeded its processor time repeatedly"
 	isQuarantined := func() error {
@@ -185,7 +184,7 @@ func TestQuarantineSurvivesRestart(t *testing.T) {
 // The status of a policy counts what it refused, and in DryRun what it would have refused and changed, across restarts of the
 // webhook and of lifecycle. Guards invariant 11 of the design.
 func TestViolationsAreCounted(t *testing.T) {
-	r := newReplicasTest(t)
+	r := newReplicasTest(t, newDedicatedCluster(t))
 	r.createPolicy("counted", v1alpha1.EnforcementDeny, `deny contains "no such pods" if input.object.metadata.labels.kind == "bad"`)
 	r.createPolicy("tried", v1alpha1.EnforcementDryRun, `deny contains {"msg": "no name of a team", "field": "metadata.labels"} if not input.object.metadata.labels.team
 overrides := {"metadata": {"labels": {"team": "unknown"}}}`)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/corpus"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 )
@@ -58,7 +59,7 @@ func TestHostilePodsHarmNoOthers(t *testing.T) {
 	if response := mutator.Handle(t.Context(), plain); !response.Allowed {
 		t.Fatalf("the plain pod: %s", response.Result.Message)
 	}
-	for name, raw := range rawHostilePods(t) {
+	for name, raw := range corpus.Pods() {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod_test
+package corpus
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"testing"
 )
 
 type (
@@ -47,9 +46,9 @@ func numbered(n int, container object) list {
 // same returns a function that always returns a value.
 func same(value any) func(int) any { return func(int) any { return value } }
 
-// hostilePods change a plain pod, by name. Each is a class of its own: another part of a pod that is long, deep or
+// podChanges change a plain pod, by name. Each is a class of its own: another part of a pod that is long, deep or
 // wide, or that reads like something else.
-var hostilePods = map[string]func(pod, metadata, spec, container object){
+var podChanges = map[string]func(pod, metadata, spec, container object){
 	"labels":          func(_, m, _, _ object) { m["labels"] = keyed(40_000, "l%d", "v") },
 	"annotations":     func(_, m, _, _ object) { m["annotations"] = keyed(10_000, "a%d", "v") },
 	"long annotation": func(_, m, _, _ object) { m["annotations"] = object{"a": strings.Repeat("x", 2_900_000)} },
@@ -192,8 +191,8 @@ func requiredNodes(terms list) object {
 	return object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": terms}}}
 }
 
-// hostileTexts are pods as the API server never writes them.
-var hostileTexts = map[string]string{
+// podTexts are pods as the API server never writes them.
+var podTexts = map[string]string{
 	"duplicate keys":        `{"metadata": {"name": "a", "name": "b"}, "spec": {"containers": [], "containers": [{"name": "c", "image": "i", "image": "j"}], "hostPID": false, "hostPID": true}}`,
 	"invalid UTF-8":         "{\"metadata\": {\"name\": \"\xff\xfe\", \"labels\": {\"\xc3\x28\": \"\xed\xa0\x80\"}}, \"spec\": {\"containers\": [{\"name\": \"c\"}]}}",
 	"half of a surrogate":   `{"metadata": {"name": "\ud800"}, "spec": {"containers": [{"name": "\udc00\ud800"}]}}`,
@@ -209,24 +208,20 @@ var hostileTexts = map[string]string{
 	"keys of a merge patch": `{"metadata": {"$patch": "delete", "__proto__": {}}, "spec": {"$setElementOrder/containers": [{"name": "x"}], "containers": [{"name": "c", "$patch": "replace"}]}}`,
 }
 
-// rawHostilePods returns the JSON of all hostile pods.
-func rawHostilePods(tb testing.TB) map[string][]byte {
-	tb.Helper()
+// Pods returns the JSON of hostile pods of namespace thesis, by name.
+func Pods() map[string][]byte {
 	raw := make(map[string][]byte)
-	for name, text := range hostileTexts {
+	for name, text := range podTexts {
 		raw[name] = []byte(text)
 	}
-	for name, change := range hostilePods {
+	for name, change := range podChanges {
 		container := object{"name": "main", "image": "a"}
 		metadata, spec := object{"name": "hostile", "namespace": "thesis"}, object{"containers": list{container}}
 		pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 		change(pod, metadata, spec, container)
 		text, err := json.Marshal(pod)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if _, ok := raw[name]; ok {
-			tb.Fatalf("two pods are named %q", name)
+		if _, ok := raw[name]; ok || err != nil {
+			panic(fmt.Sprintf("pod %q is there twice, or is no JSON: %v", name, err))
 		}
 		raw[name] = text
 	}

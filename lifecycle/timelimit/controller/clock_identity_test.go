@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,6 +19,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/podcache"
 )
 
 // A stale clock must not be announced: with a limit that is lowered twice, a cache that lags
@@ -57,6 +59,37 @@ func TestStaleCacheRecordsNoNotice(t *testing.T) {
 		}
 		if after := c.noticeTexts(start); len(after) != len(notices) || c.calls != calls {
 			t.Errorf("notices were %v, and now %v", notices, after)
+		}
+	})
+}
+
+// A workload whose pods are resolved between two reads of one reconciliation, as at a start of lifecycle, is not
+// taken as ended. Guards invariant 11 of the design: a start changes nothing.
+func TestPodsResolvedDuringAReconciliationKeepTheirClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(t, newJob("train"))
+		waitForWholeSecond()
+		c.startPod("train", "-1")
+		c.advance(10 * time.Hour)
+		before := c.listClocks()[0]
+		c.restart()
+		pod := c.pods["train-1"]
+		c.workloads.handlePodChange(podcache.Change{After: pod})
+		c.reconciler.Client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, ok := o.(*v1alpha1.WorkloadClock); ok {
+					if _, err := c.workloads.reconcileOwner(ctx, directOwnerOf(pod)); err != nil {
+						t.Error(err)
+					}
+				}
+				return w.Get(ctx, key, o, opts...)
+			},
+		})
+		if _, err := c.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&before)}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, c.listClocks()[0]); diff != "" {
+			t.Errorf("the clock changed:\n%s", diff)
 		}
 	})
 }

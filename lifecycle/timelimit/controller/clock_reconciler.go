@@ -75,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Workloads.forgetEndedPod(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if w.seemsEnded() && !r.Workloads.IsComplete(req.NamespacedName) {
+	if w.seemsEnded() && !w.complete {
+		r.Workloads.enqueueWhenComplete(req.NamespacedName)
 		return reconcile.Result{RequeueAfter: notReadyRequeue}, nil
 	}
 	decision, err := r.decide(ctx, w)

@@ -33,6 +33,9 @@ type workload struct {
 	// roots are the root objects, newest first. A workload that was created again has more
 	// than one while pods of the old one exist.
 	roots []owner.Root
+	// complete is true if the roots of all pods of its namespace were resolved before its pods were
+	// read. If not, after a start of lifecycle, pods may be missing below.
+	complete bool
 	// runningPods are its running GPU pods.
 	runningPods []*podcache.Pod
 	// unreportedPods are those of them without any status, by UID, with the time of the sample
@@ -66,7 +69,7 @@ type workload struct {
 // namespace without a project. While the project is being deleted, pods count that are not
 // bound.
 func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
-	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
+	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}, complete: r.Workloads.IsComplete(name.Namespace)}
 	var pods []*podcache.Pod
 	w.roots, pods = r.Workloads.RootsAndPods(name)
 	var err error

@@ -41,9 +41,10 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 // type and local times.
 func (r *Reconciler) setDisplayFields(w *workload, d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
-	// After a restart of lifecycle some pods may not be resolved yet.
-	if held := w.heldGPUs(); held == nil || s.GPUs == nil || held.Cmp(*s.GPUs) >= 0 || r.Workloads.IsComplete(client.ObjectKeyFromObject(w.clock)) {
+	if held := w.heldGPUs(); held == nil || s.GPUs == nil || held.Cmp(*s.GPUs) >= 0 || w.complete {
 		s.GPUs = held
+	} else {
+		r.Workloads.enqueueWhenComplete(client.ObjectKeyFromObject(w.clock))
 	}
 	s.Local = renderLocalStatus(s, w.zone)
 	unknown := len(w.runningPods) > 0 && !w.utilization.Known && (!w.limits.IdleTimeout.IsZero() || w.limits.Clock == v1alpha1.ClockActive)

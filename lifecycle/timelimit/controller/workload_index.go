@@ -163,16 +163,22 @@ func (x *WorkloadIndex) clocksInNamespace(namespace string) (requests []reconcil
 	return requests
 }
 
-// IsComplete reports whether the roots of all pods in a clock's namespace are resolved. If
-// not, the clock is enqueued again when they are.
-func (x *WorkloadIndex) IsComplete(clock types.NamespacedName) bool {
+// IsComplete reports whether the roots of all pods in a namespace are resolved.
+func (x *WorkloadIndex) IsComplete(namespace string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.unresolved[namespace]) == 0
+}
+
+// enqueueWhenComplete enqueues a clock when the roots of all pods in its namespace are resolved.
+func (x *WorkloadIndex) enqueueWhenComplete(clock types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.unresolved[clock.Namespace]) == 0 {
-		return true
+		x.enqueueClock(clock)
+		return
 	}
 	addToSet(x.awaitingResolution, clock.Namespace, clock)
-	return false
 }
 
 // setRoot records the root of an owner's pods and reports whether it changed.

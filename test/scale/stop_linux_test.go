@@ -41,11 +41,11 @@ func TestWorkloadsStopped(t *testing.T) {
 	}
 
 	p.stop(t)
-	before := w.effectiveWrites()
+	before, projects := w.effectiveWrites(), w.projectStatuses(t)
 	p = startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
 	w.waitUntilSettled(t, p, fleet.Roots)
 	if diff := cmp.Diff(writes{}, w.effectiveWrites().minus(before)); diff != "" {
-		t.Errorf("writes of a start in a consistent cluster (-want +got):\n%s", diff)
+		t.Errorf("writes of a start in a consistent cluster (-want +got):\n%s%s", diff, cmp.Diff(projects, w.projectStatuses(t)))
 	}
 
 	for _, at := range []time.Duration{-3 * time.Hour, -10 * time.Minute} {
@@ -63,6 +63,18 @@ func TestWorkloadsStopped(t *testing.T) {
 		w.waitUntilSettled(t, p, fleet.Roots)
 	}
 	w.assertStopped(t, away+many)
+}
+
+// projectStatuses returns the status of each project.
+func (w *benchmarkCluster) projectStatuses(tb testing.TB) map[string]v1alpha1.ProjectStatus {
+	tb.Helper()
+	var projects v1alpha1.ProjectList
+	mustSucceed(tb, w.client.List(tb.Context(), &projects))
+	statuses := map[string]v1alpha1.ProjectStatus{}
+	for i := range projects.Items {
+		statuses[projects.Items[i].Name] = projects.Items[i].Status
+	}
+	return statuses
 }
 
 // assertStopped checks that the first jobs were stopped, each once, and no others.

@@ -81,7 +81,7 @@ func deleteAndWait(t testing.TB, object client.Object) {
 		t.Errorf("delete %T %s: %v", object, object.GetName(), err)
 		return
 	}
-	eventually(t, func() error { return checkDeleted(ctx, object) })
+	eventuallyLong(t, func() error { return checkDeleted(ctx, object) }) // a project stops its workloads first
 }
 
 // confirmDeletion confirms that a project may be deleted with its running work.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
 )
@@ -70,6 +72,18 @@ func Decide(pods []*podcache.Pod, limit Limit) Decision {
 // newestFirst orders pods by creation, which has a precision of a second, then by name.
 func newestFirst(a, b *podcache.Pod) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Namespace, a.Namespace), strings.Compare(b.Name, a.Name))
+}
+
+// newPodAge is the age up to which an ended pod gets one second to terminate: it lost nothing yet, and
+// the GPUs of the excess are free at once.
+const newPodAge = time.Minute
+
+// gracePeriod returns the grace period in seconds of a pod that is ended, or nil for its own.
+func gracePeriod(pod *podcache.Pod, now time.Time) *int64 {
+	if now.Sub(pod.CreatedAt) >= newPodAge {
+		return nil
+	}
+	return ptr.To(int64(1))
 }
 
 // limitSettleTime is how long after a lower limit was observed the API server may still admit

@@ -141,3 +141,15 @@ func TestLimitsInForce(t *testing.T) {
 		t.Errorf("a lowered limit: %+v", lowered)
 	}
 }
+
+// A pod of an excess that was just admitted frees its GPU at once; work that ran for a while can end
+// in its own way. Guards invariant 3 of the design.
+func TestGracePeriod(t *testing.T) {
+	pod := newTestPod("a", 0, 1000)
+	if grace := gracePeriod(pod, testStart.Add(59*time.Second)); grace == nil || *grace != 1 {
+		t.Errorf("a new pod has %v, want a second", grace)
+	}
+	if grace := gracePeriod(pod, testStart.Add(time.Minute)); grace != nil {
+		t.Errorf("an older pod has %d s, want its own", *grace)
+	}
+}

@@ -143,7 +143,8 @@ func (r *Reconciler) endExcess(ctx context.Context, project *v1alpha1.Project, e
 			if r.isEnded(pod.UID) {
 				continue
 			}
-			if err := r.Evictor.EvictPod(ctx, targetOf(pod), nil, s.describeForPod()); err != nil {
+			grace := gracePeriod(pod, policytime.MachineNow())
+			if err := r.Evictor.EvictPod(ctx, targetOf(pod), grace, s.describeForPod(grace)); err != nil {
 				problems = append(problems, err)
 				continue
 			}
@@ -166,7 +167,7 @@ func (r *Reconciler) report(ctx context.Context, project *v1alpha1.Project, s *s
 	observeExcess(s.decision.Excess, len(ended), now.Sub(ended[0].CreatedAt))
 	r.Events.Eventf(project, nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", summary)
 	for _, pod := range ended {
-		r.Events.Eventf(referTo(pod), nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", s.describeForPod())
+		r.Events.Eventf(referTo(pod), nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", s.describeForPod(gracePeriod(pod, now)))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,6 +39,7 @@ type testEnv struct {
 	*Reconciler
 	pods     fakePods
 	evicted  []string
+	graces   []*int64
 	refused  error
 	recorder *events.FakeRecorder
 }
@@ -56,11 +57,11 @@ func (f *fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) {
 }
 
 // EvictPod implements Evictor.
-func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, _ *int64, _ string) error {
+func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, grace *int64, _ string) error {
 	if e.refused != nil {
 		return e.refused
 	}
-	e.evicted = append(e.evicted, pod.Name)
+	e.evicted, e.graces = append(e.evicted, pod.Name), append(e.graces, grace)
 	return nil
 }
 
@@ -130,6 +131,9 @@ func TestReconcileEndsExcessOnce(t *testing.T) {
 	}
 	if !slices.Equal(e.evicted, []string{"c"}) || len(e.recorder.Events) != 2 {
 		t.Errorf("evicted %v, with %d events; want pod c and an event on it and on the project", e.evicted, len(e.recorder.Events))
+	}
+	if grace := e.graces[0]; grace == nil || *grace != 1 {
+		t.Errorf("grace period %v, want one second for a new pod", grace)
 	}
 	e.pods[2].Deleting = true
 	c, err := e.reconcileOnce(t)

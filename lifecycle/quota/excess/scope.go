@@ -79,10 +79,13 @@ func (s *scope) describe() string {
 		s.holder, s.decision.Held.Describe(), of, s.decision.Excess.Describe(), s.limit.Milli.Describe())
 }
 
-// describeForPod says on a pod why it was ended.
-func (s *scope) describeForPod() string {
-	return s.describe() + ", because the quota's counter lagged behind; this pod was among the newest and was ended: " +
-		"create it again, or let its controller do so, when GPU quota is free"
+// describeForPod says on a pod why it was ended, with a grace period of its own if that is nil.
+func (s *scope) describeForPod(grace *int64) string {
+	text := s.describe() + ", because the quota's counter lagged behind; this pod was among the newest and was ended"
+	if grace != nil {
+		text += fmt.Sprintf(" with a grace period of %d s, less than a minute after its creation", *grace)
+	}
+	return text + ": create it again, or let its controller do so, when GPU quota is free"
 }
 
 // maxListedPods is the number of pods that a message names; it counts the others.

@@ -21,6 +21,13 @@ type Limit struct {
 	// Since is when the limit became as low as it is, in machine time. Pods that were created up
 	// to then continue.
 	Since time.Time
+	// CountedSince is since when the limit counts the pods of a namespace, if that is later.
+	CountedSince map[string]time.Time
+}
+
+// endsFor reports whether a pod can be ended for the limit: it was created under it.
+func (l *Limit) endsFor(pod *podcache.Pod) bool {
+	return pod.Milli > 0 && pod.CreatedAt.After(l.Since) && pod.CreatedAt.After(l.CountedSince[pod.Namespace])
 }
 
 // Decision is what follows from a limit for a set of pods.
@@ -44,7 +51,7 @@ func Decide(pods []*podcache.Pod, limit Limit) Decision {
 			continue
 		}
 		d.Held += pod.Milli
-		if pod.Milli > 0 && pod.CreatedAt.After(limit.Since) {
+		if limit.endsFor(pod) {
 			candidates = append(candidates, pod)
 		}
 	}

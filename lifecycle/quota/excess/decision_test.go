@@ -129,7 +129,7 @@ func TestLimitsInForce(t *testing.T) {
 	if want := testStart.Add(limitSettleTime); !first.Since.Equal(want) {
 		t.Errorf("a new limit is in force since %s, want %s", first.Since, want)
 	}
-	if same := all.observe("q", 4000, later()); same != first {
+	if same := all.observe("q", 4000, later()); same.Milli != first.Milli || !same.Since.Equal(first.Since) {
 		t.Errorf("an unchanged limit: %+v, want %+v", same, first)
 	}
 	raised := all.observe("q", 6000, later())

@@ -44,9 +44,9 @@ const (
 	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool is used. It
 	// becomes false when usage in all node pools is well below 90 %.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
-	// ConditionLimitExceeded is true while the project's pods hold more GPU quota than its limit.
-	// It is absent until they do for the first time. The message keeps the last time when pods
-	// were ended for it.
+	// ConditionLimitExceeded is true while the pods of the project or department hold more GPU quota
+	// than its limit. It is absent until they do for the first time. The message keeps the last
+	// time when pods were ended for it.
 	ConditionLimitExceeded = "LimitExceeded"
 	// ConditionHeld is true while spec.hold keeps the project in its phase.
 	ConditionHeld = "Held"
@@ -130,10 +130,6 @@ const (
 	ReasonRequirementsMissing = "RequirementsMissing"
 	// ReasonGPUCountUnknown means that the number of GPUs of a node is unknown.
 	ReasonGPUCountUnknown = "GPUCountUnknown"
-	// ReasonDepartmentLimitUnsupported means that the scheduler cannot limit a department,
-	// only each project, and the limits of the projects add up to more than the department's
-	// limit.
-	ReasonDepartmentLimitUnsupported = "DepartmentLimitUnsupported"
 	// ReasonTrainingGuaranteeUnsupported means that the scheduler guarantees quota only to
 	// workloads that are not preemptible. Training is best effort up to the limit.
 	ReasonTrainingGuaranteeUnsupported = "TrainingGuaranteeUnsupported"

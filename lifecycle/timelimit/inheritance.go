@@ -36,18 +36,21 @@ func (n Successor) ContinuesOwn(clock *v1alpha1.WorkloadClock, now time.Time) bo
 
 // ContinuesOther reports whether the workload continues the clock of a workload with another
 // name, or the former clock of its own name, provided that Sluice stopped that workload, that it
-// was deleted, or that its user paused it. A workload that ran before continues only the clock
-// of one that ran since then: workloads that ran at the same time have their own clocks. A
-// workload that runs continues only the clock of one that its user paused soon after its start.
+// was deleted, or that its user paused it. A workload that ran before continues only a clock that
+// ran when it did not: workloads that ran at the same time have their own clocks. A workload
+// that runs continues only the clock of one that its user paused soon after its start.
 func (n Successor) ContinuesOther(clock *v1alpha1.WorkloadClock, resetAfter time.Duration, now time.Time) bool {
 	isCopy := n.TemplateHash != "" && clock.Status.TemplateHash == n.TemplateHash
 	if clock.Name == n.Clock || !isCopy && clock.Spec.Root.ClockName() != n.Clock || !clock.CountsFor(n.Creator) {
 		return false
 	}
+	if n.Own != nil && !clock.Status.HasActiveStop(now) && !n.isApartFrom(&clock.Status, resetAfter, now) {
+		return false
+	}
 	if n.IsRunning() {
 		return n.followsAfterOverlap(clock, resetAfter) && canPassTimeOn(&clock.Status, resetAfter, now)
 	}
-	if n.Own != nil && !clock.RanAfter(n.Own) {
+	if n.Own != nil && !clock.RanAfter(n.Own) && !n.beganBeforePause(&clock.Status, resetAfter) {
 		return false
 	}
 	if CanContinue(&clock.Status, resetAfter, now) {
@@ -71,12 +74,49 @@ func (n Successor) followsAfterOverlap(clock *v1alpha1.WorkloadClock, resetAfter
 		s.AccumulatedSeconds-wholeSeconds(both) > n.Own.AccumulatedSeconds
 }
 
+// isApartFrom reports whether the time of a clock does not overlap with that of the workload, which ran
+// before: it ran at most for as long as the time since the workload's start. Otherwise a part of it is
+// time in which both ran, or from before. A workload that started soon before the other's pause did so
+// for a moment only.
+func (n Successor) isApartFrom(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration, now time.Time) bool {
+	if n.Own.StartedAt == nil || n.beganBeforePause(s, resetAfter) {
+		return true
+	}
+	return fitsSinceStart(n.Own, s, runningTimeOf(s, now)-max(0, overlap(n.Own, s)), now)
+}
+
+// fitsSinceStart reports whether the time of another workload is at most the time from a workload's start
+// to its last one, or to the other's pause if it does not run.
+func fitsSinceStart(own, other *v1alpha1.WorkloadClockStatus, ran time.Duration, now time.Time) bool {
+	end := cmp.Or(own.RunningSince, other.PausedSince, metaTime(now))
+	return own.StartedAt != nil && ran <= end.Sub(own.StartedAt.Time)
+}
+
+// beganBeforePause reports whether the workload started, for the first time, while that of the clock
+// ran, within resetAfter before its pause.
+func (n Successor) beganBeforePause(s *v1alpha1.WorkloadClockStatus, resetAfter time.Duration) bool {
+	if n.Own.StartedAt == nil || s.PausedSince == nil || s.LastRunningSince == nil {
+		return false
+	}
+	both := s.PausedSince.Sub(n.Own.StartedAt.Time)
+	return s.LastRunningSince.Before(n.Own.StartedAt) && both >= 0 && both < resetAfter
+}
+
 // overlap returns for how long a paused workload ran beside one that runs since its last start.
 func overlap(own, paused *v1alpha1.WorkloadClockStatus) time.Duration {
-	if own.RunningSince == nil {
+	if own.RunningSince == nil || paused.PausedSince == nil {
 		return 0
 	}
 	return paused.PausedSince.Sub(own.RunningSince.Time)
+}
+
+// ranSincePause returns for how long a workload that ended ran in its last interval after another was
+// paused.
+func ranSincePause(own, paused *v1alpha1.WorkloadClockStatus) time.Duration {
+	if own.RunningSince != nil || own.PausedSince == nil || own.LastRunningSince == nil || paused.PausedSince == nil {
+		return 0
+	}
+	return max(0, own.PausedSince.Sub(laterOf(own.LastRunningSince.Time, paused.PausedSince.Time)))
 }
 
 // IsRunning reports whether the workload's running time counts already.
@@ -140,7 +180,11 @@ func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) 
 func ContinueStatus(own *v1alpha1.WorkloadClockStatus, from *v1alpha1.WorkloadClock, now time.Time) v1alpha1.WorkloadClockStatus {
 	to := InheritStatus(from, own.CreatedBy, now)
 	to.RootUID, to.TemplateHash, to.WorkloadType, to.CreatedBy = own.RootUID, own.TemplateHash, own.WorkloadType, own.CreatedBy
-	to.AccumulatedSeconds = max(to.AccumulatedSeconds-wholeSeconds(overlap(own, &from.Status)), own.AccumulatedSeconds)
+	to.AccumulatedSeconds = max(own.AccumulatedSeconds,
+		to.AccumulatedSeconds-wholeSeconds(overlap(own, &from.Status))+wholeSeconds(ranSincePause(own, &from.Status)))
+	if fitsSinceStart(own, &from.Status, time.Duration(to.AccumulatedSeconds)*time.Second, now) {
+		to.StartedAt = own.StartedAt
+	}
 	if own.RunningSince != nil {
 		to.RunningSince, to.LastRunningSince, to.PausedSince = own.RunningSince, own.LastRunningSince, nil
 		to.IdleSince, to.IdleUnknownSince, to.Conditions, to.Local = own.IdleSince, own.IdleUnknownSince, own.Conditions, own.Local

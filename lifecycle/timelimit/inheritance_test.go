@@ -81,6 +81,33 @@ func TestContinuesOther(t *testing.T) {
 		"a copy that ran beside this workload for longer than the reset time": {
 			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(2 * time.Hour)}, false,
 		},
+		"a copy that ran beside this workload for hours, until its pod was replaced": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{
+				StartedAt: before(8 * time.Hour), LastRunningSince: before(8 * time.Hour), AccumulatedSeconds: 26000, RunningSince: before(45 * time.Minute),
+			}}, false,
+		},
+		"a copy that ran beside this workload for hours, and again while it was paused": {
+			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.LastRunningSince = before(50 * time.Minute) }),
+			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{
+				StartedAt: before(8 * time.Hour), LastRunningSince: before(8 * time.Hour), AccumulatedSeconds: 25800, PausedSince: before(50 * time.Minute),
+			}},
+			false,
+		},
+		"a copy with which it takes short turns": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{
+				StartedAt: before(11 * time.Hour), LastRunningSince: before(11 * time.Hour), AccumulatedSeconds: 32400, RunningSince: before(45 * time.Minute),
+			}}, true,
+		},
+		"a copy that is paused soon after this workload started, although its pod was replaced": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{
+				StartedAt: before(50 * time.Minute), LastRunningSince: before(50 * time.Minute), AccumulatedSeconds: 240, RunningSince: before(45 * time.Minute),
+			}}, true,
+		},
+		"a copy beside which this workload ran for a moment": {
+			newEndedClock(), timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: &v1alpha1.WorkloadClockStatus{
+				StartedAt: before(50 * time.Minute), LastRunningSince: before(50 * time.Minute), AccumulatedSeconds: 300, PausedSince: before(45 * time.Minute),
+			}}, true,
+		},
 		"a copy that Sluice stopped beside this workload": {
 			newEndedClock(func(c *v1alpha1.WorkloadClock) { c.Status.Stopped = &v1alpha1.ClockStop{At: *before(30 * time.Minute)} }),
 			timelimit.Successor{Clock: other, Creator: alice, TemplateHash: "same", Own: runningFor(45 * time.Minute)},
@@ -127,6 +154,17 @@ func TestContinueStatusCountsOverlapOnce(t *testing.T) {
 	got := timelimit.ContinueStatus(own, newEndedClock(), inheritanceTime)
 	if !got.RunningSince.Equal(own.RunningSince) || got.PausedSince != nil || got.AccumulatedSeconds != 36000-15*60 {
 		t.Errorf("runs since %v, paused since %v, ran for %d s before", got.RunningSince, got.PausedSince, got.AccumulatedSeconds)
+	}
+}
+
+// A workload that ran for a moment beside another, and then for longer, has the time of both.
+func TestContinueStatusAddsTimeAfterPause(t *testing.T) {
+	own := &v1alpha1.WorkloadClockStatus{
+		StartedAt: before(45 * time.Minute), LastRunningSince: before(45 * time.Minute), AccumulatedSeconds: 20 * 60, PausedSince: before(25 * time.Minute),
+	}
+	got := timelimit.ContinueStatus(own, newEndedClock(), inheritanceTime)
+	if got.AccumulatedSeconds != 36000+5*60 {
+		t.Errorf("ran for %d s, want those of the other and five minutes", got.AccumulatedSeconds)
 	}
 }
 

@@ -29,7 +29,7 @@ const largeDepartment = "roomy"
 // the cluster.
 var createLargeDepartment = sync.OnceValue(func() error {
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: largeDepartment}}
-	department.Spec.NodePools, department.Spec.Oversubscription = []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "4", "8")}, v1alpha1.OversubscriptionAllow
+	department.Spec.NodePools, department.Spec.Oversubscription = []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "4", "20")}, v1alpha1.OversubscriptionAllow
 	department.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: ptr.To(period.MustParseDuration("48h"))}}
 	return sharedCluster.adminClient.Create(context.Background(), department)
 })

@@ -8,10 +8,13 @@ import (
 	"os"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster/clustertest"
 )
 
@@ -40,6 +43,12 @@ func TestMain(m *testing.M) {
 			return 1, err
 		}
 		sharedCluster = newSluiceCluster(s)
+		// Tests that run at the same time have projects in the department of the sample.
+		students := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
+		more := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodePools":[{"name":"dgx-mig","gpu":{"guaranteed":"1","limit":"20"}}]}}`))
+		if err := sharedCluster.adminClient.Patch(context.Background(), students, more); err != nil {
+			return 1, err
+		}
 		return m.Run(), nil
 	}))
 }

@@ -120,7 +120,7 @@ func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subsc
 func warnOversubscription(path *field.Path, subscription *tenancy.Subscription, excess string) string {
 	consequence := "but not all projects can use their quota at the same time"
 	if subscription.Limit {
-		consequence = "and its limit is not enforced: its projects together can use more"
+		consequence = "and the newest GPU pods of its projects above its limit are ended"
 	}
 	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), %s", path, excess, consequence)
 }

@@ -162,7 +162,7 @@ func TestValidateSumOfLimits(t *testing.T) {
 		return []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: scheduler}}}
 	}
 	kube := pools(v1alpha1.SchedulerKube)
-	allowed := "; the department allows that (spec.oversubscription), and its limit is not enforced: its projects together can use more"
+	allowed := "; the department allows that (spec.oversubscription), and the newest GPU pods of its projects above its limit are ended"
 	for name, tc := range map[string]struct {
 		before, project *v1alpha1.Project
 		department      *v1alpha1.Department

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
 )
@@ -19,6 +21,13 @@ type Limit struct {
 	// Since is when the limit became as low as it is, in machine time. Pods that were created up
 	// to then continue.
 	Since time.Time
+	// CountedSince is since when the limit counts the pods of a namespace, if that is later.
+	CountedSince map[string]time.Time
+}
+
+// endsFor reports whether a pod can be ended for the limit: it was created under it.
+func (l *Limit) endsFor(pod *podcache.Pod) bool {
+	return pod.Milli > 0 && pod.CreatedAt.After(l.Since) && pod.CreatedAt.After(l.CountedSince[pod.Namespace])
 }
 
 // Decision is what follows from a limit for a set of pods.
@@ -42,7 +51,7 @@ func Decide(pods []*podcache.Pod, limit Limit) Decision {
 			continue
 		}
 		d.Held += pod.Milli
-		if pod.Milli > 0 && pod.CreatedAt.After(limit.Since) {
+		if limit.endsFor(pod) {
 			candidates = append(candidates, pod)
 		}
 	}
@@ -70,6 +79,18 @@ func Decide(pods []*podcache.Pod, limit Limit) Decision {
 // newestFirst orders pods by creation, which has a precision of a second, then by name.
 func newestFirst(a, b *podcache.Pod) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Namespace, a.Namespace), strings.Compare(b.Name, a.Name))
+}
+
+// newPodAge is the age up to which an ended pod gets one second to terminate: it lost nothing yet, and
+// the GPUs of the excess are free at once.
+const newPodAge = time.Minute
+
+// gracePeriod returns the grace period in seconds of a pod that is ended, or nil for its own.
+func gracePeriod(pod *podcache.Pod, now time.Time) *int64 {
+	if now.Sub(pod.CreatedAt) >= newPodAge {
+		return nil
+	}
+	return ptr.To(int64(1))
 }
 
 // limitSettleTime is how long after a lower limit was observed the API server may still admit

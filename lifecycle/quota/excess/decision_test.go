@@ -129,7 +129,7 @@ func TestLimitsInForce(t *testing.T) {
 	if want := testStart.Add(limitSettleTime); !first.Since.Equal(want) {
 		t.Errorf("a new limit is in force since %s, want %s", first.Since, want)
 	}
-	if same := all.observe("q", 4000, later()); same != first {
+	if same := all.observe("q", 4000, later()); same.Milli != first.Milli || !same.Since.Equal(first.Since) {
 		t.Errorf("an unchanged limit: %+v, want %+v", same, first)
 	}
 	raised := all.observe("q", 6000, later())
@@ -139,5 +139,17 @@ func TestLimitsInForce(t *testing.T) {
 	lowered := all.observe("q", 5000, later())
 	if lowered.Milli != 5000 || !lowered.Since.Equal(now.Add(limitSettleTime)) {
 		t.Errorf("a lowered limit: %+v", lowered)
+	}
+}
+
+// A pod of an excess that was just admitted frees its GPU at once; work that ran for a while can end
+// in its own way. Guards invariant 3 of the design.
+func TestGracePeriod(t *testing.T) {
+	pod := newTestPod("a", 0, 1000)
+	if grace := gracePeriod(pod, testStart.Add(59*time.Second)); grace == nil || *grace != 1 {
+		t.Errorf("a new pod has %v, want a second", grace)
+	}
+	if grace := gracePeriod(pod, testStart.Add(time.Minute)); grace != nil {
+		t.Errorf("an older pod has %d s, want its own", *grace)
 	}
 }

@@ -1,16 +1,18 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package excess ends the newest GPU pods that exceed a limit whose counter lags.
+// Package excess ends the newest GPU pods that exceed a limit that admission cannot hold.
 //
 // The API server counts the limit of a project in a ResourceQuota. After pods were deleted,
 // Kubernetes' quota controller counts again, without the pods that are being created at that
-// moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md).
+// moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md). In node
+// pools of kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows
+// that the limits of its projects add up to more, they can hold more together.
 //
-// The package reads the GPU pods, the rendered quotas and the Projects. Whenever GPU pods appear,
-// it compares what they hold with the limit in force, and ends the newest until the others are
-// within it. It reports this in the condition LimitExceeded, in events on the pods and the
-// project, and in metrics.
+// The package reads the GPU pods, the rendered quotas, the Projects and the Departments. Whenever
+// GPU pods appear, it compares what they hold with the limit in force, and ends the newest until
+// the others are within it. It reports this in the condition LimitExceeded, in events on the pods
+// and on the project or department, and in metrics.
 //
 // It never ends pods that are older than the limit: a limit that is lowered ends no running work.
 // Since when a limit is in force is not stored; after a start of the process all pods are older.
@@ -28,13 +30,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -46,13 +48,14 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Reconciler holds the limits of projects.
+// Reconciler holds the limits of projects, and those of departments whose projects can hold more
+// together.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 	// Evictor ends pods.
 	Evictor Evictor
-	// Events records which pods were ended, on them and on their project.
+	// Events records which pods were ended, on them and on their project or department.
 	Events events.EventRecorder
 
 	pods podReader
@@ -62,8 +65,10 @@ type Reconciler struct {
 	limits limits
 	// ended are the pods that were ended and may not be gone yet.
 	ended map[types.UID]bool
-	// last describes the last excess of each project.
+	// last describes the last excess of each holder.
 	last map[string]string
+	// members has, by department, the UIDs of its projects and since when they were seen in it.
+	members map[string]map[types.UID]time.Time
 }
 
 // Evictor evicts pods: a suspend.Stopper.
@@ -84,7 +89,7 @@ const maxConcurrentReconciles = 8
 // SetupWithManager makes the manager run r once all GPU pods are known.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error {
 	r.initState(pods)
-	return ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("excess").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		// A decision whose cache has no condition yet, since its own write is younger, clears none. It follows again.
@@ -92,17 +97,30 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 		Watches(&corev1.ResourceQuota{}, r.quotaHandler()).
 		WatchesRawSource(podcache.Source(pods, requestsForPod)).
 		Complete(apply.RequeueOnConflict(r))
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("excess-of-departments").
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
+		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(podcache.Source(pods, r.requestsForDepartmentOf)).
+		Complete(apply.RequeueOnConflict(reconcile.Func(r.reconcileDepartment)))
 }
 
 func (r *Reconciler) initState(pods podReader) {
 	r.pods, r.limits, r.ended, r.last = pods, limits{}, map[types.UID]bool{}, map[string]string{}
+	r.members = map[string]map[types.UID]time.Time{}
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var project v1alpha1.Project
 	if err := r.Client.Get(ctx, req.NamespacedName, &project); err != nil {
-		r.forgetProject(req.Name)
+		r.forgetHolder(holder{"project", req.Name})
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil {
@@ -126,8 +144,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
 	err = r.endExcess(ctx, &project, exceeded)
-	condition := r.condition(&project, exceeded, metav1.NewTime(now))
-	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, &project, condition))
+	condition := r.condition(holder{"project", project.Name}, project.Status.Conditions, exceeded, project.Generation, now)
+	return reconcile.Result{}, errors.Join(err, r.applyProjectCondition(ctx, &project, condition))
 }
 
 // observeLimit returns a limit with the time since which it is in force.
@@ -137,44 +155,45 @@ func (r *Reconciler) observeLimit(key string, limit Limit, now time.Time) Limit 
 	return r.limits.observe(key, limit.Milli, now)
 }
 
-// endExcess ends the pods that the decisions name, and reports each of them once.
-func (r *Reconciler) endExcess(ctx context.Context, project *v1alpha1.Project, exceeded []scope) error {
+// endExcess ends the pods that the decisions name, and reports each of them once, on them and on the
+// object that has the limits.
+func (r *Reconciler) endExcess(ctx context.Context, object client.Object, exceeded []scope) error {
 	var problems []error
 	for i := range exceeded {
-		s := &exceeded[i]
+		s, now := &exceeded[i], policytime.MachineNow()
 		var ended []*podcache.Pod
 		for _, pod := range s.decision.End {
-			if r.isEnded(pod.UID) {
+			if !r.claimEnd(pod.UID) {
 				continue
 			}
-			if err := r.Evictor.EvictPod(ctx, targetOf(pod), nil, s.describeForPod()); err != nil {
+			grace := gracePeriod(pod, now)
+			if err := r.Evictor.EvictPod(ctx, targetOf(pod), grace, s.describeForPod(grace)); err != nil {
+				r.releaseEnd(pod.UID)
 				problems = append(problems, err)
 				continue
 			}
-			r.markEnded(pod.UID)
 			ended = append(ended, pod)
 		}
 		if len(ended) > 0 {
-			r.report(ctx, project, s, ended)
+			r.report(ctx, object, s, ended, now)
 		}
 	}
 	return errors.Join(problems...)
 }
 
 // report records that pods were ended.
-func (r *Reconciler) report(ctx context.Context, project *v1alpha1.Project, s *scope, ended []*podcache.Pod) {
-	now := policytime.MachineNow()
+func (r *Reconciler) report(ctx context.Context, object client.Object, s *scope, ended []*podcache.Pod, now time.Time) {
 	summary := s.describe() + "; ended the newest: " + joinNames(ended)
-	log.FromContext(ctx).Info("Ended pods above limit", "project", project.Name, "quotaResource", s.resource,
+	log.FromContext(ctx).Info("Ended pods above limit", "holder", s.holder.String(), "quotaResource", s.resource,
 		"limit", s.limit.Milli.String(), "excess", s.decision.Excess.String(), "pods", len(ended))
 	observeExcess(s.decision.Excess, len(ended), now.Sub(ended[0].CreatedAt))
-	r.Events.Eventf(project, nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", summary)
+	r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", summary)
 	for _, pod := range ended {
-		r.Events.Eventf(referTo(pod), nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", s.describeForPod())
+		r.Events.Eventf(referTo(pod), nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", s.describeForPod(gracePeriod(pod, now)))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last[project.Name] = fmt.Sprintf("at %s %s", now.UTC().Format("2006-01-02T15:04:05Z07:00"), summary)
+	r.last[s.holder.String()] = fmt.Sprintf("at %s %s", now.UTC().Format("2006-01-02T15:04:05Z07:00"), summary)
 }
 
 func targetOf(pod *podcache.Pod) suspend.Target {
@@ -185,26 +204,35 @@ func referTo(pod *podcache.Pod) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-func (r *Reconciler) isEnded(uid types.UID) bool {
+// claimEnd remembers that a pod is ended, and forgets those that are being deleted or gone. It returns
+// false if the pod was ended before, maybe for another limit.
+func (r *Reconciler) claimEnd(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ended[uid]
-}
-
-// markEnded remembers that a pod was ended, and forgets those that are being deleted or gone.
-func (r *Reconciler) markEnded(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if r.ended[uid] {
+		return false
+	}
 	for known := range r.ended {
 		if pod, exists := r.pods.ByUID(known); !exists || pod.Deleting {
 			delete(r.ended, known)
 		}
 	}
 	r.ended[uid] = true
+	return true
 }
 
-func (r *Reconciler) forgetProject(name string) {
+// releaseEnd forgets a pod that could not be ended.
+func (r *Reconciler) releaseEnd(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.last, name)
+	delete(r.ended, uid)
+}
+
+func (r *Reconciler) forgetHolder(h holder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, h.String())
+	if h.kind == "department" {
+		delete(r.members, h.name)
+	}
 }

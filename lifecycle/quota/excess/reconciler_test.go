@@ -21,6 +21,7 @@ import (
 	clientgoac "k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,6 +29,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/v1alpha1/applyconfiguration"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
@@ -39,13 +41,22 @@ type testEnv struct {
 	*Reconciler
 	pods     fakePods
 	evicted  []string
+	graces   []*int64
 	refused  error
 	recorder *events.FakeRecorder
 }
 
 type fakePods []*podcache.Pod
 
-func (f *fakePods) InNamespace(string) iter.Seq[*podcache.Pod] { return slices.Values(*f) }
+func (f *fakePods) InNamespace(namespace string) iter.Seq[*podcache.Pod] {
+	return func(yield func(*podcache.Pod) bool) {
+		for _, pod := range *f {
+			if pod.Namespace == namespace && !yield(pod) {
+				return
+			}
+		}
+	}
+}
 
 func (f *fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) {
 	i := slices.IndexFunc(*f, func(pod *podcache.Pod) bool { return pod.UID == uid })
@@ -56,11 +67,11 @@ func (f *fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) {
 }
 
 // EvictPod implements Evictor.
-func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, _ *int64, _ string) error {
+func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, grace *int64, _ string) error {
 	if e.refused != nil {
 		return e.refused
 	}
-	e.evicted = append(e.evicted, pod.Name)
+	e.evicted, e.graces = append(e.evicted, pod.Name), append(e.graces, grace)
 	return nil
 }
 
@@ -79,7 +90,11 @@ func newTestEnv(t *testing.T) *testEnv {
 	guarantee.Name, guarantee.UID, guarantee.Spec.ScopeSelector = "sluice-dgx.guaranteed", "guarantee", &corev1.ScopeSelector{}
 	guarantee.Status.Hard = corev1.ResourceList{"requests." + dgxMilli: resource.MustParse("0")}
 	e := &testEnv{recorder: events.NewFakeRecorder(10)}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, limit, guarantee).WithStatusSubresource(project).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, limit, guarantee).
+		WithStatusSubresource(project, &v1alpha1.Department{}).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Project).Spec.Department}
+		}).
 		WithTypeConverters(applyconfiguration.NewTypeConverter(scheme), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		Build()
 	e.Reconciler = &Reconciler{Client: c, Evictor: e, Events: e.recorder}
@@ -130,6 +145,9 @@ func TestReconcileEndsExcessOnce(t *testing.T) {
 	}
 	if !slices.Equal(e.evicted, []string{"c"}) || len(e.recorder.Events) != 2 {
 		t.Errorf("evicted %v, with %d events; want pod c and an event on it and on the project", e.evicted, len(e.recorder.Events))
+	}
+	if grace := e.graces[0]; grace == nil || *grace != 1 {
+		t.Errorf("grace period %v, want one second for a new pod", grace)
 	}
 	e.pods[2].Deleting = true
 	c, err := e.reconcileOnce(t)

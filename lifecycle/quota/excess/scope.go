@@ -23,12 +23,18 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
+// holder is what has a limit: a project or a department.
+type holder struct{ kind, name string }
+
+// String returns "project thesis".
+func (h holder) String() string { return h.kind + " " + h.name }
+
 // scope is what one limit counts, with the decision about it.
 type scope struct {
 	// key identifies the limit.
 	key string
-	// holder is what has the limit: "project thesis".
-	holder string
+	// holder has the limit.
+	holder holder
 	// resource is the GPU quota resource that is counted.
 	resource corev1.ResourceName
 	limit    Limit
@@ -49,7 +55,7 @@ func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope
 			continue
 		}
 		scopes = append(scopes, scope{
-			key: string(quota.UID) + "/" + resource, holder: "project " + project.Name,
+			key: string(quota.UID) + "/" + resource, holder: holder{"project", project.Name},
 			resource: corev1.ResourceName(resource), limit: Limit{Milli: workload.Milli(hard.Value())},
 		})
 	}
@@ -79,10 +85,17 @@ func (s *scope) describe() string {
 		s.holder, s.decision.Held.Describe(), of, s.decision.Excess.Describe(), s.limit.Milli.Describe())
 }
 
-// describeForPod says on a pod why it was ended.
-func (s *scope) describeForPod() string {
-	return s.describe() + ", because the quota's counter lagged behind; this pod was among the newest and was ended: " +
-		"create it again, or let its controller do so, when GPU quota is free"
+// describeForPod says on a pod why it was ended, with a grace period of its own if that is nil.
+func (s *scope) describeForPod(grace *int64) string {
+	reason := "the quota's counter lagged behind"
+	if s.holder.kind == "department" {
+		reason = "its projects are counted alone and their limits add up to more"
+	}
+	text := s.describe() + ", because " + reason + "; this pod was among the newest and was ended"
+	if grace != nil {
+		text += fmt.Sprintf(" with a grace period of %d s, less than a minute after its creation", *grace)
+	}
+	return text + ": create it again, or let its controller do so, when GPU quota is free"
 }
 
 // maxListedPods is the number of pods that a message names; it counts the others.

@@ -24,19 +24,19 @@ import (
 // reasonLimitExceeded is the reason of the events.
 const reasonLimitExceeded = v1alpha1.ConditionLimitExceeded
 
-// condition returns the condition LimitExceeded, or nil if the project never exceeded a limit. The
-// last excess stays in the message.
-func (r *Reconciler) condition(project *v1alpha1.Project, exceeded []scope, now metav1.Time) *metav1.Condition {
+// condition returns the condition LimitExceeded of a holder with these conditions, or nil if it never
+// exceeded a limit. The last excess stays in the message.
+func (r *Reconciler) condition(h holder, all []metav1.Condition, exceeded []scope, generation int64, now time.Time) *metav1.Condition {
 	r.mu.Lock()
-	last := r.last[project.Name]
+	last := r.last[h.String()]
 	r.mu.Unlock()
-	known := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionLimitExceeded)
+	known := meta.FindStatusCondition(all, v1alpha1.ConditionLimitExceeded)
 	if len(exceeded) == 0 && (known == nil || known.Status == metav1.ConditionFalse && last == "") {
 		return known
 	}
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionLimitExceeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinLimit,
-		Message: "its pods are within its limits", ObservedGeneration: project.Generation, LastTransitionTime: now,
+		Message: "its pods are within its limits", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
 	}
 	if len(exceeded) > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonLimitLowered, describeAll(exceeded)
@@ -80,8 +80,8 @@ func describeAll(exceeded []scope) string {
 // fieldManager owns the condition.
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-excess"
 
-// applyCondition writes the condition if it changed.
-func (r *Reconciler) applyCondition(ctx context.Context, project *v1alpha1.Project, condition *metav1.Condition) error {
+// applyProjectCondition writes the condition of a project if it changed.
+func (r *Reconciler) applyProjectCondition(ctx context.Context, project *v1alpha1.Project, condition *metav1.Condition) error {
 	if condition == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (r *Reconciler) applyCondition(ctx context.Context, project *v1alpha1.Proje
 var (
 	endedPods = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sluice_limit_excess_ended_pods_total",
-		Help: "GPU pods that were ended because they exceeded a limit whose counter lagged.",
+		Help: "GPU pods that were ended because they exceeded the limit of their project or department.",
 	})
 	excessGPUs = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sluice_limit_excess_gpus",

@@ -40,7 +40,7 @@ func BuildStatus(
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
 	meta.SetStatusCondition(&status.Conditions, OversubscribedCondition(department, projects, now))
-	meta.SetStatusCondition(&status.Conditions, UnsupportedCondition(department, projects, pools, now))
+	meta.SetStatusCondition(&status.Conditions, UnsupportedCondition(department, pools, now))
 	return status
 }
 
@@ -99,51 +99,33 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 }
 
 // UnsupportedCondition reports the fields of the department that have no effect yet, and those
-// that the schedulers of its node pools do not support. kube-scheduler has no queues and no
-// departments: the API server counts each project alone, and training is not preempted for a
+// that the schedulers of its node pools do not support: kube-scheduler preempts no training for a
 // guarantee.
-func UnsupportedCondition(
-	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
-) metav1.Condition {
+func UnsupportedCondition(department *v1alpha1.Department, pools []v1alpha1.NodePool, now metav1.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
 		Message:            "all fields are supported",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
-	var limits, guarantees []string
-	for _, subscription := range tenancy.Subscriptions(department, projects, pools, "") {
-		if subscription.Limit && subscription.IsOversubscribed() {
-			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and the department's own "+
-				"limit of %s is not enforced: each project is counted alone",
-				subscription.NodePool, subscription.Subscribed.String(), subscription.Quota.String()))
-		}
-	}
+	var guarantees []string
 	for _, quota := range department.Spec.NodePools {
 		if schedulerOfPool(quota.Name, pools) == v1alpha1.SchedulerKube && !quota.GPU.Guaranteed.IsZero() {
 			guarantees = append(guarantees, quota.Name)
 		}
 	}
-	reasons := limits
-	if len(limits) > 0 {
-		condition.Reason = v1alpha1.ReasonDepartmentLimitUnsupported
-	}
+	var messages []string
 	if len(guarantees) > 0 {
 		condition.Reason = v1alpha1.ReasonTrainingGuaranteeUnsupported
-		reasons = append(reasons, fmt.Sprintf("the guarantee in node pool %s holds for interactive work and inference; training "+
-			"gets it only while there is room",
+		messages = append(messages, fmt.Sprintf("with kube-scheduler the guarantee in node pool %s holds for interactive work and "+
+			"inference; training gets it only while there is room. Kueue and KAI support it: see spec.scheduler of the node pool",
 			strings.Join(guarantees, ", ")))
-	}
-	var messages []string
-	if len(reasons) > 0 {
-		messages = append(messages, "with kube-scheduler "+strings.Join(reasons, "; ")+
-			". Kueue and KAI support both: see spec.scheduler of the node pool")
 	}
 	unsupported := tenancy.UnsupportedInDepartment(department)
 	if len(unsupported) > 0 {
 		condition.Reason = v1alpha1.ReasonFieldsWithoutEffect
 		messages = append(messages, tenancy.DescribeUnsupported(unsupported))
 	}
-	if min(len(limits), 1)+min(len(guarantees), 1)+min(len(unsupported), 1) > 1 {
+	if len(guarantees) > 0 && len(unsupported) > 0 {
 		condition.Reason = v1alpha1.ReasonMultipleReasons
 	}
 	if len(messages) > 0 {

@@ -79,13 +79,13 @@ func TestOversubscribedCondition(t *testing.T) {
 // Protects invariant 11: fields without effect are named beside what the schedulers lack.
 func TestUnsupportedConditionNamesFieldsWithoutEffect(t *testing.T) {
 	d := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Notices: v1alpha1.NoticeTerms{Digest: "0 8 * * *"}}}
-	got := UnsupportedCondition(d, nil, nil, metav1.Now())
+	got := UnsupportedCondition(d, nil, metav1.Now())
 	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(got.Message, "spec.notices.digest") {
 		t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
 	}
 	d.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("1"), Limit: resource.MustParse("1")}}}
 	pools := []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}}
-	got = UnsupportedCondition(d, nil, pools, metav1.Now())
+	got = UnsupportedCondition(d, pools, metav1.Now())
 	for _, want := range []string{"spec.notices.digest", "training"} {
 		if got.Reason != v1alpha1.ReasonMultipleReasons || !strings.Contains(got.Message, want) {
 			t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
@@ -97,24 +97,18 @@ func TestUnsupportedCondition(t *testing.T) {
 	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
 		return []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}}
 	}
-	project := func(limit string) v1alpha1.Project {
-		return v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "p" + limit}, Spec: v1alpha1.ProjectSpec{NodePools: quota("0", limit)}}
-	}
 	tests := map[string]struct {
 		scheduler   v1alpha1.Scheduler
 		department  []v1alpha1.PoolQuota
-		projects    []v1alpha1.Project
 		status      metav1.ConditionStatus
 		reason      string
 		wantMessage string
 	}{
-		"a queue can do all":   {v1alpha1.SchedulerKueue, quota("4", "4"), []v1alpha1.Project{project("4"), project("4")}, "False", v1alpha1.ReasonSupported, "all fields are supported"},
-		"within the limit":     {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2"), project("2")}, "False", v1alpha1.ReasonSupported, "all fields are supported"},
-		"beyond it":            {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2500m"), project("2")}, "True", v1alpha1.ReasonDepartmentLimitUnsupported, "add up to 4500m, and the department's own limit of 4 is not enforced"},
-		"a guarantee":          {v1alpha1.SchedulerKube, quota("1", "4"), nil, "True", v1alpha1.ReasonTrainingGuaranteeUnsupported, "training gets it only while there is room"},
-		"both":                 {v1alpha1.SchedulerKube, quota("1", "1"), []v1alpha1.Project{project("2")}, "True", v1alpha1.ReasonMultipleReasons, "is not enforced"},
-		"a pool that is gone":  {"", quota("1", "1"), []v1alpha1.Project{project("2")}, "False", v1alpha1.ReasonSupported, "all fields are supported"},
-		"no pool of its own's": {v1alpha1.SchedulerKube, nil, []v1alpha1.Project{project("2")}, "False", v1alpha1.ReasonSupported, "all fields are supported"},
+		"a queue can do all":   {v1alpha1.SchedulerKueue, quota("4", "4"), "False", v1alpha1.ReasonSupported, "all fields are supported"},
+		"no guarantee":         {v1alpha1.SchedulerKube, quota("0", "4"), "False", v1alpha1.ReasonSupported, "all fields are supported"},
+		"a guarantee":          {v1alpha1.SchedulerKube, quota("1", "4"), "True", v1alpha1.ReasonTrainingGuaranteeUnsupported, "training gets it only while there is room"},
+		"a pool that is gone":  {"", quota("1", "1"), "False", v1alpha1.ReasonSupported, "all fields are supported"},
+		"no pool of its own's": {v1alpha1.SchedulerKube, nil, "False", v1alpha1.ReasonSupported, "all fields are supported"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +116,7 @@ func TestUnsupportedCondition(t *testing.T) {
 			if tc.scheduler != "" {
 				pools = []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: tc.scheduler}}}
 			}
-			got := UnsupportedCondition(&v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: tc.department}}, tc.projects, pools, metav1.Now())
+			got := UnsupportedCondition(&v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: tc.department}}, pools, metav1.Now())
 			if got.Status != tc.status || got.Reason != tc.reason || !strings.Contains(got.Message, tc.wantMessage) {
 				t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
 			}

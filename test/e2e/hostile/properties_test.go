@@ -28,9 +28,9 @@ const (
 	// `make hostile`) and SLUICE_HOSTILE_SEED=1234.
 	durationVariable, seedVariable = "SLUICE_HOSTILE_DURATION", "SLUICE_HOSTILE_SEED"
 	defaultDuration                = 20 * time.Second
-	// excessBound is how long a project may exceed its limit, on a busy machine: lifecycle evicts the
-	// newest pod, which has its grace period of 30 s.
-	excessBound = 45 * time.Second
+	// excessBound is how long a project may exceed its limit, on a busy machine: lifecycle ends the
+	// newest pods, with a grace period of a second.
+	excessBound = 10 * time.Second
 	// simulatedLimit is each project's limit in whole GPUs.
 	simulatedLimit = 3
 	// simulatedWorkloads is the number of workloads of a project from which members delete

@@ -1,0 +1,149 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/apply"
+)
+
+// reconcileDepartment holds the limits of a department in node pools that count each project alone.
+// The limits of its projects hold them already, unless they add up to more.
+func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var department v1alpha1.Department
+	if err := r.Client.Get(ctx, req.NamespacedName, &department); err != nil {
+		r.forgetHolder(holder{"department", req.Name})
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var projects v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: department.Name}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list projects of department %s: %w", department.Name, err)
+	}
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
+	}
+	now := policytime.MachineNow()
+	var exceeded []scope
+	for _, s := range r.departmentScopes(&department, projects.Items, pools.Items, now) {
+		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit)
+		if s.decision.Excess > 0 {
+			exceeded = append(exceeded, s)
+		}
+	}
+	err := r.endExcess(ctx, &department, exceeded)
+	condition := r.condition(holder{"department", department.Name}, department.Status.Conditions, exceeded, department.Generation, now)
+	return reconcile.Result{}, errors.Join(err, r.applyDepartmentCondition(ctx, &department, condition))
+}
+
+// departmentScopes returns what the limits of a department count where those of its projects add up to
+// more. It observes all of its limits.
+func (r *Reconciler) departmentScopes(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now time.Time,
+) []scope {
+	var scopes []scope
+	members := r.observeMembers(department.Name, projects, now)
+	for _, subscription := range tenancy.Subscriptions(department, projects, pools, "") {
+		if !subscription.Limit {
+			continue
+		}
+		s := scope{
+			key: string(department.UID) + "/" + subscription.NodePool, holder: holder{"department", department.Name},
+			resource: v1alpha1.ResourceGPUMilliFor(subscription.NodePool),
+		}
+		s.limit = r.observeLimit(s.key, Limit{Milli: workload.Milli(subscription.Quota.MilliValue())}, now)
+		s.limit.CountedSince = members
+		if subscription.IsOversubscribed() {
+			scopes = append(scopes, s)
+		}
+	}
+	return scopes
+}
+
+// observeMembers returns since when the projects were seen in the department, by namespace: the pods of
+// a project that moves into it continue.
+func (r *Reconciler) observeMembers(department string, projects []v1alpha1.Project, now time.Time) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	byNamespace, current := map[string]time.Time{}, map[types.UID]time.Time{}
+	for i := range projects {
+		since, known := r.members[department][projects[i].UID]
+		if !known {
+			since = now
+		}
+		current[projects[i].UID] = since
+		if namespace := projects[i].Status.Namespace; namespace != nil {
+			byNamespace[namespace.Name] = since
+		}
+	}
+	r.members[department] = current
+	return byNamespace
+}
+
+// podsOfProjects returns the pods of the projects that are charged in the scope's resource.
+func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*podcache.Pod {
+	var pods []*podcache.Pod
+	for i := range projects {
+		if namespace := projects[i].Status.Namespace; namespace != nil {
+			pods = append(pods, s.selectPods(r.pods.InNamespace(namespace.Name))...)
+		}
+	}
+	return pods
+}
+
+// applyDepartmentCondition writes the condition of a department if it changed.
+func (r *Reconciler) applyDepartmentCondition(ctx context.Context, department *v1alpha1.Department, condition *metav1.Condition) error {
+	if condition == nil {
+		return nil
+	}
+	fields := func(conditions []metav1.Condition) *ac.DepartmentApplyConfiguration {
+		return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().
+			WithConditions(apply.Conditions(conditions, v1alpha1.ConditionLimitExceeded)...))
+	}
+	err := apply.Status(ctx, r.Client, fieldManager, fields(department.Status.Conditions), fields([]metav1.Condition{*condition}))
+	if err != nil {
+		return fmt.Errorf("write condition %s of department %s: %w", condition.Type, department.Name, err)
+	}
+	return nil
+}
+
+// requestsForDepartmentOf returns the request for the department of a pod whose charge changed.
+func (r *Reconciler) requestsForDepartmentOf(c podcache.Change) []reconcile.Request {
+	for _, request := range requestsForPod(c) {
+		var project v1alpha1.Project
+		if err := r.Client.Get(context.Background(), request.NamespacedName, &project); err != nil {
+			if client.IgnoreNotFound(err) != nil {
+				log.Log.Error(err, "Failed to get the project of a pod", "project", request.Name)
+			}
+			return nil
+		}
+		return requestFor(project.Spec.Department)
+	}
+	return nil
+}
+
+// requestForObject returns the request for a department, or for that of a project.
+func requestForObject(_ context.Context, object client.Object) []reconcile.Request {
+	if project, ok := object.(*v1alpha1.Project); ok {
+		return requestFor(project.Spec.Department)
+	}
+	return requestFor(object.GetName())
+}

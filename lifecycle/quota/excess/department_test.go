@@ -1,0 +1,115 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package excess
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// addDepartment adds department students, limited to 3 GPUs in node pool dgx, with project thesis and
+// project course in namespace lab, each limited to 2.
+func (e *testEnv) addDepartment(t *testing.T, scheduler v1alpha1.Scheduler) {
+	t.Helper()
+	limit := func(gpus string) []v1alpha1.PoolQuota {
+		return []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse(gpus)}}}
+	}
+	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students", UID: "students"}}
+	department.Spec.NodePools, department.Spec.Oversubscription = limit("3"), v1alpha1.OversubscriptionAllow
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: scheduler}}
+	course := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "course", UID: "course"}}
+	course.Spec.Department, course.Spec.NodePools = "students", limit("2")
+	course.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "lab"}
+	var thesis v1alpha1.Project
+	if err := e.Client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &thesis); err != nil {
+		t.Fatal(err)
+	}
+	thesis.Spec.Department, thesis.Spec.NodePools = "students", limit("2")
+	if err := e.Client.Update(t.Context(), &thesis); err != nil {
+		t.Fatal(err)
+	}
+	for _, create := range []func() error{
+		func() error { return e.Client.Create(t.Context(), department) },
+		func() error { return e.Client.Create(t.Context(), pool) },
+		func() error { return e.Client.Create(t.Context(), course) },
+		func() error { return e.Client.Status().Update(t.Context(), course) },
+	} {
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (e *testEnv) reconcileDepartmentOnce(t *testing.T) *metav1.Condition {
+	t.Helper()
+	name := types.NamespacedName{Name: "students"}
+	if _, err := e.reconcileDepartment(t.Context(), reconcile.Request{NamespacedName: name}); err != nil {
+		t.Fatal(err)
+	}
+	var department v1alpha1.Department
+	if err := e.Client.Get(t.Context(), name, &department); err != nil {
+		t.Fatal(err)
+	}
+	return meta.FindStatusCondition(department.Status.Conditions, v1alpha1.ConditionLimitExceeded)
+}
+
+// Guards invariant 3 of the design: where each project is counted alone, projects within their limits
+// do not hold more than their department together.
+func TestDepartmentLimitIsHeld(t *testing.T) {
+	for _, scheduler := range []v1alpha1.Scheduler{v1alpha1.SchedulerKube, v1alpha1.SchedulerYuniKorn} {
+		t.Run(string(scheduler), func(t *testing.T) {
+			e := newTestEnv(t)
+			e.addDepartment(t, scheduler)
+			e.add(60, "a", "b")
+			e.add(61, "c")
+			e.add(62, "d")
+			e.pods[2].Namespace, e.pods[3].Namespace = "lab", "lab"
+			e.pods[2].Project, e.pods[3].Project = "course", "course"
+			for range 2 {
+				if c := e.reconcileDepartmentOnce(t); c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNewestPodsEnded ||
+					!strings.Contains(c.Message, "department students held 4 GPUs of node pool dgx, 1 GPU more than its limit of 3 GPUs") {
+					t.Fatalf("condition %+v", c)
+				}
+			}
+			if !slices.Equal(e.evicted, []string{"d"}) || len(e.recorder.Events) != 2 {
+				t.Errorf("evicted %v, with %d events; want pod d and an event on it and on the department", e.evicted, len(e.recorder.Events))
+			}
+			if _, err := e.reconcileOnce(t); err != nil || len(e.evicted) != 1 {
+				t.Errorf("project thesis is within its limit: evicted %v, %v", e.evicted, err)
+			}
+			e.pods = e.pods[:3]
+			if c := e.reconcileDepartmentOnce(t); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ended the newest: pod lab/d") {
+				t.Errorf("after it: %+v", c)
+			}
+		})
+	}
+}
+
+// Guards invariant 12 of the design: a queue that counts the department ends nothing here, and neither do
+// the pods of a project that moves into the department.
+func TestDepartmentLimitKeepsOthers(t *testing.T) {
+	e := newTestEnv(t)
+	e.addDepartment(t, v1alpha1.SchedulerKueue)
+	e.add(60, "a", "b", "c", "d")
+	if c := e.reconcileDepartmentOnce(t); c != nil {
+		t.Errorf("with Kueue: %+v", c)
+	}
+	e = newTestEnv(t)
+	e.addDepartment(t, v1alpha1.SchedulerKube)
+	e.observeMembers("students", nil, testStart)
+	e.limits["students/dgx"] = Limit{Milli: 3000, Since: testStart}
+	e.add(-10, "a", "b", "c", "d")
+	if c := e.reconcileDepartmentOnce(t); c == nil || c.Reason != v1alpha1.ReasonLimitLowered || len(e.evicted) > 0 {
+		t.Errorf("with pods from before its projects joined it: %+v, evicted %v", c, e.evicted)
+	}
+}

@@ -114,10 +114,10 @@ func TestAgent(t *testing.T) {
 	}) {
 		t.Error("it does not get the name of its node")
 	}
+	if diff := cmp.Diff(agentMounts, describeMounts(pod, c)); diff != "" {
+		t.Errorf("its mounts (-want +got); docs/platform/gpus.md explains each\n%s", diff)
+	}
 	for _, mount := range c.VolumeMounts {
-		if mount.Name != "state" && !mount.ReadOnly {
-			t.Errorf("it may write to %s", mount.MountPath)
-		}
 		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
 			t.Errorf("there is no volume %s", mount.Name)
 		}
@@ -125,6 +125,36 @@ func TestAgent(t *testing.T) {
 	if c.LivenessProbe == nil || c.ReadinessProbe == nil || c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 		t.Error("it has no probes, or no bounds")
 	}
+}
+
+// agentMounts are the agent's folders of the host. Device nodes have to be made on the host and in the root
+// of the driver's container, which is mounted later; all others but the journal are read only.
+var agentMounts = map[string]string{
+	"/var/lib/kubelet/pod-resources": "/var/lib/kubelet/pod-resources read only",
+	"/var/lib/sluice/gpuagent":       "/var/lib/sluice/gpuagent",
+	"/host/proc":                     "/proc read only",
+	"/host/dev":                      "/dev",
+	"/host/run/nvidia":               "/run/nvidia HostToContainer",
+}
+
+// describeMounts returns the folders of the host that a container mounts.
+func describeMounts(pod corev1.PodSpec, c corev1.Container) map[string]string {
+	mounts := map[string]string{}
+	for _, mount := range c.VolumeMounts {
+		for _, volume := range pod.Volumes {
+			if volume.Name != mount.Name || volume.HostPath == nil {
+				continue
+			}
+			mounts[mount.MountPath] = volume.HostPath.Path
+			if mount.ReadOnly {
+				mounts[mount.MountPath] += " read only"
+			}
+			if mount.MountPropagation != nil {
+				mounts[mount.MountPath] += " " + string(*mount.MountPropagation)
+			}
+		}
+	}
+	return mounts
 }
 
 // Rights of the agent: no Node, no spec, nothing of other nodes that admission does not

@@ -104,6 +104,10 @@ func TestLayoutConditions(t *testing.T) {
 		errors.New("none"))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
+	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)), fmt.Errorf("%w: none", host.ErrDeviceNodes))[0]; c.Status != metav1.ConditionFalse ||
+		c.Reason != v1alpha1.ReasonDeviceNodesMissing || !strings.Contains(c.Message, "the device plugin still offers the former ones") {
+		t.Errorf("%+v", c)
+	}
 	if s.outcome.Conditions[0].Reason != v1alpha1.ReasonApplied {
 		t.Error("conditions changed the outcome")
 	}

@@ -42,6 +42,7 @@ type reconciler struct {
 
 	connection connection
 	layout     layoutState
+	nodes      deviceNodes
 	plugin     devicePlugin
 	// lastGPUs are the GPUs at the end of the last pass.
 	lastGPUs []v1alpha1.ObservedGPU
@@ -123,8 +124,16 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 	action := r.layout.decide(before, time.Now())
 	after, layout := r.reconcileLayout(ctx, before, action)
 	r.layout, r.lastGPUs = layout, after.gpus
-	pluginErr := r.reconcileDevicePlugin(after)
-	return r.reconcileStatus(ctx, after, pluginErr)
+	return r.reconcileStatus(ctx, after, r.reconcileOffer(after))
+}
+
+// reconcileOffer brings the devices that the device plugin offers to those of the GPUs. It returns an error
+// if they differ.
+func (r *reconciler) reconcileOffer(o observation) error {
+	if err := r.reconcileDeviceNodes(o); err != nil {
+		return err
+	}
+	return r.reconcileDevicePlugin(o)
 }
 
 // gpuNode returns the node's GPUNode, or nil.
@@ -195,6 +204,7 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 		outcome = r.applySpec(ctx, after.node)
 	}
 	if outcome.Changed {
+		r.nodes.invalidate()
 		if err := r.plugin.invalidate(); err != nil {
 			r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
 		}
@@ -262,8 +272,8 @@ func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
 }
 
 // reconcileStatus publishes the pass and returns the time until the next one.
-func (r *reconciler) reconcileStatus(ctx context.Context, o observation, pluginErr error) time.Duration {
-	conditions := append(r.layout.conditions(o, pluginErr), readyCondition(o, r.hungCalls.hungCall()))
+func (r *reconciler) reconcileStatus(ctx context.Context, o observation, offerErr error) time.Duration {
+	conditions := append(r.layout.conditions(o, offerErr), readyCondition(o, r.hungCalls.hungCall()))
 	r.publishSnapshot(o, conditions)
 	report := status.Report{Complete: r.layout.isComplete(o), DriverVersion: o.driverVersion, GPUs: o.gpus, Conditions: conditions}
 	if o.holdersErr == nil {

@@ -4,6 +4,7 @@
 package manifests_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +156,38 @@ func describeMounts(pod corev1.PodSpec, c corev1.Container) map[string]string {
 		}
 	}
 	return mounts
+}
+
+// NVIDIA's driver manager changes a node's label before it unloads the driver, and waits for the DaemonSets
+// with the label in their nodeSelector: it looks at no affinity, and gives up while the agent keeps the driver
+// open. Without the operator no node has the label.
+func TestAgentLeavesForDriverUpgrades(t *testing.T) {
+	for folder, want := range map[string]struct {
+		selector map[string]string
+		affinity string
+	}{
+		manifests.Agent:                {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, ""},
+		manifests.AgentWithoutOperator: {nil, v1alpha1.LabelNodePool + " Exists"},
+	} {
+		objects, err := manifests.Build(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set appsv1.DaemonSet
+		findObject(t, objects, "DaemonSet", "gpuagent", &set)
+		pod := set.Spec.Template.Spec
+		affinity := ""
+		if pod.Affinity != nil {
+			for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+				for _, e := range term.MatchExpressions {
+					affinity += e.Key + " " + string(e.Operator)
+				}
+			}
+		}
+		if !maps.Equal(want.selector, pod.NodeSelector) || affinity != want.affinity {
+			t.Errorf("%s: it selects nodes by %v and the affinity %q", folder, pod.NodeSelector, affinity)
+		}
+	}
 }
 
 // Rights of the agent: no Node, no spec, nothing of other nodes that admission does not

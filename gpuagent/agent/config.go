@@ -38,6 +38,8 @@ type Config struct {
 	// Proc is the root of the host's procfs. Default "/proc". In a container it is a mount of the
 	// host's /proc, since NVIDIA's runtime may hide the driver's files in the container's own.
 	Proc string `json:"proc,omitempty"`
+	// Sys is the root of sysfs, which shows when the driver was loaded. Default "/sys".
+	Sys string `json:"sys,omitempty"`
 	// HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of
 	// MIG devices, and that of DriverRoot. Default "/host"; none with a simulator, which has no
 	// devices. For an agent outside of containers it is "/".
@@ -88,6 +90,7 @@ func (c *Config) Default() {
 	for at, value := range map[*string]string{
 		&c.NodeName:             os.Getenv(NodeNameVariable),
 		&c.Proc:                 "/proc",
+		&c.Sys:                  "/sys",
 		&c.DriverRoot:           "/run/nvidia/driver",
 		&c.PodResources:         "/var/lib/kubelet/pod-resources/kubelet.sock",
 		&c.StateDir:             "/var/lib/sluice/gpuagent",
@@ -130,6 +133,7 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	for path, value := range map[*field.Path]string{
 		field.NewPath("proc"):                c.Proc,
+		field.NewPath("sys"):                 c.Sys,
 		field.NewPath("hostRoot"):            c.HostRoot,
 		field.NewPath("driverRoot"):          c.DriverRoot,
 		field.NewPath("podResources"):        c.PodResources,

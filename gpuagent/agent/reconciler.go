@@ -120,6 +120,7 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 	if err != nil {
 		return r.reconcileUnavailable(ctx, node, err)
 	}
+	r.reconcileDriverLoad()
 	before := r.observe(ctx, node, version)
 	action := r.layout.decide(before, time.Now())
 	after, layout := r.reconcileLayout(ctx, before, action)
@@ -155,6 +156,34 @@ func (r *reconciler) reconcileUnavailable(ctx context.Context, node *v1alpha1.GP
 	r.publishSnapshot(o, conditions)
 	r.writeStatus(ctx, o, status.Report{Conditions: conditions})
 	return r.connection.retryDelay(r.cfg.Intervals.Retry.Duration)
+}
+
+// reconcileDriverLoad discards what is known of the GPUs if the driver was loaded again, as after an
+// upgrade. The spec is then applied, and the device plugin told, as after a boot.
+func (r *reconciler) reconcileDriverLoad() {
+	load, err := host.DriverLoad(r.cfg.Sys)
+	if err != nil {
+		r.log.Error(err, "Failed to read load of driver")
+		return
+	}
+	reloaded, err := r.engine.Journal.SetDriverLoad(load)
+	if err != nil {
+		r.log.Error(err, "Failed to record load of driver")
+	}
+	if !reloaded {
+		return
+	}
+	r.log.Info("Driver was loaded again; applying the layout", "load", load)
+	r.layout, r.lastGPUs = layoutState{recovered: true}, nil
+	r.invalidateOffer()
+}
+
+// invalidateOffer has the device nodes verified and the device plugin told in any case.
+func (r *reconciler) invalidateOffer() {
+	r.nodes.invalidate()
+	if err := r.plugin.invalidate(); err != nil {
+		r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
+	}
 }
 
 // observe reads the devices' holders, the conflicting managers and the GPUs.
@@ -204,10 +233,7 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 		outcome = r.applySpec(ctx, after.node)
 	}
 	if outcome.Changed {
-		r.nodes.invalidate()
-		if err := r.plugin.invalidate(); err != nil {
-			r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
-		}
+		r.invalidateOffer()
 	}
 	countResults(outcome.Results)
 	if outcome.Observed == nil {

@@ -3,7 +3,7 @@
 
 // Package manifests contains the objects of a Sluice installation, as files for kubectl and
 // kustomize and as an embedded file system: CRDs, RBAC and webhook configurations (base), the
-// agent of GPU nodes (agent), and samples. [Build] returns the objects of a kustomization. The
+// agent of GPU nodes (agent, agent-without-operator), and samples. [Build] returns the objects of a kustomization. The
 // package never connects to a cluster.
 package manifests
 
@@ -19,7 +19,7 @@ import (
 
 // Files are the manifests in this folder.
 //
-//go:embed crds base agent samples
+//go:embed crds base agent agent-without-operator samples
 var Files embed.FS
 
 // The kustomizations in [Files].
@@ -28,6 +28,8 @@ const (
 	Base = "base"
 	// Agent is Base with the agent on GPU nodes.
 	Agent = "agent"
+	// AgentWithoutOperator is Agent for clusters without NVIDIA's GPU operator.
+	AgentWithoutOperator = "agent-without-operator"
 	// University is a sample: three departments with projects, and two pools.
 	University = "samples/university"
 	// Fairness is a sample for Kueue: four teams that share sixteen GPUs.

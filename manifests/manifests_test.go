@@ -4,6 +4,7 @@
 package manifests_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -114,16 +115,78 @@ func TestAgent(t *testing.T) {
 	}) {
 		t.Error("it does not get the name of its node")
 	}
+	if diff := cmp.Diff(agentMounts, describeMounts(pod, c)); diff != "" {
+		t.Errorf("its mounts (-want +got); docs/platform/gpus.md explains each\n%s", diff)
+	}
 	for _, mount := range c.VolumeMounts {
-		if mount.Name != "state" && !mount.ReadOnly {
-			t.Errorf("it may write to %s", mount.MountPath)
-		}
 		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
 			t.Errorf("there is no volume %s", mount.Name)
 		}
 	}
 	if c.LivenessProbe == nil || c.ReadinessProbe == nil || c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 		t.Error("it has no probes, or no bounds")
+	}
+}
+
+// agentMounts are the agent's folders of the host. Device nodes have to be made on the host and in the root
+// of the driver's container, which is mounted later; all others but the journal are read only.
+var agentMounts = map[string]string{
+	"/var/lib/kubelet/pod-resources": "/var/lib/kubelet/pod-resources read only",
+	"/var/lib/sluice/gpuagent":       "/var/lib/sluice/gpuagent",
+	"/host/proc":                     "/proc read only",
+	"/host/dev":                      "/dev",
+	"/host/run/nvidia":               "/run/nvidia HostToContainer",
+}
+
+// describeMounts returns the folders of the host that a container mounts.
+func describeMounts(pod corev1.PodSpec, c corev1.Container) map[string]string {
+	mounts := map[string]string{}
+	for _, mount := range c.VolumeMounts {
+		for _, volume := range pod.Volumes {
+			if volume.Name != mount.Name || volume.HostPath == nil {
+				continue
+			}
+			mounts[mount.MountPath] = volume.HostPath.Path
+			if mount.ReadOnly {
+				mounts[mount.MountPath] += " read only"
+			}
+			if mount.MountPropagation != nil {
+				mounts[mount.MountPath] += " " + string(*mount.MountPropagation)
+			}
+		}
+	}
+	return mounts
+}
+
+// NVIDIA's driver manager changes a node's label before it unloads the driver, and waits for the DaemonSets
+// with the label in their nodeSelector: it looks at no affinity, and gives up while the agent keeps the driver
+// open. Without the operator no node has the label.
+func TestAgentLeavesForDriverUpgrades(t *testing.T) {
+	for folder, want := range map[string]struct {
+		selector map[string]string
+		affinity string
+	}{
+		manifests.Agent:                {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, ""},
+		manifests.AgentWithoutOperator: {nil, v1alpha1.LabelNodePool + " Exists"},
+	} {
+		objects, err := manifests.Build(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set appsv1.DaemonSet
+		findObject(t, objects, "DaemonSet", "gpuagent", &set)
+		pod := set.Spec.Template.Spec
+		affinity := ""
+		if pod.Affinity != nil {
+			for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+				for _, e := range term.MatchExpressions {
+					affinity += e.Key + " " + string(e.Operator)
+				}
+			}
+		}
+		if !maps.Equal(want.selector, pod.NodeSelector) || affinity != want.affinity {
+			t.Errorf("%s: it selects nodes by %v and the affinity %q", folder, pod.NodeSelector, affinity)
+		}
 	}
 }
 

@@ -230,6 +230,9 @@ const (
 	// ReasonDevicePluginNotFound means that the GPUs were partitioned, but the device plugin
 	// that must report them again was not found.
 	ReasonDevicePluginNotFound = "DevicePluginNotFound"
+	// ReasonDeviceNodesMissing means that the GPUs were partitioned, but that the host lacks
+	// the device nodes through which containers open the MIG devices.
+	ReasonDeviceNodesMissing = "DeviceNodesMissing"
 )
 
 // Reasons on a Policy.

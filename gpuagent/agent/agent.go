@@ -83,6 +83,7 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library, Nominated: true},
 		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
 		inventory:     &status.Inventory{Library: library, Proc: cfg.Proc},
+		nodes:         deviceNodes{CapabilityNodes: host.CapabilityNodes{Proc: cfg.Proc, Host: cfg.HostRoot, Driver: cfg.onHost(cfg.DriverRoot)}},
 		plugin: devicePlugin{
 			DevicePlugin: host.DevicePlugin{Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
 		},

@@ -4,10 +4,13 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -263,6 +266,37 @@ func TestDriverUnloadAndReload(t *testing.T) {
 	}
 	w.gpus.Load()
 	w.waitForStatus("driver", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+}
+
+// After an upgrade of the driver within one boot, which removes all instances, the layout is made again and
+// the device plugin told, by the agent that ran before and by the next one. Guards invariant 8 of the design.
+func TestLayoutAfterDriverUpgrade(t *testing.T) {
+	w := newTestNode(t)
+	w.startDevicePlugin()
+	w.writeFile("sys/module/nvidia/refcnt", "1")
+	stop := w.startAgent()
+	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
+	for _, restarted := range []bool{false, true} {
+		w.waitForSignals(0)
+		signals := w.hangups.Load()
+		if restarted {
+			stop()
+		}
+		w.gpus.Unload(nvml.ErrDriverNotLoaded)
+		w.writeFile("sys/module/next/refcnt", "1")
+		if err := errors.Join(os.RemoveAll(filepath.Join(w.dir, "sys/module/nvidia")),
+			os.Rename(filepath.Join(w.dir, "sys/module/next"), filepath.Join(w.dir, "sys/module/nvidia"))); err != nil {
+			t.Fatal(err)
+		}
+		w.gpus.Boot()
+		w.gpus.Load()
+		if restarted {
+			w.startAgent()
+		}
+		w.waitForSignals(signals)
+		w.waitForStatus("partitioned again", isPartitioned("3g.20gb@0", ""))
+	}
 }
 
 func TestLostGPU(t *testing.T) {

@@ -35,9 +35,19 @@ type Config struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// Driver is the driver of the node's GPUs.
 	Driver Driver `json:"driver,omitempty"`
-	// Proc is the root of the host's procfs. Default "/proc", which is the host's in a pod with
-	// hostPID.
+	// Proc is the root of the host's procfs. Default "/proc". In a container it is a mount of the
+	// host's /proc, since NVIDIA's runtime may hide the driver's files in the container's own.
 	Proc string `json:"proc,omitempty"`
+	// Sys is the root of sysfs, which shows when the driver was loaded. Default "/sys".
+	Sys string `json:"sys,omitempty"`
+	// HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of
+	// MIG devices, and that of DriverRoot. Default "/host"; none with a simulator, which has no
+	// devices. For an agent outside of containers it is "/".
+	HostRoot string `json:"hostRoot,omitempty"`
+	// DriverRoot is the folder on the host with the root of the container that contains the driver.
+	// Without such a container the folder need not exist. Default "/run/nvidia/driver", as in the
+	// GPU operator.
+	DriverRoot string `json:"driverRoot,omitempty"`
 	// PodResources is the socket on which the kubelet reports the devices of pods. Default
 	// "/var/lib/kubelet/pod-resources/kubelet.sock".
 	PodResources string `json:"podResources,omitempty"`
@@ -80,6 +90,8 @@ func (c *Config) Default() {
 	for at, value := range map[*string]string{
 		&c.NodeName:             os.Getenv(NodeNameVariable),
 		&c.Proc:                 "/proc",
+		&c.Sys:                  "/sys",
+		&c.DriverRoot:           "/run/nvidia/driver",
 		&c.PodResources:         "/var/lib/kubelet/pod-resources/kubelet.sock",
 		&c.StateDir:             "/var/lib/sluice/gpuagent",
 		&c.DevicePlugin.Command: "nvidia-device-plugin",
@@ -88,7 +100,18 @@ func (c *Config) Default() {
 			*at = value
 		}
 	}
+	if c.HostRoot == "" && c.Driver.Simulator == "" {
+		c.HostRoot = "/host"
+	}
 	c.Intervals.setDefaults()
+}
+
+// onHost returns the path at which the agent sees a path of the host; "" if it sees none.
+func (c *Config) onHost(path string) string {
+	if c.HostRoot == "" {
+		return ""
+	}
+	return filepath.Join(c.HostRoot, path)
 }
 
 // Socket returns the socket on which the agent serves its observed state, read-only.
@@ -110,6 +133,9 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	for path, value := range map[*field.Path]string{
 		field.NewPath("proc"):                c.Proc,
+		field.NewPath("sys"):                 c.Sys,
+		field.NewPath("hostRoot"):            c.HostRoot,
+		field.NewPath("driverRoot"):          c.DriverRoot,
 		field.NewPath("podResources"):        c.PodResources,
 		field.NewPath("stateDir"):            c.StateDir,
 		field.NewPath("driver", "library"):   c.Driver.Library,

@@ -25,7 +25,7 @@ func TestConfigDefaults(t *testing.T) {
 	want := Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: ConfigKind},
 		Common:   config.Common{Metrics: ":8080", Health: ":8081", Logging: config.Logging{Level: "info", Format: "json"}},
-		NodeName: "dgx-01", Proc: "/proc",
+		NodeName: "dgx-01", Proc: "/proc", Sys: "/sys", HostRoot: "/host", DriverRoot: "/run/nvidia/driver",
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		StateDir:     "/var/lib/sluice/gpuagent",
 		DevicePlugin: DevicePlugin{Command: "nvidia-device-plugin"},
@@ -51,7 +51,7 @@ func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 		&got); err != nil {
 		t.Fatal(err)
 	}
-	if got.NodeName != "dgx-02" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {
+	if got.NodeName != "dgx-02" || got.HostRoot != "" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {
 		t.Errorf("%+v", got)
 	}
 }
@@ -63,6 +63,9 @@ func TestConfigValidation(t *testing.T) {
 		"no node's name":   {"nodeName: Not_A_Node", "nodeName"},
 		"two drivers":      {node + "driver: {library: /a, simulator: /b}", "not both"},
 		"relative":         {node + "proc: proc", "proc"},
+		"relative sys":     {node + "sys: sys", "sys"},
+		"relative host":    {node + "hostRoot: host", "hostRoot"},
+		"relative root":    {node + "driverRoot: run", "driverRoot"},
 		"relative library": {node + "driver: {library: libnvidia-ml.so.1}", "driver.library"},
 		"long socket":      {node + "stateDir: /" + strings.Repeat("x", 100), "stateDir"},
 		"folder of plugin": {node + "devicePlugin: {command: /usr/bin/nvidia-device-plugin --x}", "devicePlugin.command"},

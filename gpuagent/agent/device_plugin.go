@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,8 +64,7 @@ func (p *devicePlugin) changedGPUs(o observation) map[v1alpha1.GPUUUID]string {
 	changed := map[v1alpha1.GPUUUID]string{}
 	for i := range o.gpus {
 		gpu := &o.gpus[i]
-		desired := slices.ContainsFunc(o.desired(), func(d v1alpha1.DesiredGPU) bool { return d.UUID == gpu.UUID })
-		if is := deviceSignature(gpu); desired && gpu.Health == v1alpha1.GPUHealthy && p.enumerated[gpu.UUID] != is {
+		if is := deviceSignature(gpu); o.isDesired(gpu.UUID) && gpu.Health == v1alpha1.GPUHealthy && p.enumerated[gpu.UUID] != is {
 			changed[gpu.UUID] = is
 		}
 	}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,9 +116,9 @@ func (s layoutState) isComplete(o observation) bool {
 	return len(o.conflicts) > 0 || (s.outcome != nil && s.outcome.Complete && s.uid == o.node.UID && s.generation == o.node.Generation)
 }
 
-// conditions returns the conditions of the last applied spec. pluginErr is why the device plugin has not
-// enumerated the devices since.
-func (s layoutState) conditions(o observation, pluginErr error) []metav1.Condition {
+// conditions returns the conditions of the last applied spec. offerErr is why the device plugin does not
+// offer the devices yet.
+func (s layoutState) conditions(o observation, offerErr error) []metav1.Condition {
 	switch {
 	case len(o.conflicts) > 0:
 		return []metav1.Condition{{
@@ -129,9 +130,14 @@ func (s layoutState) conditions(o observation, pluginErr error) []metav1.Conditi
 	}
 	list := slices.Clone(s.outcome.Conditions)
 	for i := range list {
-		if pluginErr != nil && list[i].Type == v1alpha1.ConditionLayoutApplied && list[i].Status == metav1.ConditionTrue {
+		if offerErr != nil && list[i].Type == v1alpha1.ConditionLayoutApplied && list[i].Status == metav1.ConditionTrue {
 			list[i].Status, list[i].Reason = metav1.ConditionFalse, v1alpha1.ReasonDevicePluginNotFound
-			list[i].Message = "the GPUs are partitioned as requested, but the device plugin did not enumerate them again: " + pluginErr.Error()
+			problem := "the device plugin did not enumerate them again"
+			if errors.Is(offerErr, host.ErrDeviceNodes) {
+				list[i].Reason = v1alpha1.ReasonDeviceNodesMissing
+				problem = "containers could not open the devices, so the device plugin still offers the former ones"
+			}
+			list[i].Message = "the GPUs are partitioned as requested, but " + problem + ": " + offerErr.Error()
 		}
 	}
 	return list

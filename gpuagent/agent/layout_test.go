@@ -104,6 +104,10 @@ func TestLayoutConditions(t *testing.T) {
 		errors.New("none"))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
+	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)), fmt.Errorf("%w: none", host.ErrDeviceNodes))[0]; c.Status != metav1.ConditionFalse ||
+		c.Reason != v1alpha1.ReasonDeviceNodesMissing || !strings.Contains(c.Message, "the device plugin still offers the former ones") {
+		t.Errorf("%+v", c)
+	}
 	if s.outcome.Conditions[0].Reason != v1alpha1.ReasonApplied {
 		t.Error("conditions changed the outcome")
 	}
@@ -290,4 +294,51 @@ func TestNextAgentReloadsDevicePlugin(t *testing.T) {
 	if _, err := os.Stat(s.path()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
+}
+
+// After a reload of the driver within one boot the agent knows of no instances, and applies the spec and
+// tells the device plugin again, although the driver may give new instances the UUIDs of the former ones.
+func TestDriverReloadIsLikeABoot(t *testing.T) {
+	dir := t.TempDir()
+	store, err := partition.OpenJournalDir(filepath.Join(dir, "journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	journal, err := partition.OpenJournal(store, "dgx-1", "boot-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, next := filepath.Join(dir, "module/nvidia"), filepath.Join(dir, "module/next")
+	if err := errors.Join(os.MkdirAll(module, 0o700), os.Mkdir(next, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	o := newObservation(1, newObservedGPU(gpu1, "MIG-a"))
+	r := &reconciler{log: logr.Discard(), cfg: &Config{Sys: dir}, engine: &partition.Engine{Journal: journal}, plugin: devicePlugin{stateDir: dir}}
+	check := func(what string, wantKnown bool) {
+		t.Helper()
+		r.reconcileDriverLoad()
+		known := []bool{
+			len(journal.Instances("GPU-1")) == 1, !r.layout.isDue(o, time.Now()), len(r.plugin.changedGPUs(o)) == 0 && !r.plugin.outdated,
+			r.nodes.verified[gpu1] != "",
+		}
+		if diff := cmp.Diff([]bool{wantKnown, wantKnown, wantKnown, wantKnown}, known); diff != "" || !r.layout.recovered {
+			t.Errorf("%s: journal, layout, plugin, device nodes (-want +got)\n%s", what, diff)
+		}
+	}
+	if err := r.plugin.load(); err != nil {
+		t.Fatal(err)
+	}
+	r.reconcileDriverLoad()
+	r.layout = newLayoutState(o, partition.Outcome{Complete: true}, true, time.Now())
+	r.nodes.verified = map[v1alpha1.GPUUUID]string{gpu1: "x"}
+	if err := errors.Join(r.plugin.save(r.plugin.changedGPUs(o)),
+		journal.RecordEnd("GPU-1", []partition.OwnedInstance{{Placement: partition.Placement{Profile: "1g.5gb"}, ID: 1}})); err != nil {
+		t.Fatal(err)
+	}
+	check("the same load", true)
+	if err := errors.Join(os.Remove(module), os.Rename(next, module)); err != nil {
+		t.Fatal(err)
+	}
+	check("another load", false)
 }

@@ -42,6 +42,7 @@ type reconciler struct {
 
 	connection connection
 	layout     layoutState
+	nodes      deviceNodes
 	plugin     devicePlugin
 	// lastGPUs are the GPUs at the end of the last pass.
 	lastGPUs []v1alpha1.ObservedGPU
@@ -119,12 +120,21 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 	if err != nil {
 		return r.reconcileUnavailable(ctx, node, err)
 	}
+	r.reconcileDriverLoad()
 	before := r.observe(ctx, node, version)
 	action := r.layout.decide(before, time.Now())
 	after, layout := r.reconcileLayout(ctx, before, action)
 	r.layout, r.lastGPUs = layout, after.gpus
-	pluginErr := r.reconcileDevicePlugin(after)
-	return r.reconcileStatus(ctx, after, pluginErr)
+	return r.reconcileStatus(ctx, after, r.reconcileOffer(after))
+}
+
+// reconcileOffer brings the devices that the device plugin offers to those of the GPUs. It returns an error
+// if they differ.
+func (r *reconciler) reconcileOffer(o observation) error {
+	if err := r.reconcileDeviceNodes(o); err != nil {
+		return err
+	}
+	return r.reconcileDevicePlugin(o)
 }
 
 // gpuNode returns the node's GPUNode, or nil.
@@ -146,6 +156,34 @@ func (r *reconciler) reconcileUnavailable(ctx context.Context, node *v1alpha1.GP
 	r.publishSnapshot(o, conditions)
 	r.writeStatus(ctx, o, status.Report{Conditions: conditions})
 	return r.connection.retryDelay(r.cfg.Intervals.Retry.Duration)
+}
+
+// reconcileDriverLoad discards what is known of the GPUs if the driver was loaded again, as after an
+// upgrade. The spec is then applied, and the device plugin told, as after a boot.
+func (r *reconciler) reconcileDriverLoad() {
+	load, err := host.DriverLoad(r.cfg.Sys)
+	if err != nil {
+		r.log.Error(err, "Failed to read load of driver")
+		return
+	}
+	reloaded, err := r.engine.Journal.SetDriverLoad(load)
+	if err != nil {
+		r.log.Error(err, "Failed to record load of driver")
+	}
+	if !reloaded {
+		return
+	}
+	r.log.Info("Driver was loaded again; applying the layout", "load", load)
+	r.layout, r.lastGPUs = layoutState{recovered: true}, nil
+	r.invalidateOffer()
+}
+
+// invalidateOffer has the device nodes verified and the device plugin told in any case.
+func (r *reconciler) invalidateOffer() {
+	r.nodes.invalidate()
+	if err := r.plugin.invalidate(); err != nil {
+		r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
+	}
 }
 
 // observe reads the devices' holders, the conflicting managers and the GPUs.
@@ -195,9 +233,7 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 		outcome = r.applySpec(ctx, after.node)
 	}
 	if outcome.Changed {
-		if err := r.plugin.invalidate(); err != nil {
-			r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
-		}
+		r.invalidateOffer()
 	}
 	countResults(outcome.Results)
 	if outcome.Observed == nil {
@@ -262,8 +298,8 @@ func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
 }
 
 // reconcileStatus publishes the pass and returns the time until the next one.
-func (r *reconciler) reconcileStatus(ctx context.Context, o observation, pluginErr error) time.Duration {
-	conditions := append(r.layout.conditions(o, pluginErr), readyCondition(o, r.hungCalls.hungCall()))
+func (r *reconciler) reconcileStatus(ctx context.Context, o observation, offerErr error) time.Duration {
+	conditions := append(r.layout.conditions(o, offerErr), readyCondition(o, r.hungCalls.hungCall()))
 	r.publishSnapshot(o, conditions)
 	report := status.Report{Complete: r.layout.isComplete(o), DriverVersion: o.driverVersion, GPUs: o.gpus, Conditions: conditions}
 	if o.holdersErr == nil {

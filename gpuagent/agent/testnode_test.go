@@ -308,6 +308,7 @@ health: HEALTH
 nodeName: NODE
 driver: {simulator: DIR/nvml.sock}
 proc: DIR/proc
+sys: DIR/sys
 podResources: DIR/kubelet.sock
 stateDir: DIR/state
 intervals: {observe: OBSERVE, retry: 1s, callTimeout: 10s}

@@ -6,6 +6,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -45,11 +47,11 @@ func RunningProcesses(root string) ([]Process, error) {
 }
 
 func listProcesses(root string) (procfs.Procs, error) {
-	fs, err := procfs.NewFS(root)
+	proc, err := procfs.NewFS(root)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	all, err := fs.AllProcs()
+	all, err := proc.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
@@ -67,6 +69,22 @@ func BootID(root string) (string, error) {
 		return "", errors.New("read boot ID: boot_id is empty")
 	}
 	return id, nil
+}
+
+// DriverLoad identifies the current load of NVIDIA's kernel module within the boot; "" if it is not loaded.
+// It is the inode number of /sys/module/nvidia: sysfs gives each new folder the next number, and a number
+// a second time only after 2^64 folders (Linux 5.5 and later, commit 40430452fd5d; 2^31 before). Its time
+// stamps are those of the first access, and the module's version may be the same after a reload.
+func DriverLoad(sys string) (string, error) {
+	var stat unix.Stat_t
+	path := filepath.Join(sys, "module", "nvidia")
+	switch err := unix.Stat(path, &stat); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read the load of the driver: %w", &os.PathError{Op: "stat", Path: path, Err: err})
+	}
+	return strconv.FormatUint(stat.Ino, 10), nil
 }
 
 // ErrReadTimeout reports that the kernel did not return a command line in time. The command line lies

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -204,4 +205,31 @@ func FuzzParsePodUIDs(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestDriverLoad(t *testing.T) {
+	sys := t.TempDir()
+	if load, err := DriverLoad(sys); load != "" || err != nil {
+		t.Errorf("without the driver: %q, %v", load, err)
+	}
+	module, next := filepath.Join(sys, "module/nvidia"), filepath.Join(sys, "module/next")
+	if err := errors.Join(os.MkdirAll(module, 0o700), os.Mkdir(next, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := DriverLoad(sys)
+	if again, _ := DriverLoad(sys); first == "" || err != nil || again != first {
+		t.Errorf("loaded: %q, then %q, %v", first, again, err)
+	}
+	if err := errors.Join(os.Remove(module), os.Rename(next, module)); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := DriverLoad(sys); second == "" || second == first || err != nil {
+		t.Errorf("loaded again: %q, then %q, %v", first, second, err)
+	}
+	if err := os.WriteFile(filepath.Join(sys, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DriverLoad(filepath.Join(sys, "file")); err == nil || !strings.Contains(err.Error(), "module/nvidia") {
+		t.Errorf("%v", err)
+	}
 }

@@ -23,7 +23,7 @@ type Journal struct {
 	state journalState
 	// written is the content of the store; nil if unknown or irrelevant.
 	written []byte
-	// unused reports whether the store has nothing of this boot or this process.
+	// unused reports whether the store has nothing of this load of the driver or this process.
 	unused bool
 }
 
@@ -67,6 +67,24 @@ func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 	return j, nil
 }
 
+// SetDriverLoad sets the current load of the driver within the boot. Call it after each connection to the
+// driver. If the journal is of another load it discards the content and returns true: no instance outlives
+// a load, and a later one may have the same identifiers and UUID. An unknown load ("") changes nothing, and
+// a journal without a load counts as of the current one.
+func (j *Journal) SetDriverLoad(load string) (reloaded bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if load == "" || load == j.state.Load {
+		return false, nil
+	}
+	if reloaded = j.state.Load != ""; reloaded {
+		j.state = journalState{Node: j.state.Node, Boot: j.state.Boot, GPUs: map[string]journalEntry{}}
+		j.written, j.unused = nil, true
+	}
+	j.state.Load = load
+	return reloaded, j.write()
+}
+
 // setAside copies the content aside. The content also stays in place until the next write, so that
 // a crash in between loses nothing.
 func (j *Journal) setAside(why error) error {
@@ -81,7 +99,7 @@ func (j *Journal) setAside(why error) error {
 }
 
 // UntrustedReason returns why the former journal was unusable and what to do; "" if it was usable.
-// It holds until the node reboots or RestoreTrust is called.
+// It holds until the driver is loaded again or RestoreTrust is called.
 func (j *Journal) UntrustedReason() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -144,6 +144,8 @@ const (
 type journalState struct {
 	Node string `json:"node"`
 	Boot string `json:"boot"`
+	// Load is the load of the driver within the boot; "" if unknown.
+	Load string `json:"load,omitempty"`
 	// UntrustedReason is why the former content was unusable.
 	UntrustedReason string                  `json:"untrustedReason,omitempty"`
 	GPUs            map[string]journalEntry `json:"gpus"`

@@ -383,3 +383,57 @@ func TestCorruptedByteIsDetected(t *testing.T) {
 		}
 	}
 }
+
+// No instance outlives a load of the driver. Neither a process that starts after a reload nor one that
+// continues believes what the journal says of the former load.
+func TestJournalIsDiscardedAfterDriverReload(t *testing.T) {
+	for name, tc := range map[string]struct {
+		loads []string // of the agent that wrote the journal, and then
+		kept  bool
+	}{
+		"the same":                        {[]string{"5", "5"}, true},
+		"another":                         {[]string{"5", "6"}, false},
+		"another after a while":           {[]string{"5", "5", "6"}, false},
+		"unknown now":                     {[]string{"5", ""}, true},
+		"unknown for a while":             {[]string{"5", "", "6"}, false},
+		"written before loads were known": {[]string{"", "5"}, true},
+		"and then another":                {[]string{"", "5", "6"}, false},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %v", name, restarted), func(t *testing.T) {
+				d := newJournalDir(t)
+				j := openJournal(t, d)
+				for i, load := range tc.loads {
+					if i > 0 && restarted {
+						j = openJournal(t, d)
+					}
+					if _, err := j.SetDriverLoad(load); err != nil {
+						t.Fatal(err)
+					}
+					if i == 0 {
+						if err := j.RecordCall(journalGPU, pendingChange, []OwnedInstance{smallInstance}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if kept := len(j.PendingGPUs()) == 1 && len(j.Instances(journalGPU)) == 1; kept != tc.kept || j.UntrustedReason() != "" {
+					t.Errorf("%v %v %q, want kept %v", j.PendingGPUs(), j.Instances(journalGPU), j.UntrustedReason(), tc.kept)
+				}
+			})
+		}
+	}
+}
+
+func TestDriverReloadRestoresTrust(t *testing.T) {
+	d := newJournalDir(t)
+	if err := d.Replace([]byte("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, d)
+	for i, want := range []bool{true, false} { // the damaged journal may be of the first load
+		reloaded, err := j.SetDriverLoad(fmt.Sprint("load-", i))
+		if err != nil || reloaded == want || (j.UntrustedReason() != "") != want {
+			t.Errorf("load %d: reloaded %v, %v, %q", i, reloaded, err, j.UntrustedReason())
+		}
+	}
+}

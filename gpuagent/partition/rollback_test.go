@@ -6,6 +6,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -526,5 +527,34 @@ func TestProfilesAreMatchedByShape(t *testing.T) {
 	}
 	if _, ok := mig.ModelByName("H100-80GB"); !ok {
 		t.Error("no GPU model")
+	}
+}
+
+// After a reload of the driver within one boot, instances at the places of Sluice's former ones belong to
+// another program, even if the driver gives them the same identifiers and UUIDs. Guards invariant 7 of the
+// design.
+func TestInstancesOfAnotherProgramAfterDriverReload(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %v", restarted), func(t *testing.T) {
+			w := newTestNodeWith(t, simulator.Config{GPUs: []simulator.GPU{gpuInMIGMode("A100-40GB")}, ReuseUUIDs: true})
+			w.setDriverLoad("5")
+			gpu, small := w.uuid(0), placementAt("1g.5gb", 0)
+			if o := w.apply(newDesiredGPU(gpu, small)); o.Results[0].State != Applied {
+				t.Fatalf("%+v", o)
+			}
+			former := w.device(gpu, 0)
+			w.reboot() // the driver forgets its instances
+			if restarted {
+				w.startEngine()
+			}
+			w.setDriverLoad("6")
+			if again := w.createForeign(gpu, small, false); again != former {
+				t.Fatalf("the driver gave the UUID %s, not %s", again, former)
+			}
+			o := w.apply(newDesiredGPU(gpu, placementAt("7g.40gb", 0)))
+			if o.Results[0].State != Invalid || w.describeLayout(gpu) != small.String() {
+				t.Errorf("%+v, %s", o.Results, w.describeLayout(gpu))
+			}
+		})
 	}
 }

@@ -84,7 +84,13 @@ func (d *memoryStore) SetAside() (string, error) { return "journal.unbelieved", 
 
 func newTestNode(t reporter, gpus ...simulator.GPU) *testNode {
 	t.Helper()
-	sim, err := simulator.New(simulator.Config{GPUs: gpus, Seed: "node", Order: simulator.NoOrder})
+	return newTestNodeWith(t, simulator.Config{GPUs: gpus})
+}
+
+func newTestNodeWith(t reporter, config simulator.Config) *testNode {
+	t.Helper()
+	config.Seed, config.Order = "node", simulator.NoOrder
+	sim, err := simulator.New(config)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -117,6 +123,14 @@ func (w *testNode) startEngine() {
 		Library: &checkingLibrary{Library: w.life.driver, life: w.life}, Journal: j, Concurrency: 1, CallTimeout: 5 * time.Second,
 		Sleep: func(context.Context, time.Duration) {},
 		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
+	}
+}
+
+// setDriverLoad reports a load of the driver to the engine, as the agent does when it connects.
+func (w *testNode) setDriverLoad(load string) {
+	w.t.Helper()
+	if _, err := w.engine.Journal.SetDriverLoad(load); err != nil {
+		w.t.Fatalf("%v", err)
 	}
 }
 

@@ -82,7 +82,6 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		engine:        &partition.Engine{Library: library, Journal: journal, Log: logger.WithName("driver")},
 		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library, Nominated: true},
 		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
-		inventory:     &status.Inventory{Library: library, Proc: cfg.Proc},
 		nodes:         deviceNodes{CapabilityNodes: host.CapabilityNodes{Proc: cfg.Proc, Host: cfg.HostRoot, Driver: cfg.onHost(cfg.DriverRoot)}},
 		plugin: devicePlugin{
 			DevicePlugin: host.DevicePlugin{Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
@@ -91,6 +90,7 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		events: mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
 		wakeup: make(chan struct{}, 1),
 	}
+	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, Proc: cfg.Proc}
 	r.hungCalls = hungCallReporter{
 		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log,
 	}

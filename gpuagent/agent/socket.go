@@ -121,7 +121,7 @@ func ObserveDirect(ctx context.Context, cfg *Config, library nvml.Library) (stat
 			gpus[i].Instances[j].Foreign = false
 		}
 	}
-	inventory := status.Inventory{Library: library, Proc: cfg.Proc}
+	inventory := status.Inventory{Library: library, Running: engine.Running, Proc: cfg.Proc}
 	node := inventory.Observe(gpus, holders)
 	node.Name, node.DriverVersion = cfg.NodeName, version
 	if holdersErr != nil {

@@ -45,6 +45,7 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	state := e.states.get(gpu.UUID)
 	state.change.Lock()
 	defer state.change.Unlock()
+	defer e.readings.drop(gpu.UUID)
 	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
 	c := &gpuChange{
 		engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
@@ -89,7 +90,7 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse)
+	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse, nil)
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}

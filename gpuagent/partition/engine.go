@@ -37,6 +37,8 @@ type Engine struct {
 	Sleep func(ctx context.Context, d time.Duration)
 
 	states gpuStates
+	// readings are the last readings of Observe by GPU.
+	readings readings
 }
 
 // Recover compares the journal with the driver, and completes the changes of a former process, or

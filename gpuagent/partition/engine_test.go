@@ -308,3 +308,29 @@ func TestMessagesAreTruncated(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A decision does not use the devices that a report has read: another program may have created an
+// instance's device again, and a pod may have it by now (invariant 7).
+func TestDecisionsReadDevicesAgain(t *testing.T) {
+	w, gpu := newPartitionedTestNode(t)
+	spec := []v1alpha1.DesiredGPU{newDesiredGPU(gpu, twoInstances...)}
+	before, err := w.engine.Observe(t.Context(), spec, w.inUse)
+	requireNoError(t, err)
+	it := w.layout(gpu)[0]
+	requireNoError(t, w.sim.DestroyComputeInstance(gpu, it.id, 0))
+	made, err := w.sim.CreateComputeInstance(gpu, it.id)
+	requireNoError(t, err)
+	if cached, err := w.engine.Observe(t.Context(), spec, w.inUse); err != nil || cached[0].Instances[0].UUID != before[0].Instances[0].UUID {
+		t.Errorf("a report at rest read the devices again: %+v, %v", cached, err)
+	}
+	w.assign(made.UUID)
+	w.apply(newDesiredGPU(gpu, wholeLayout...))
+	if got := w.device(gpu, it.at.Start); got != made.UUID {
+		t.Errorf("the device of a pod was destroyed: %q at %d, want %s", got, it.at.Start, made.UUID)
+	}
+	after, err := w.engine.Observe(t.Context(), spec, w.inUse)
+	requireNoError(t, err)
+	if after[0].Instances[0].UUID != made.UUID {
+		t.Errorf("after a change the report has %s, want %s", after[0].Instances[0].UUID, made.UUID)
+	}
+}

@@ -65,7 +65,8 @@ func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 	if gpu.PCIDevice != 0 {
 		o.DeviceID = fmt.Sprintf("0x%08X", gpu.PCIDevice)
 	}
-	p, err := e.readGPU(ctx, gpu, inUse)
+	p, err := e.readGPU(ctx, gpu, inUse, e.readings.computeInstances(gpu.UUID, e.now()))
+	e.readings.store(gpu.UUID, p, e.now())
 	if err != nil {
 		o.Health, o.Message = v1alpha1.GPUUnhealthy, err.Error()
 		if classify(err) == classLost {

@@ -21,6 +21,7 @@ type observedGPU struct {
 	// profiles are the driver's profiles; empty while MIG mode is off.
 	profiles  []nvml.Profile
 	instances []instance
+	processes []nvml.Process
 	// wholeHolder holds the GPU itself and not one of its instances.
 	wholeHolder *Holder
 	// holdersUnknown is why the holders are unknown; then everything counts as in use.

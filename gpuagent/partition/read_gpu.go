@@ -16,8 +16,9 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// readGPU reads a GPU and then its holders. The error is the driver's.
-func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*observedGPU, error) {
+// readGPU reads a GPU and then its holders. It does not read the known compute instances again; a
+// decision knows none. The error is the driver's.
+func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse, known knownDevices) (*observedGPU, error) {
 	if gpu.Err != nil {
 		return nil, gpu.Err
 	}
@@ -27,7 +28,7 @@ func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*obser
 		return nil, readError("MIG mode", err)
 	}
 	if p.migCapable && p.current == nvml.Enabled {
-		if err := e.readInstances(p); err != nil {
+		if err := e.readInstances(p, known); err != nil {
 			return nil, readError("instances", err)
 		}
 	}
@@ -58,7 +59,7 @@ func (e *Engine) readMode(p *observedGPU) error {
 	return err
 }
 
-func (e *Engine) readInstances(p *observedGPU) error {
+func (e *Engine) readInstances(p *observedGPU, known knownDevices) error {
 	gpu := p.gpu.UUID
 	var err error
 	if p.profiles, err = callDriver(e, gpu, func() ([]nvml.Profile, error) { return e.Library.Profiles(gpu) }); err != nil {
@@ -69,9 +70,12 @@ func (e *Engine) readInstances(p *observedGPU) error {
 		return err
 	}
 	for _, it := range found {
-		computes, err := callDriver(e, gpu, func() ([]nvml.ComputeInstance, error) { return e.Library.ComputeInstances(gpu, it.ID) })
-		if err != nil {
-			return err
+		computes := known[it]
+		if computes == nil {
+			computes, err = callDriver(e, gpu, func() ([]nvml.ComputeInstance, error) { return e.Library.ComputeInstances(gpu, it.ID) })
+			if err != nil {
+				return err
+			}
 		}
 		p.instances = append(p.instances, instance{
 			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size,
@@ -93,6 +97,7 @@ func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) e
 	if err != nil {
 		p.processesUnknown = fmt.Errorf("read the processes: %w", err)
 	}
+	p.processes = processes
 	for _, process := range processes {
 		p.noteProcess(process)
 	}

@@ -97,7 +97,7 @@ func staleIfMissing(err error) error {
 
 // checkInstanceIdle returns nil if the instance is still the same and unused.
 func (c *gpuChange) checkInstanceIdle(ctx context.Context, it *instance) error {
-	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse)
+	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse, nil)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *gpuChange) resetGPU(ctx context.Context) error {
 
 // checkGPUIdle returns nil if the GPU is unused and has no instances.
 func (c *gpuChange) checkGPUIdle(ctx context.Context) error {
-	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse)
+	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse, nil)
 	switch {
 	case err != nil:
 		return err

@@ -22,6 +22,8 @@ import (
 type Inventory struct {
 	// Library is the driver.
 	Library nvml.Library
+	// Running returns the processes on a GPU, and the first slices of its instances by identifier.
+	Running func(gpu string) (processes []nvml.Process, starts map[uint32]int)
 	// Proc is the root of the host's procfs.
 	Proc string
 	// Now returns machine time. Default: time.Now.
@@ -76,8 +78,10 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.S
 	if memory, err := s.Library.Memory(uuid); err == nil {
 		gpu.UsedMiB = &memory.UsedMiB
 	}
-	if busy, err := s.Library.Utilization(uuid); err == nil {
-		gpu.Utilization = &busy
+	if observed.MIG.Current != v1alpha1.MIGModeEnabled {
+		if busy, err := s.Library.Utilization(uuid); err == nil {
+			gpu.Utilization = &busy
+		}
 	}
 	return gpu, s.processesOn(&gpu, holders, before)
 }
@@ -116,11 +120,7 @@ func sliceCount(gpu *GPU, model *mig.Model) int {
 // processesOn returns the processes on a GPU. It adds their memory to their instances, and their
 // pods to instances without one.
 func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
-	running, err := s.Library.Processes(gpu.UUID)
-	if err != nil || len(running) == 0 {
-		return nil
-	}
-	starts := s.instanceStarts(gpu.UUID)
+	running, starts := s.Running(gpu.UUID)
 	for _, each := range running {
 		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders, before)}
 		if each.MemoryMiB != nvml.UnknownMiB {
@@ -138,19 +138,6 @@ func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot, before map[
 		list = append(list, process)
 	}
 	return list
-}
-
-// instanceStarts returns the first slices of a GPU's instances by identifier.
-func (s *Inventory) instanceStarts(uuid string) map[uint32]int {
-	starts := map[uint32]int{}
-	instances, err := s.Library.Instances(uuid)
-	if err != nil {
-		return nil // MIG mode is off, or the GPU is unreadable.
-	}
-	for _, i := range instances {
-		starts[i.ID] = i.Placement.Start
-	}
-	return starts
 }
 
 func findInstance(instances []Instance, starts map[uint32]int, id uint32) *Instance {

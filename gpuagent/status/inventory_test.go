@@ -99,7 +99,16 @@ func TestInventoryObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1_800_000_000, 0)
-	s := &Inventory{Library: library, Proc: proc, Now: func() time.Time { return now }}
+	running := func(gpu string) ([]nvml.Process, map[uint32]int) {
+		processes, _ := library.Processes(gpu)
+		starts := map[uint32]int{}
+		instances, _ := library.Instances(gpu)
+		for _, it := range instances {
+			starts[it.ID] = it.Placement.Start
+		}
+		return processes, starts
+	}
+	s := &Inventory{Library: library, Running: running, Proc: proc, Now: func() time.Time { return now }}
 	sight := &devices.Snapshot{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: testPodUID, Namespace: "h2", Name: "train-0"}}}}
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
 	observed := []v1alpha1.ObservedGPU{

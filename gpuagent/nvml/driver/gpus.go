@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -51,7 +52,10 @@ func (l *library) describeGPU(index, epoch int) nvml.GPU {
 	if gpu.UUID, gpu.Err = callValue(l, "nvmlDeviceGetUUID", handle.GetUUID); gpu.Err != nil {
 		return gpu
 	}
-	l.handles.store(gpu.UUID, handle, epoch)
+	dev := l.handles.store(gpu.UUID, handle, epoch)
+	if known := dev.description.Load(); known != nil && known.Index == index {
+		return *known
+	}
 	if gpu.Name, gpu.Err = callValue(l, "nvmlDeviceGetName", handle.GetName); gpu.Err != nil {
 		return gpu
 	}
@@ -67,6 +71,7 @@ func (l *library) describeGPU(index, epoch int) nvml.GPU {
 		return gpu
 	}
 	gpu.MemoryMiB = int64(memory.Total / mebibyte)
+	dev.description.Store(&gpu)
 	return gpu
 }
 
@@ -115,6 +120,8 @@ func (l *library) Utilization(gpu string) (int, error) {
 type device struct {
 	gonvml.Device
 	uuid string
+	// description is the GPU as GPUs reports it; nil before a complete reading.
+	description atomic.Pointer[nvml.GPU]
 
 	mu       sync.Mutex
 	profiles []driverProfile

@@ -42,6 +42,9 @@ func (l *library) listInstances(dev *device, all []driverProfile) ([]nvml.Instan
 	var refusal error
 	answered := false
 	for _, p := range all {
+		if answered && !p.hasRoom(instances) {
+			continue // No instance of this profile can exist beside those found.
+		}
 		p.info.InstanceCount = max(p.info.InstanceCount, minListCapacity)
 		found, err := callValue(l, "nvmlDeviceGetGpuInstances", func() ([]gonvml.GpuInstance, gonvml.Return) {
 			return dev.GetGpuInstances(&p.info)
@@ -72,6 +75,16 @@ func (l *library) listInstances(dev *device, all []driverProfile) ([]nvml.Instan
 		return cmp.Or(cmp.Compare(a.Placement.Start, b.Placement.Start), cmp.Compare(a.ID, b.ID))
 	})
 	return instances, nil
+}
+
+// hasRoom reports whether an instance of the profile fits beside the instances, as far as the driver
+// reports its places.
+func (p *driverProfile) hasRoom(instances []nvml.Instance) bool {
+	return len(p.placements) == 0 || slices.ContainsFunc(p.placements, func(place nvml.Placement) bool {
+		return !slices.ContainsFunc(instances, func(it nvml.Instance) bool {
+			return it.Placement.Start < place.Start+place.Size && place.Start < it.Placement.Start+it.Placement.Size
+		})
+	})
 }
 
 func (l *library) readInstance(handle gonvml.GpuInstance) (nvml.Instance, error) {

@@ -101,7 +101,7 @@ func TestConditions(t *testing.T) {
 		"allocatable still has destroyed instances": {
 			scene: func() *testSnapshot {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withTaint("n1", time.Hour, 1)
-				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-7g.40gb": 1}
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-7g.40gb", 1}}
 				return s
 			}(),
 			want: "False AgentFailed node n1 accepts no pods, since its allocatable still has destroyed instances; restart its device plugin",

@@ -337,7 +337,7 @@ func TestDecide(t *testing.T) {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
 					withPendingPod("p", "3g.20gb").
 					withTaint("n1", time.Hour, 1)
-				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-7g.40gb": 1}
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.20gb", 1}, {"nvidia.com/mig-7g.40gb", 1}}
 				return s
 			},
 		},
@@ -365,7 +365,7 @@ func TestDecide(t *testing.T) {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
 					withPendingPod("p", "3g.20gb").
 					withTaint("n1", 10*time.Second, 1)
-				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-7g.40gb": 1}
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.20gb", 1}, {"nvidia.com/mig-7g.40gb", 1}}
 				return s
 			},
 		},
@@ -476,7 +476,7 @@ func TestDecide(t *testing.T) {
 					updateGPUNode("n1", setDevicesShared).
 					withPendingPod("p", "3g.20gb").
 					withTaint("n1", 10*time.Second, 1)
-				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 4}
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.20gb", 4}}
 				return s
 			},
 			want: []string{"untaint n1 failed"},
@@ -500,7 +500,7 @@ func TestDecide(t *testing.T) {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
 					withPendingPod("p", "3g.19gb").
 					withTaint("n1", 10*time.Second, 1)
-				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.19gb": 1}
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.19gb", 1}}
 				return s
 			},
 			want: []string{"untaint n1 done"},

@@ -188,11 +188,11 @@ func (d *draft) reserveIdle(at int, name v1alpha1.MIGProfile, count int) {
 
 // gpuDraft is the draft of a GPU.
 type gpuDraft struct {
-	node        int // index of its node
-	gpu         *gpu
-	eligibility eligibility
+	node int // index of its node
+	gpu  *gpu
 	// instances holds the future instances; inUse masks the slices of those that must stay.
 	instances       []instance
+	eligibility     eligibility
 	occupied, inUse mig.Mask
 	changed         bool
 	cloned          bool // instances may be modified

@@ -83,7 +83,7 @@ type instance struct {
 
 // observeNode parses a GPUNode.
 func observeNode(object *v1alpha1.GPUNode) *observedNode {
-	m := &observedNode{generation: object.Generation, spec: object.Spec.GPUs, minAllocatable: deviceCounts{}, maxAllocatable: deviceCounts{}}
+	m := &observedNode{generation: object.Generation, spec: object.Spec.GPUs}
 	status := &object.Status
 	m.specObserved = status.ObservedGeneration == object.Generation
 	if status.SampledAt != nil {

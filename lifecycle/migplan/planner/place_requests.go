@@ -136,6 +136,9 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 	name := w.instanceRequests[0].profile
 	best, start, leastHarm := -1, 0, 0
 	var candidates []int
+	// Neighboring GPUs are mostly of one model.
+	var model *driverModel
+	var p *mig.Profile
 	for at := range d.nodes {
 		if !allowed(at) {
 			continue
@@ -145,26 +148,27 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 			if it.eligibility != t || d.isEarmarked(it, i) {
 				continue
 			}
-			p := it.gpu.model.resolveProfile(name)
+			if it.gpu.model != model {
+				model, p = it.gpu.model, it.gpu.model.resolveProfile(name)
+			}
 			if p == nil {
 				continue
 			}
-			model := it.gpu.model.migModel
 			if p.Attribute == "" {
-				if s, harm, ok := model.BestPlacement(it.occupied, p); ok {
+				if s, harm, ok := model.migModel.BestPlacement(it.occupied, p); ok {
 					if best < 0 || harm < leastHarm {
 						best, start, leastHarm = c, s, harm
 					}
 					continue
 				}
 			}
-			if best < 0 && len(candidates) < maxComparedGPUs && model.CanFit(it.inUse, p) {
+			if best < 0 && len(candidates) < maxComparedGPUs && model.migModel.CanFit(it.inUse, p) {
 				candidates = append(candidates, c)
 			}
 		}
 	}
 	if best >= 0 {
-		p := d.gpuDrafts[best].gpu.model.resolveProfile(name)
+		p = d.gpuDrafts[best].gpu.model.resolveProfile(name)
 		d.repartition(best, i, nil, []mig.Step{{Profile: p, Start: start}})
 		d.nodeDrafts[d.gpuDrafts[best].node].free.subtract(&w.resources)
 		return true

@@ -275,7 +275,7 @@ func (h *simulation) runDevicePlugin(n *simulatedNode) {
 	n.published = deviceCounts{}
 	for _, instances := range n.real {
 		for _, it := range instances {
-			n.published[v1alpha1.ResourceMIG(it.profile.Name)]++
+			n.published.add(v1alpha1.ResourceMIG(it.profile.Name), 1)
 		}
 	}
 }
@@ -321,7 +321,7 @@ func (h *simulation) chooseNode(pod *simulatedPod) {
 				taken++
 			}
 		}
-		if pod.avoids || pod.memory > nodeMemory || n.taint != nil || n.published[resource] <= taken {
+		if published, _ := n.published.get(resource); pod.avoids || pod.memory > nodeMemory || n.taint != nil || published <= taken {
 			continue
 		}
 		pod.chosen, pod.boundAt = n, h.now.Add(h.randomDelay(h.maxBindDelay()))

@@ -47,12 +47,12 @@ remove contains ["metadata", "labels", "priorityClassName"] if scheduled_by_kai
 
 # The annotation lists the pools of the pod: lifecycle tries the next pool if one
 # is full. kai-resource-management has its own annotation.
-overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in eligible_pools]) if {
+overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in pools.selected]) if {
 	scheduled_by_kai
 	not krm_adopted
 }
 
-overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in eligible_pools]) if {
+overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in pools.selected]) if {
 	scheduled_by_kai
 	krm_adopted
 }
@@ -62,16 +62,9 @@ remove contains ["metadata", "annotations", "kai.scheduler/node-pools"] if {
 	not krm_adopted
 }
 
-# eligible_pools are the pools among which KAI can choose. KAI distinguishes node pools
-# only by its own label. If several pools of Sluice are one shard, the pod stays in the
-# preferred pool, which is charged.
-eligible_pools := pools.selected if count({kai.shard(pool) | some pool in pools.selected}) == count(pools.selected)
-
-else := [pools.preferred]
-
 nodes contains {"key": key, "operator": "In", "values": [value]} if {
 	scheduled_by_kai
-	count(eligible_pools) == 1
+	count(pools.selected) == 1
 	some key, value in pools.preferred.nodeSelector
 }
 

@@ -225,4 +225,25 @@ requires contains {"setting": config_setting(["spec", "global", name]), "as": na
 	some name, value in kai.default_settings
 }
 
+# KAI-Scheduler marks the pods that it preempts with the condition DisruptionTarget only if
+# the scheduler of the shard has this argument. Without the mark, a Job counts a preempted
+# pod as a failure.
+requires contains {
+	"setting": kai.marks_preempted_pods_setting(input.nodePool),
+	"is": "true",
+	"advisory": true,
+	"fix": sprintf("set spec.args: {update-pod-eviction-condition: \"true\"} in the SchedulingShard whose spec.partitionLabelValue is %q: without it, a Job counts each pod that KAI-Scheduler preempts as a failure", [kai.partition(input.nodePool)]),
+} if {
+	input.nodePool.scheduler == "kai"
+}
+
+requires contains {
+	"setting": kai.marks_preempted_pods_setting(input.nodePool),
+	"as": kai.marks_preempted_pods_name,
+	"default": "false",
+	"advisory": true,
+} if {
+	input.nodePool.scheduler == "kai"
+}
+
 config_setting(path) := {"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config", "path": path}

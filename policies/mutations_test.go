@@ -173,7 +173,7 @@ func TestPodMutations(t *testing.T) {
 				"type interactive", "pool mig", "class sluice-interactive-preemptible", "limit 8h", "nodes [{[{pool In [mig]}] []}]",
 				"main nvidia.com/mig-3g.20gb=4 sluice.dev/gpu-milli.mig=2k",
 			},
-			warned: []string{"the pod can run in mig; of the pools that it names, one is not used: whole"},
+			warned: []string{"the pod can run in mig; of the pools that it names, one is not used: whole (kube-scheduler uses one pool for each pod)"},
 		},
 		{
 			name: "tolerations of what Sluice keeps pods off by, and of everything",
@@ -204,7 +204,7 @@ func TestPodMutations(t *testing.T) {
 				"main nvidia.com/gpu=1 sluice.dev/gpu-milli=1k",
 			},
 			warned: []string{
-				"the pod can run in queue and other; of the pools that it names, one is not used: whole",
+				"the pod can run in queue and other; of the pools that it names, one is not used: whole (its scheduler is kube-scheduler)",
 				"policy core.quota replaced spec.containers[main].resources.limits[sluice.dev/gpu-milli]",
 			},
 		},

@@ -128,6 +128,9 @@ const (
 	ReasonNodeSelectorConflict = "NodeSelectorConflict"
 	// ReasonRequirementsMissing means that an API or a setting of the scheduler is missing.
 	ReasonRequirementsMissing = "RequirementsMissing"
+	// ReasonRecommendationsMissing means that the node pool accepts pods and works less well without a
+	// setting of the scheduler.
+	ReasonRecommendationsMissing = "RecommendationsMissing"
 	// ReasonGPUCountUnknown means that the number of GPUs of a node is unknown.
 	ReasonGPUCountUnknown = "GPUCountUnknown"
 	// ReasonTrainingGuaranteeUnsupported means that the scheduler guarantees quota only to

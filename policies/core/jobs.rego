@@ -2,6 +2,9 @@
 # backoffLimit.
 package core.jobs
 
+import data.sluice.lib.format
+import data.sluice.lib.kai
+import data.sluice.lib.pools
 import data.sluice.lib.request
 
 defaults.spec.podFailurePolicy := {"rules": [{
@@ -29,6 +32,18 @@ warn contains {
 	request.includes_gpu
 	input.object.spec.podFailurePolicy
 	not ignores_disruptions
+}
+
+warn contains {
+	"msg": sprintf("with backoffLimit 0 this Job fails at the first preemption: KAI-Scheduler does not mark the pods that it preempts in node pool %s", [format.list(unmarked)]),
+	"field": "spec.backoffLimit",
+	"fix": "set it to the number of preemptions that the Job may survive, or ask the cluster administrators for the setting in the node pool's condition RequirementsMet",
+} if {
+	request.includes_gpu
+	request.preemptible
+	input.object.spec.backoffLimit == 0
+	unmarked := [pool.name | some pool in pools.selected; kai.leaves_preempted_pods_unmarked(pool)]
+	count(unmarked) > 0
 }
 
 # ignores_disruptions: a rule that ignores disruptions precedes all rules that count them.

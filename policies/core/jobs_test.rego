@@ -64,3 +64,23 @@ test_warns_of_rules_that_count_preemption if {
 		count(policy.warn) == 1 with input as pod_input with input.object as with_rules(rules)
 	}
 }
+
+# KAI-Scheduler 0.17.0 sets DisruptionTarget only with --update-pod-eviction-condition.
+test_warns_of_backoff_limit_zero_on_kai if {
+	unmarked := object.union(fixtures.whole, {"scheduler": "kai", "settings": {"updatePodEvictionCondition": "false"}})
+	marked := object.union(unmarked, {"settings": {"updatePodEvictionCondition": "true"}})
+	warned_fields(fixtures.gpus(1), unmarked, {"backoffLimit": 0}) == {"spec.backoffLimit"}
+	every harmless in [{"backoffLimit": 1}, {}] {
+		warned_fields(fixtures.gpus(1), unmarked, harmless) == set()
+	}
+	every pool in [marked, fixtures.whole] {
+		warned_fields(fixtures.gpus(1), pool, {"backoffLimit": 0}) == set()
+	}
+	every workload in [fixtures.cpu, object.union(fixtures.gpus(1), {"type": "interactive"})] {
+		warned_fields(workload, unmarked, {"backoffLimit": 0}) == set()
+	}
+}
+
+warned_fields(workload, pool, spec) := {warning.field |
+	some warning in policy.warn with input as fixtures.input_for(workload, [pool]) with input.object as job(spec)
+}

@@ -60,14 +60,15 @@ deny contains {
 
 warn contains {
 	"msg": sprintf("the pod can run in %s; of the pools that it names, %s not used: %s", [
-		format.list([pool.name | some pool in pools.selected]), verb, format.list(pools.unused_names),
+		format.list([pool.name | some pool in pools.selected]), verb, format.list(unused),
 	]),
 	"field": "metadata.annotations[sluice.dev/node-pools]",
-	"fix": "several pools need a scheduler that can choose among them, and the same sharing of GPUs",
+	"fix": "several pools need a scheduler that can choose among them (kueue or kai), the same sharing of GPUs and the same keys in nodeSelector",
 } if {
 	request.includes_gpu
 	count(input.workload.nodePools) > 1
 	count(pools.usable) > 0
-	verb := {true: "one is", false: "some are"}[count(pools.unused_names) == 1]
-	count(pools.unused_names) > 0
+	unused := [sprintf("%s (%s)", [pool.name, pool.reason]) | some pool in pools.unused]
+	verb := {true: "one is", false: "some are"}[count(unused) == 1]
+	count(unused) > 0
 }

@@ -44,7 +44,7 @@ test_pool_can_tolerate_every_taint if {
 test_warns_of_unused_pools if {
 	workload := object.union(fixtures.gpus(1), {"nodePools": ["mig", "whole"]})
 	some warning in policy.warn with input as fixtures.input_for(workload, pools)
-	contains(warning.msg, "one is not used: whole")
+	contains(warning.msg, "one is not used: whole (kube-scheduler uses one pool for each pod)")
 	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), pools)
 }
 

@@ -32,6 +32,8 @@ type Requirement struct {
 	// Optional: the requirement is met if the definition, the object or its kind does not
 	// exist.
 	Optional bool
+	// Advisory: the node pool accepts pods without it, and works less well.
+	Advisory bool
 	// As is the name under which policies read the text at the setting, and Default the
 	// text if it does not exist. Such a setting requires nothing.
 	As, Default string
@@ -44,9 +46,18 @@ type Setting struct {
 	// APIVersion, Kind, Namespace and Name identify the object. Namespace is empty for
 	// cluster-scoped kinds.
 	APIVersion, Kind, Namespace, Name string
+	// Where selects the object, if Name is empty.
+	Where *Where
 	// Path are the keys to the place. Below a string, the string is read as YAML; in a
 	// list a key is an index.
 	Path []string
+}
+
+// Where selects the object, the first by name, that has a text at a place. A text that is not
+// set is empty.
+type Where struct {
+	Path []string
+	Is   string
 }
 
 const (
@@ -94,17 +105,18 @@ func (n *converter) parseRequirement(value ast.Value) (Requirement, error) {
 	}
 	f := &fieldReader{fields: fields}
 	var r Requirement
+	r.Advisory = f.boolean("advisory")
 	switch {
 	case f.has("crd") == f.has("setting"):
 		f.fail("needs either crd or setting")
 	case f.has("crd"):
-		f.allowOnly("crd", "version", "optional", "fix")
+		f.allowOnly("crd", "version", "optional", "advisory", "fix")
 		r.CRD = f.requiredString("crd", crdNameFormat)
 		r.Version = f.optionalString("version", versionFormat)
 		r.Optional = f.boolean("optional")
 		r.Fix = f.fixText()
 	case f.has("as"):
-		f.allowOnly("setting", "as", "default", "fix")
+		f.allowOnly("setting", "as", "default", "advisory", "fix")
 		r.Setting = f.setting("setting")
 		r.As = f.requiredString("as", settingNameFormat)
 		r.Default = f.requiredString("default", anyStringFormat)
@@ -112,7 +124,7 @@ func (n *converter) parseRequirement(value ast.Value) (Requirement, error) {
 			r.Fix = f.fixText()
 		}
 	default:
-		f.allowOnly("setting", "is", "optional", "fix")
+		f.allowOnly("setting", "is", "optional", "advisory", "fix")
 		r.Setting = f.setting("setting")
 		r.Is, r.HasIs = fields["is"], f.has("is")
 		r.Optional = f.boolean("optional")
@@ -214,19 +226,26 @@ func (f *fieldReader) fixText() string {
 func (f *fieldReader) setting(name string) *Setting {
 	fields, ok := f.fields[name].(map[string]any)
 	if !ok {
-		f.fail("%s must be an object of apiVersion, kind, namespace, name and path, and is %s", name, abbreviateJSON(f.fields[name]))
+		f.fail("%s must be an object of apiVersion, kind, namespace, name or where, and path, and is %s", name, abbreviateJSON(f.fields[name]))
 		return nil
 	}
 	in := &fieldReader{fields: fields}
-	in.allowOnly("apiVersion", "kind", "namespace", "name", "path")
+	in.allowOnly("apiVersion", "kind", "namespace", "name", "where", "path")
 	s := &Setting{
 		APIVersion: in.requiredString("apiVersion", apiVersionFormat),
 		Kind:       in.requiredString("kind", kindFormat),
 		Namespace:  in.optionalString("namespace", namespaceFormat),
-		Name:       in.requiredString("name", objectNameFormat),
 		Path:       in.keyPath("path"),
 	}
-	if wrong := content.IsPathSegmentName(s.Name); len(wrong) > 0 {
+	if in.has("where") {
+		s.Where = in.where("where")
+	} else {
+		s.Name = in.requiredString("name", objectNameFormat)
+	}
+	if in.has("where") && in.has("name") {
+		in.fail("needs either name or where")
+	}
+	if wrong := content.IsPathSegmentName(s.Name); s.Where == nil && len(wrong) > 0 {
 		in.fail("name %s", wrong[0])
 	}
 	// Anyone may read the value in a pool's status.
@@ -237,6 +256,21 @@ func (f *fieldReader) setting(name string) *Setting {
 		f.fail("%s: %s", name, in.problem)
 	}
 	return s
+}
+
+func (f *fieldReader) where(name string) *Where {
+	fields, ok := f.fields[name].(map[string]any)
+	if !ok {
+		f.fail("%s must be an object of path and is, and is %s", name, abbreviateJSON(f.fields[name]))
+		return nil
+	}
+	in := &fieldReader{fields: fields}
+	in.allowOnly("path", "is")
+	w := &Where{Path: in.keyPath("path"), Is: in.requiredString("is", anyStringFormat)}
+	if in.problem != "" {
+		f.fail("%s: %s", name, in.problem)
+	}
+	return w
 }
 
 func (f *fieldReader) keyPath(name string) []string {

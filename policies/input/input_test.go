@@ -213,6 +213,7 @@ func TestPoolWithUnmetSchedulerRequirementsIsUnsupported(t *testing.T) {
 		"a field without effect":   {[]metav1.Condition{condition(v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect)}, ""},
 		"requirements are missing": {[]metav1.Condition{supported, missing}, "RequirementsMissing!"},
 		"both":                     {[]metav1.Condition{missing, unsupported}, "SchedulerMissing!"},
+		"a setting is advised":     {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonRecommendationsMissing)}, ""},
 		"GPUs are not known":       {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown)}, ""},
 		"nobody can tell":          {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionUnknown, v1alpha1.ReasonRequirementsMissing)}, ""},
 	} {

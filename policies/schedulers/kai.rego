@@ -47,12 +47,12 @@ remove contains ["metadata", "labels", "priorityClassName"] if scheduled_by_kai
 
 # The annotation lists the pools of the pod: lifecycle tries the next pool if one
 # is full. kai-resource-management has its own annotation.
-overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in eligible_pools]) if {
+overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in pools.selected]) if {
 	scheduled_by_kai
 	not krm_adopted
 }
 
-overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in eligible_pools]) if {
+overrides.metadata.annotations["kai.scheduler/node-pools"] := concat(" ", [kai.shard_name(pool) | some pool in pools.selected]) if {
 	scheduled_by_kai
 	krm_adopted
 }
@@ -62,16 +62,9 @@ remove contains ["metadata", "annotations", "kai.scheduler/node-pools"] if {
 	not krm_adopted
 }
 
-# eligible_pools are the pools among which KAI can choose. KAI distinguishes node pools
-# only by its own label. If several pools of Sluice are one shard, the pod stays in the
-# preferred pool, which is charged.
-eligible_pools := pools.selected if count({kai.shard(pool) | some pool in pools.selected}) == count(pools.selected)
-
-else := [pools.preferred]
-
 nodes contains {"key": key, "operator": "In", "values": [value]} if {
 	scheduled_by_kai
-	count(eligible_pools) == 1
+	count(pools.selected) == 1
 	some key, value in pools.preferred.nodeSelector
 }
 
@@ -230,6 +223,27 @@ requires contains {
 requires contains {"setting": config_setting(["spec", "global", name]), "as": name, "default": value} if {
 	input.nodePool.scheduler == "kai"
 	some name, value in kai.default_settings
+}
+
+# KAI-Scheduler marks the pods that it preempts with the condition DisruptionTarget only if
+# the scheduler of the shard has this argument. Without the mark, a Job counts a preempted
+# pod as a failure.
+requires contains {
+	"setting": kai.marks_preempted_pods_setting(input.nodePool),
+	"is": "true",
+	"advisory": true,
+	"fix": sprintf("set spec.args: {update-pod-eviction-condition: \"true\"} in the SchedulingShard whose spec.partitionLabelValue is %q: without it, a Job counts each pod that KAI-Scheduler preempts as a failure", [kai.partition(input.nodePool)]),
+} if {
+	input.nodePool.scheduler == "kai"
+}
+
+requires contains {
+	"setting": kai.marks_preempted_pods_setting(input.nodePool),
+	"as": kai.marks_preempted_pods_name,
+	"default": "false",
+	"advisory": true,
+} if {
+	input.nodePool.scheduler == "kai"
 }
 
 config_setting(path) := {"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config", "path": path}

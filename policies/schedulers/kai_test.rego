@@ -139,7 +139,13 @@ test_krm_project if {
 test_requirements if {
 	requirements := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
 	{requirement.crd | some requirement in requirements} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
-	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName"}
-	{path: requirement.is | some requirement in requirements; path := requirement.setting.path[2]; requirement.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
+	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "updatePodEvictionCondition"}
+	some requirement in requirements
+	requirement.setting.kind == "SchedulingShard"
+	requirement.setting.where == {"path": ["spec", "partitionLabelValue"], "is": "a"}
+	requirement.is == "true"
+	requirement.advisory
+	contains(requirement.fix, "spec.partitionLabelValue is \"a\"")
+	{path: requirement.is | some requirement in requirements; requirement.setting.kind == "Config"; path := requirement.setting.path[2]; requirement.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
 	policy.requires == set() with input as {"object": {"kind": "NodePool"}, "nodePool": fixtures.whole, "parameters": {"krm": "own"}}
 }

@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -118,6 +121,20 @@ func TestKAI(t *testing.T) {
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
 	})
 
+	// KAI-Scheduler marks preempted pods in kai-a only: what invariant 11 says of a node pool's
+	// status, and what a Job's author has to know.
+	t.Run("a Job that a preemption ends gets a warning", func(t *testing.T) {
+		for pool, want := range map[string]bool{"kai-a": false, "kai-b": true} {
+			eventually(t, func() error {
+				received := warningsOfJob(t, pool)
+				if got := strings.Contains(received, "with backoffLimit 0 this Job fails at the first preemption"); got != want {
+					return fmt.Errorf("in node pool %s: warnings %s", pool, received)
+				}
+				return nil
+			})
+		}
+	})
+
 	t.Run("only one controller manages the queues", func(t *testing.T) {
 		ns := newNamespace(kaiLab)
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
@@ -127,6 +144,28 @@ func TestKAI(t *testing.T) {
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
 		eventually(t, func() error { return user.Create(t.Context(), kaiPod("one", nil), client.DryRunAll) })
 	})
+}
+
+// warningsOfJob returns the warnings about a Job without retries in a node pool.
+func warningsOfJob(t *testing.T, pool string) string {
+	t.Helper()
+	received := &warnings{}
+	config := rest.CopyConfig(sharedCluster.config)
+	config.WarningHandler = received
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := kaiPod("once", map[string]string{v1alpha1.AnnotationNodePools: pool})
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: kaiLab, Name: "once"}, Spec: batchv1.JobSpec{
+		BackoffLimit: new(int32),
+		Template:     corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations}, Spec: pod.Spec},
+	}}
+	if _, err := clientset.BatchV1().Jobs(kaiLab).Create(t.Context(), job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(received.sorted(), "\n")
 }
 
 // testKAIBypassAttempts runs as a user with all rights in the namespace.
@@ -175,7 +214,7 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, group *unstructured
 func installKAI(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/kai/*.yaml")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("found the definitions %v: %v", files, err)
 	}
 	for _, file := range files {
@@ -194,6 +233,16 @@ func installKAI(t *testing.T) {
 		"spec": map[string]any{"admission": map[string]any{"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}},
 	}}
 	eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), config.DeepCopy()) })
+	// The scheduler of kai-a marks the pods that it preempts; that of kai-b does not.
+	for _, shard := range []map[string]any{
+		{"partitionLabelValue": "kai-a", "args": map[string]any{"update-pod-eviction-condition": "true"}},
+		{"partitionLabelValue": "kai-b"},
+	} {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": map[string]any{"generateName": "shard-"}, "spec": shard,
+		}}
+		eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), object) })
+	}
 }
 
 // createKAILab creates two node pools of KAI, a department and a project with quotas in
@@ -204,8 +253,11 @@ func createKAILab(t *testing.T) {
 		gpu := v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
 		return []v1alpha1.PoolQuota{{Name: "kai-a", GPU: gpu}, {Name: "kai-b", GPU: gpu}}
 	}
-	for _, name := range []string{"kai-a", "kai-b"} {
-		p := newNodePool(name)
+	for name, status := range map[string]metav1.ConditionStatus{"kai-a": metav1.ConditionTrue, "kai-b": metav1.ConditionFalse} {
+		p, reason := newNodePool(name), ""
+		if status == metav1.ConditionFalse {
+			reason = v1alpha1.ReasonRecommendationsMissing
+		}
 		p.Spec.Scheduler, p.Spec.Sharing = v1alpha1.SchedulerKAI, v1alpha1.SharingKAI
 		p.Spec.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
 		create(t, p)
@@ -213,7 +265,7 @@ func createKAILab(t *testing.T) {
 			if err := refresh(t, p); err != nil {
 				return err
 			}
-			return checkCondition(p.Status.Conditions, v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "")
+			return checkCondition(p.Status.Conditions, v1alpha1.ConditionRequirementsMet, status, reason)
 		})
 	}
 	create(t, &v1alpha1.Department{

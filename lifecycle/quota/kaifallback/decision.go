@@ -27,8 +27,9 @@ const (
 type decision struct {
 	// demote is the lower class that the group must have, because one of its pods has it.
 	demote kaigroup.Class
-	// tryOnce makes the scheduler try the group once per node pool. retryForever makes it try
-	// again without a limit.
+	// tryOnce makes the scheduler stop trying the group in its node pool, before a move.
+	// retryForever makes it try again without a limit, in every other state: room can come
+	// where the group waits.
 	tryOnce, retryForever bool
 	// move is the next placement of the group.
 	move *kaigroup.Placement
@@ -37,7 +38,8 @@ type decision struct {
 }
 
 // decide returns the next change of a group with these pods and placements. The placement does
-// not change before notBefore; zero means unknown.
+// not change before notBefore; zero means unknown. Until shortly before a move, the scheduler
+// tries the group again and again where it is.
 func decide(now time.Time, group kaigroup.Group, places []kaigroup.Placement, pods []corev1.Pod, notBefore time.Time) decision {
 	if len(pods) == 0 {
 		return decision{}
@@ -50,11 +52,14 @@ func decide(now time.Time, group kaigroup.Group, places []kaigroup.Placement, po
 		return decision{}
 	}
 	next, others := nextPlace(at, usablePlaces(places, pods))
+	movable := others && !slices.ContainsFunc(pods, isScheduled)
 	switch {
-	case !others && group.TriesOncePerShard():
+	case !movable && group.TriesOncePerShard():
 		return decision{retryForever: true}
-	case !others, slices.ContainsFunc(pods, isScheduled):
+	case !movable:
 		return decision{}
+	case !group.TriesOncePerShard() && now.Before(notBefore):
+		return decision{waitUntil: notBefore}
 	case !group.TriesOncePerShard():
 		return decision{tryOnce: true}
 	case notBefore.IsZero():

@@ -65,15 +65,18 @@ func TestDecide(t *testing.T) {
 		notBefore time.Time
 		want      decision
 	}{
-		"it has no pods yet":                       {withUnschedulable(groupIn("a", train), 1), nil, noon, decision{}},
-		"rejected by no scheduler":                 {groupIn("a", train), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{}},
-		"it is to be tried no more before it goes": {withUnschedulable(groupIn("a", train), -1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{tryOnce: true}},
-		"what was begun may still come to its end": {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{waitUntil: noon.Add(schedulerSettleDelay)}},
+		"it has no pods yet":                               {withUnschedulable(groupIn("a", train), 1), nil, noon, decision{}},
+		"rejected by no scheduler":                         {groupIn("a", train), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{}},
+		"it is to be tried no more before it goes":         {withUnschedulable(groupIn("a", train), -1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{tryOnce: true}},
+		"it is tried where it is until the minute is over": {withUnschedulable(groupIn("b", train), -1), []corev1.Pod{newPod(train, "a,b", "")}, noon.Add(time.Second), decision{waitUntil: noon.Add(time.Second)}},
+		"the minute is over":                               {withUnschedulable(groupIn("b", train), -1), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{tryOnce: true}},
+		"a pod has a node, and the rest waits":             {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", ""), newPod(train, "a,b", "dgx-1")}, noon, decision{retryForever: true}},
+		"what was begun may still come to its end":         {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, time.Time{}, decision{waitUntil: noon.Add(schedulerSettleDelay)}},
 		"not yet":                          {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, noon.Add(time.Second), decision{waitUntil: noon.Add(time.Second)}},
 		"the next":                         {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", "")}, noon, decision{move: at("b")}},
 		"after the last, the first":        {withUnschedulable(groupIn("b", train), 1), []corev1.Pod{newPod(train, "a,b,c", "")}, noon, decision{move: at("a")}},
 		"in the order of the pods":         {withUnschedulable(groupIn("b", train), 1), []corev1.Pod{newPod(train, "b,a", "")}, noon, decision{move: at("a")}},
-		"a pod has a node":                 {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,b", ""), newPod(train, "a,b", "dgx-1")}, noon, decision{}},
+		"a pod has a node":                 {withUnschedulable(groupIn("a", train), -1), []corev1.Pod{newPod(train, "a,b", ""), newPod(train, "a,b", "dgx-1")}, noon, decision{}},
 		"not all pods may go there":        {withUnschedulable(groupIn("a", train), -1), []corev1.Pod{newPod(train, "a,b", ""), newPod(train, "a", "")}, noon, decision{}},
 		"the others take no pods":          {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "a,c", "")}, noon, decision{retryForever: true}},
 		"one that is none of theirs":       {withUnschedulable(groupIn("a", train), 1), []corev1.Pod{newPod(train, "b", "")}, noon, decision{move: at("b")}},

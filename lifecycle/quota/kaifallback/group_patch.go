@@ -18,8 +18,15 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// moveGroup changes the queue of the pods and then of their group. After a failure in between,
-// the next attempt repeats the same move.
+// The values of spec.schedulingBackoff that KAI-Scheduler supports: how often it tries a group in a
+// node pool.
+const (
+	tryOnce      int64 = 1
+	retryForever int64 = -1
+)
+
+// moveGroup changes the queue of the pods and then of their group, which the scheduler tries again
+// without a limit. After a failure in between, the next attempt repeats the same move.
 func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstructured, pods []corev1.Pod, to kaigroup.Placement) error {
 	labels := labelPatch(to.Labels())
 	labels[v1alpha1.LabelNodePool] = to.Pool
@@ -34,7 +41,7 @@ func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstruct
 	}
 	return r.patchObject(ctx, group, map[string]any{
 		"metadata": map[string]any{"labels": labelPatch(to.Labels())},
-		"spec":     map[string]any{"queue": to.Queue},
+		"spec":     map[string]any{"queue": to.Queue, "schedulingBackoff": retryForever},
 	})
 }
 
@@ -49,12 +56,8 @@ func labelPatch(labels map[string]string) map[string]any {
 	return patch
 }
 
-// setSchedulingBackoff sets how often the scheduler tries the group: once, or without a limit.
-func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructured.Unstructured, once bool) error {
-	times := int64(-1)
-	if once {
-		times = 1
-	}
+// setSchedulingBackoff sets how often the scheduler tries the group.
+func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructured.Unstructured, times int64) error {
 	return r.patchObject(ctx, group, map[string]any{"spec": map[string]any{"schedulingBackoff": times}})
 }
 

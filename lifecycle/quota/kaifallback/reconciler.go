@@ -7,6 +7,8 @@
 // It reads PodGroups, the project of their namespace with its node pools, and the pods
 // of a group. It changes the queue and the node pool labels of the group and its pods,
 // in the order of the pods' preference and from the last node pool to the first again.
+// The scheduler tries a group again and again where it is, and stops for the last seconds
+// before a move.
 // It also lowers the class of a group that claims not to be preemptible although one
 // of its pods is.
 //
@@ -95,10 +97,9 @@ func (r *Reconciler) applyDecision(
 	case next.demote != "":
 		err = r.demoteGroup(ctx, podGroup, next.demote)
 	case next.retryForever:
-		delete(r.notBefore, name)
-		err = r.setSchedulingBackoff(ctx, podGroup, false)
+		err = r.setSchedulingBackoff(ctx, podGroup, retryForever)
 	case next.tryOnce:
-		err = r.setSchedulingBackoff(ctx, podGroup, true)
+		err = r.setSchedulingBackoff(ctx, podGroup, tryOnce)
 		next.waitUntil = laterTime(r.notBefore[name], now.Add(schedulerSettleDelay))
 	case next.move != nil:
 		if err = r.moveGroup(ctx, podGroup, pods, *next.move); err == nil {

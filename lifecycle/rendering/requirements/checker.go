@@ -5,7 +5,8 @@
 // reads the settings that policies use.
 //
 // A setting is found by a path into an object: through maps by key, lists by index, and
-// texts, which are parsed as YAML ([Find], without a cluster). Objects are read live,
+// texts, which are parsed as YAML ([Find], without a cluster). An object is found by its
+// name, or by the text at a path. Objects are read live,
 // since a cache would keep other people's objects for the sake of one field. A
 // [Checker] reads no object twice.
 package requirements
@@ -13,6 +14,7 @@ package requirements
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +50,13 @@ type Missing struct {
 	Problem string
 	// Fix is what to do.
 	Fix string
+	// Advisory: the node pool accepts pods without it.
+	Advisory bool
+}
+
+// IsBlocking reports whether a requirement is missing without which the node pool accepts no pods.
+func (f Findings) IsBlocking() bool {
+	return slices.ContainsFunc(f.Missing, func(missing Missing) bool { return !missing.Advisory })
 }
 
 // Messages returns one message for each fix, with the problems that it solves.
@@ -106,7 +115,7 @@ func (c *Checker) Check(ctx context.Context, requires []engine.Requirement, know
 }
 
 func newMissing(r *engine.Requirement, what, fix string) *Missing {
-	return &Missing{Policy: r.Policy, Problem: what, Fix: fix}
+	return &Missing{Policy: r.Policy, Problem: what, Fix: fix, Advisory: r.Advisory}
 }
 
 // Checker reads objects of the cluster, each once. It is for one goroutine.
@@ -126,16 +135,29 @@ func NewChecker(live client.Reader, mapper meta.RESTMapper) *Checker {
 type objectRef struct {
 	kind            schema.GroupVersionKind
 	namespace, name string
+	// wherePath and whereIs select the object if it has no name: the keys of a path, joined by
+	// pathSeparator, and the text there.
+	wherePath, whereIs string
 }
+
+const pathSeparator = "\x00"
 
 // settingObject returns the object of a setting.
 func settingObject(s *engine.Setting) objectRef {
-	return objectRef{kind: schema.FromAPIVersionAndKind(s.APIVersion, s.Kind), namespace: s.Namespace, name: s.Name}
+	o := objectRef{kind: schema.FromAPIVersionAndKind(s.APIVersion, s.Kind), namespace: s.Namespace, name: s.Name}
+	if s.Where != nil {
+		o.wherePath, o.whereIs = strings.Join(s.Where.Path, pathSeparator), s.Where.Is
+	}
+	return o
 }
 
-// String returns, for example, ConfigMap kueue-system/kueue-manager-config.
+// String returns, for example, ConfigMap kueue-system/kueue-manager-config, or "the SchedulingShard
+// whose spec.partitionLabelValue is a100".
 func (o objectRef) String() string {
-	if o.namespace == "" {
+	switch {
+	case o.wherePath != "":
+		return fmt.Sprintf("the %s whose %s is %q", o.kind.Kind, formatPath(strings.Split(o.wherePath, pathSeparator)), o.whereIs)
+	case o.namespace == "":
 		return o.kind.Kind + " " + o.name
 	}
 	return o.kind.Kind + " " + o.namespace + "/" + o.name
@@ -180,20 +202,52 @@ func (c *Checker) fetch(ctx context.Context, o objectRef) (objectState, error) {
 			fix:        "correct the policy",
 		}, nil
 	}
-	found := &unstructured.Unstructured{}
-	found.SetGroupVersionKind(o.kind)
-	err = c.live.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, found)
+	verb, found := "get", (map[string]any)(nil)
+	if o.wherePath != "" {
+		verb = "list"
+		found, err = c.find(ctx, o)
+	} else {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(o.kind)
+		err = c.live.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, object)
+		found = object.Object
+	}
 	switch {
-	case err == nil:
-		return objectState{content: found.Object}, nil
 	// The mapper may know a kind that is gone.
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err), err == nil && found == nil:
 		return objectState{absent: o.String() + " does not exist"}, nil
+	case err == nil:
+		return objectState{content: found}, nil
 	case apierrors.IsForbidden(err):
+		resource := mapping.Resource.GroupResource().String()
+		if o.name != "" {
+			resource += "/" + o.name
+		}
 		return objectState{
 			unreadable: truncate(err.Error()),
-			fix:        fmt.Sprintf("give Sluice's lifecycle controller the right to get %s/%s", mapping.Resource.GroupResource(), o.name),
+			fix:        fmt.Sprintf("give Sluice's lifecycle controller the right to %s %s", verb, resource),
 		}, nil
 	}
 	return objectState{}, err
+}
+
+// maxListed is the most objects of a kind among which one is selected.
+const maxListed = 500
+
+// find returns the object that o selects, the first by name; nil if there is none among the first
+// maxListed.
+func (c *Checker) find(ctx context.Context, o objectRef) (map[string]any, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(o.kind)
+	if err := c.live.List(ctx, list, client.InNamespace(o.namespace), client.Limit(maxListed)); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for i := range list.Items {
+		value, _, err := Find(list.Items[i].Object, strings.Split(o.wherePath, pathSeparator))
+		if text, isText := value.(string); err == nil && (isText || value == nil) && text == o.whereIs {
+			return list.Items[i].Object, nil
+		}
+	}
+	return nil, nil
 }

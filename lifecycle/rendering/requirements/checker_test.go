@@ -47,10 +47,33 @@ func (c *fakeReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 	return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}, key.Name)
 }
 
+// List returns the objects of a kind, in no order, unless "Kind *" is an error.
+func (c *fakeReader) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	kind := strings.TrimSuffix(into.GetObjectKind().GroupVersionKind().Kind, "List")
+	c.reads = append(c.reads, kind)
+	if err, failed := c.objects[kind+" *"].(error); failed {
+		return err
+	}
+	list := into.(*unstructured.UnstructuredList)
+	for name, found := range c.objects {
+		if text, ok := found.(string); ok && strings.HasPrefix(name, kind+" ") {
+			object := unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+				c.tb.Fatal(err)
+			}
+			object.SetName(strings.TrimPrefix(name, kind+" "))
+			list.Items = append(list.Items, object)
+		}
+	}
+	return nil
+}
+
 func newRESTMapper(*testing.T) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Group: "kai.scheduler", Version: "v1", Kind: "Config"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Group: "kai.scheduler", Version: "v1", Kind: "SchedulingShard"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Group: "kai.scheduler", Version: "v1", Kind: "Hidden"}, meta.RESTScopeRoot)
 	mapper.Add(crdKind, meta.RESTScopeRoot)
 	return mapper
 }
@@ -74,6 +97,11 @@ func newFakeReader(tb testing.TB) *fakeReader {
 		"CustomResourceDefinition unserved.example.org":         unservedCRD,
 		"CustomResourceDefinition secret.example.org":           forbiddenError("customresourcedefinitions", "secret.example.org"),
 		"ConfigMap kueue-system/secret":                         forbiddenError("configmaps", "secret"),
+		"SchedulingShard default":                               `{spec: {}}`,
+		"SchedulingShard z":                                     `{spec: {partitionLabelValue: a100, args: {update-pod-eviction-condition: "false"}}}`,
+		"SchedulingShard own-name":                              `{spec: {partitionLabelValue: a100, args: {update-pod-eviction-condition: "true"}}}`,
+		"SchedulingShard odd":                                   `{spec: {partitionLabelValue: 7}}`,
+		"Hidden *":                                              forbiddenError("hiddens", ""),
 		"ConfigMap kueue-system/unreachable":                    errors.New("connection refused"),
 	}}
 }
@@ -92,6 +120,15 @@ func fairSharingSetting(path ...string) *engine.Setting {
 
 func kaiSetting(path ...string) *engine.Setting {
 	return &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "Config", Name: "kai-config", Path: append([]string{"spec", "global"}, path...)}
+}
+
+// shardSetting is an argument of the scheduler of the shard with this partition label value, as KAI-Scheduler
+// 0.17.0 has it in pkg/apis/kai/v1/schedulingshard_types.go.
+func shardSetting(kind, partition string) *engine.Setting {
+	return &engine.Setting{
+		APIVersion: "kai.scheduler/v1", Kind: kind, Where: &engine.Where{Path: []string{"spec", "partitionLabelValue"}, Is: partition},
+		Path: []string{"spec", "args", "update-pod-eviction-condition"},
+	}
 }
 
 // formatMissing is what is missing of one policy's requirements.
@@ -128,14 +165,18 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 		"a list that has it":         {engine.Requirement{Setting: fairSharingSetting("list"), Is: []any{"pod"}, HasIs: true}, ""},
 		"a list that lacks it":       {engine.Requirement{Setting: fairSharingSetting("list"), Is: []any{"pod", "jobset"}, HasIs: true}, `data[controller_manager_config.yaml].list of ConfigMap kueue-system/kueue-manager-config is ["job", "pod"] and must have ["pod","jobset"]: fix it`},
 
-		"in a missing object":         {engine.Requirement{Setting: kueueSetting("gone", "x")}, "ConfigMap kueue-system/gone does not exist: fix it"},
-		"the same, and optional":      {engine.Requirement{Setting: kueueSetting("gone", "x"), Optional: true}, ""},
-		"in broken YAML":              {engine.Requirement{Setting: kueueSetting("broken", "x", "a")}, "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']': fix it"},
-		"without the right to read":   {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
-		"of a kind that is not known": {engine.Requirement{Setting: &engine.Setting{APIVersion: "volcano.sh/v1", Kind: "Queue", Name: "x", Path: []string{"a"}}}, "the cluster has no kind Queue in volcano.sh/v1: fix it"},
-		"the same kind, optional":     {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v2", Kind: "Config", Name: "x", Path: []string{"a"}}, Optional: true}, ""},
-		"without its namespace":       {engine.Requirement{Setting: &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Path: []string{"a"}}}, "a ConfigMap has a namespace, and the policy names none: correct the policy"},
-		"with a namespace too many":   {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "Config", Namespace: "kai", Name: "x", Path: []string{"a"}}}, "a Config has no namespace, and the policy names kai: correct the policy"},
+		"of a shard by its label, the first by name": {engine.Requirement{Setting: shardSetting("SchedulingShard", "a100"), Is: "true", HasIs: true}, ""},
+		"of the shard without a label":               {engine.Requirement{Setting: shardSetting("SchedulingShard", ""), Is: "true", HasIs: true}, `spec.args.update-pod-eviction-condition of the SchedulingShard whose spec.partitionLabelValue is "" is not set and must be "true": fix it`},
+		"of no shard":                                {engine.Requirement{Setting: shardSetting("SchedulingShard", "h100"), Is: "true", HasIs: true}, `the SchedulingShard whose spec.partitionLabelValue is "h100" does not exist: fix it`},
+		"without the right to list":                  {engine.Requirement{Setting: shardSetting("Hidden", "a100")}, `hiddens is forbidden: User "lifecycle" cannot get resource "hiddens": give Sluice's lifecycle controller the right to list hiddens.kai.scheduler`},
+		"in a missing object":                        {engine.Requirement{Setting: kueueSetting("gone", "x")}, "ConfigMap kueue-system/gone does not exist: fix it"},
+		"the same, and optional":                     {engine.Requirement{Setting: kueueSetting("gone", "x"), Optional: true}, ""},
+		"in broken YAML":                             {engine.Requirement{Setting: kueueSetting("broken", "x", "a")}, "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']': fix it"},
+		"without the right to read":                  {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
+		"of a kind that is not known":                {engine.Requirement{Setting: &engine.Setting{APIVersion: "volcano.sh/v1", Kind: "Queue", Name: "x", Path: []string{"a"}}}, "the cluster has no kind Queue in volcano.sh/v1: fix it"},
+		"the same kind, optional":                    {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v2", Kind: "Config", Name: "x", Path: []string{"a"}}, Optional: true}, ""},
+		"without its namespace":                      {engine.Requirement{Setting: &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Path: []string{"a"}}}, "a ConfigMap has a namespace, and the policy names none: correct the policy"},
+		"with a namespace too many":                  {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "Config", Namespace: "kai", Name: "x", Path: []string{"a"}}}, "a Config has no namespace, and the policy names kai: correct the policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.requires.Policy, tt.requires.Fix = "it", "fix it"
@@ -158,6 +199,8 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 		known         string
 		want, missing string
 	}{
+		"what stands in a shard":             {setting: shardSetting("SchedulingShard", "a100"), want: "true"},
+		"no shard":                           {setting: shardSetting("SchedulingShard", "h100"), known: "old", want: "d"},
 		"what stands there":                  {setting: kaiSetting("schedulerName"), known: "old", want: "mine"},
 		"nothing stands there":               {setting: kaiSetting("other"), known: "old", want: "d"},
 		"an empty text":                      {setting: kaiSetting("blank"), want: "d"},
@@ -215,11 +258,15 @@ func TestSettingNamesAreUniqueAndLimited(t *testing.T) {
 
 func TestMessagesAreGroupedByFix(t *testing.T) {
 	found := Findings{Missing: []Missing{
-		{"kueue", "a is missing", "install Kueue"}, {"kueue", "x is off", "turn it on"}, {"kueue", "b is missing", "install Kueue"}, {"kai", "a is missing", "install Kueue"},
+		{"kueue", "a is missing", "install Kueue", false}, {"kueue", "x is off", "turn it on", true},
+		{"kueue", "b is missing", "install Kueue", false}, {"kai", "a is missing", "install Kueue", false},
 	}}
 	want := []string{"a is missing, b is missing: install Kueue (policy kueue)", "x is off: turn it on (policy kueue)", "a is missing: install Kueue (policy kai)"}
 	if diff := cmp.Diff(want, found.Messages()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if advised := (Findings{Missing: found.Missing[1:2]}); !found.IsBlocking() || advised.IsBlocking() {
+		t.Errorf("blocking: all %t, the advisory one %t", found.IsBlocking(), advised.IsBlocking())
 	}
 }
 

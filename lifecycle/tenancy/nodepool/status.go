@@ -129,7 +129,8 @@ func joinLimited(items []string) string {
 }
 
 // requirementsCondition reports the missing requirements of the pool's scheduler, else
-// the nodes with unknown GPUs, else the policies whose requirements are unknown.
+// the nodes with unknown GPUs, else the policies whose requirements are unknown, else the
+// requirements without which the pool accepts pods.
 func requirementsCondition(pool *v1alpha1.NodePool, observation Observation, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionFalse}
 	missing := support.Findings.Messages()
@@ -138,16 +139,20 @@ func requirementsCondition(pool *v1alpha1.NodePool, observation Observation, sup
 		failed = append(failed, fmt.Sprintf("policy %s could not be evaluated for its requirements: %v", failure.Policy, failure.Err))
 	}
 	switch {
-	case len(missing) > 0:
+	case support.Findings.IsBlocking():
 		condition.Reason, condition.Message = v1alpha1.ReasonRequirementsMissing, strings.Join(missing, "; ")
 	case len(failed) > 0 && hadMissingRequirements(pool):
 		// What was missing may still be missing.
 		return *meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionRequirementsMet)
 	case len(observation.UnknownGPUs) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonGPUCountUnknown, joinLimited(observation.UnknownGPUs)
+		condition.Reason = v1alpha1.ReasonGPUCountUnknown
+		condition.Message = strings.Join(append([]string{joinLimited(observation.UnknownGPUs)}, missing...), "; ")
 	case len(failed) > 0:
 		condition.Status = metav1.ConditionUnknown
 		condition.Reason, condition.Message = ReasonPolicyFailed, joinLimited(failed)
+	case len(missing) > 0:
+		condition.Reason = v1alpha1.ReasonRecommendationsMissing
+		condition.Message = "the node pool accepts pods; " + strings.Join(missing, "; ")
 	default:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason, condition.Message = ReasonGPUsKnown, "the GPUs of every node are known"

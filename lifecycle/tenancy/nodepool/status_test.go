@@ -165,6 +165,7 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 		Missing:  []requirements.Missing{{Policy: "schedulers.kueue", Problem: "fairSharing is not set", Fix: "turn it on"}},
 		Settings: map[string]string{"a": "new"},
 	}
+	advised := requirements.Findings{Missing: []requirements.Missing{{Policy: "schedulers.kai", Problem: "it is not set", Fix: "set it", Advisory: true}}}
 	failures := []engine.Failure{{Policy: "schedulers.kueue", Err: engine.ErrDeadline}}
 	good, bad := newNode("a", "8", "dgx"), newNode("b", "x", "dgx")
 	before := metav1.Condition{Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRequirementsMissing, Message: "as before"}
@@ -180,6 +181,8 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 		"nothing is required":          {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
 		"nothing missing":              {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler meets its requirements", nil},
 		"something is missing":         {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"something is advised":         {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: advised}, met, "False RecommendationsMissing the node pool accepts pods; it is not set: set it (policy schedulers.kai)", nil},
+		"advised, GPUs are not known":  {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: advised}, met, "False GPUCountUnknown node b: label nvidia.com/gpu.count=x: want a number of GPUs from 0 to 1024; it is not set: set it (policy schedulers.kai)", nil},
 		"and GPUs are not known":       {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
 		"a policy failed":              {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: " + engine.ErrDeadline.Error(), known},
 		"one failed, one lacks":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},

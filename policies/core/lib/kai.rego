@@ -31,6 +31,31 @@ shard_name(pool) := shard(pool) if shard(pool)
 
 else := "default"
 
+# partition returns the value of the SchedulingShard of a pool; empty for nodes without a
+# shard.
+partition(pool) := shard(pool) if shard(pool)
+
+else := ""
+
+# marks_preempted_pods_setting is the argument of a shard's scheduler with which it marks
+# the pods that it preempts. The node pool's status has its value under the name
+# marks_preempted_pods_name.
+marks_preempted_pods_setting(pool) := {
+	"apiVersion": "kai.scheduler/v1",
+	"kind": "SchedulingShard",
+	"where": {"path": ["spec", "partitionLabelValue"], "is": partition(pool)},
+	"path": ["spec", "args", "update-pod-eviction-condition"],
+}
+
+marks_preempted_pods_name := "updatePodEvictionCondition"
+
+# leaves_preempted_pods_unmarked: a Job counts the pods that KAI-Scheduler preempts in the
+# pool as failures.
+leaves_preempted_pods_unmarked(pool) if {
+	pool.scheduler == "kai"
+	pool.settings[marks_preempted_pods_name] != "true"
+}
+
 # queue_name returns the name of a project's queue in a pool, and department_queue_name
 # the name of its parent. A prefix distinguishes a project and a department of the same
 # name.

@@ -40,3 +40,11 @@ test_units_per_gpu if {
 	kai.units_per_gpu(fixtures.pool("bare", "MIG", [])) == 7
 	kai.units_per_gpu(shared) == 1
 }
+
+test_preempted_pods_without_mark if {
+	on_kai := object.union(shared, {"scheduler": "kai"})
+	kai.leaves_preempted_pods_unmarked(object.union(on_kai, {"settings": {"updatePodEvictionCondition": "false"}}))
+	not kai.leaves_preempted_pods_unmarked(object.union(on_kai, {"settings": {"updatePodEvictionCondition": "true"}}))
+	not kai.leaves_preempted_pods_unmarked(on_kai)
+	not kai.leaves_preempted_pods_unmarked(object.union(shared, {"settings": {"updatePodEvictionCondition": "false"}}))
+}

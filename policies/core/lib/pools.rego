@@ -2,6 +2,7 @@
 package sluice.lib.pools
 
 import data.sluice.lib.grants
+import data.sluice.lib.kai
 
 # project_names are the names of the project's pools, in the order of its spec.
 project_names := [pool.name | some pool in input.nodePools]
@@ -25,7 +26,7 @@ usable := [pool | some pool in candidates; pool.unsupported == ""]
 preferred := usable[0]
 
 # selected are the pools in which the pod can run: the preferred one, and the pools
-# directly after it with the same scheduler, sharing and resource.
+# directly after it that resemble it and that the scheduler can tell apart.
 selected := array.slice(usable, 0, min(selection_ends))
 
 # selection_ends are the indexes at which the selection ends, at the latest.
@@ -37,7 +38,7 @@ selection_ends contains index if {
 	scheduler_selects
 	some index, pool in usable
 	index > 0
-	not resembles_preferred(pool)
+	difference(pool)
 }
 
 # A node requirement for each label keeps the pod in its pools. If the pools differed
@@ -49,22 +50,55 @@ selection_ends contains index if {
 	count({key | some key, value in preferred.nodeSelector; some pool in leading; pool.nodeSelector[key] != value}) > 1
 }
 
+# KAI distinguishes node pools only by its own label.
+selection_ends contains index if {
+	preferred.scheduler == "kai"
+	some index, pool in usable
+	some former in array.slice(usable, 0, index)
+	kai.shard_name(former) == kai.shard_name(pool)
+}
+
 # scheduler_selects: the scheduler can select one of several pools.
 scheduler_selects if preferred.scheduler in {"kueue", "kai"}
 
-resembles_preferred(pool) if {
-	pool.scheduler == preferred.scheduler
-	pool.sharing == preferred.sharing
-	object.keys(pool.nodeSelector) == object.keys(preferred.nodeSelector)
-	grants.from_pool(pool).resource == grants.from_pool(preferred).resource
+# difference returns in what a pool does not resemble the preferred one. It is undefined
+# for a pool that resembles it.
+difference(pool) := sprintf("its scheduler is %s", [pool.scheduler]) if pool.scheduler != preferred.scheduler
+
+else := sprintf("its sharing is %s", [pool.sharing]) if pool.sharing != preferred.sharing
+
+else := "its nodeSelector has other keys" if object.keys(pool.nodeSelector) != object.keys(preferred.nodeSelector)
+
+else := "it cannot grant the request" if not grants.from_pool(pool)
+
+else := sprintf("it grants %s", [grants.from_pool(pool).singular]) if {
+	grants.from_pool(pool).resource != grants.from_pool(preferred).resource
 }
 
-# unused_names are the names of the candidates that are not selected.
-unused_names := [pool.name |
+# unused are the candidates that are not selected, each with the reason.
+unused := [{"name": pool.name, "reason": unused_reason(pool)} |
 	names := {pool.name | some pool in selected}
 	some pool in candidates
 	not pool.name in names
 ]
+
+unused_reason(pool) := "it accepts no pods" if pool.unsupported != ""
+
+else := sprintf("%s uses one pool for each pod", [preferred.scheduler]) if not scheduler_selects
+
+else := difference(pool) if difference(pool)
+
+else := sprintf("it follows %s", [first_unused]) if pool.name != first_unused
+
+else := "KAI-Scheduler cannot tell its nodes apart from those of another" if {
+	preferred.scheduler == "kai"
+	kai.shard_name(pool) in {kai.shard_name(other) | some other in selected}
+}
+
+else := "its nodeSelector differs in more than one label"
+
+# first_unused is the usable pool at which the selection ends.
+first_unused := usable[count(selected)].name
 
 # grant is the grant of the preferred pool; undefined if it cannot grant the request.
 grant := grants.from_pool(preferred)

@@ -16,7 +16,7 @@ test_first_pool_of_author if {
 	pod_input := fixtures.input_for(workload, all)
 	names == ["time-sliced"] with input as pod_input
 	pools.unknown_names == ["none"] with input as pod_input
-	pools.unused_names == ["mig"] with input as pod_input
+	pools.unused == [{"name": "mig", "reason": "kube-scheduler uses one pool for each pod"}] with input as pod_input
 	pools.granting_names == ["whole", "mig"] with input as pod_input
 }
 
@@ -42,6 +42,41 @@ test_selected_pools_differ_in_one_label if {
 	names == ["a"] with input as fixtures.input_for(fixtures.gpus(1), [a, labeled("c", {"zone": "2", "disk": "slow"}), b])
 	names == ["a"] with input as fixtures.input_for(fixtures.gpus(1), [a, labeled("c", {"rack": "1", "disk": "fast"})])
 	names == ["a", "b"] with input as fixtures.input_for(fixtures.gpus(1), [a, b, labeled("c", {"disk": "fast"})])
+}
+
+unused_reasons(pools_of_project) := {pool.name: pool.reason |
+	some pool in pools.unused with input as fixtures.input_for(fixtures.gpus(1), pools_of_project)
+}
+
+test_reasons_of_unused_pools if {
+	a := labeled("a", {"zone": "1", "disk": "fast"})
+	unused_reasons([
+		a,
+		object.union(labeled("b", {"zone": "2", "disk": "fast"}), {"unsupported": "it has no nodes"}),
+		labeled("c", {"zone": "2", "disk": "slow"}),
+		labeled("d", {"zone": "2", "disk": "fast"}),
+		labeled("e", {"rack": "1"}),
+		object.union(a, {"name": "f", "sharing": "TimeSlicing"}),
+		object.union(a, {"name": "g", "scheduler": "kai"}),
+	]) == {
+		"b": "it accepts no pods",
+		"c": "its nodeSelector differs in more than one label",
+		"d": "it follows c",
+		"e": "its nodeSelector has other keys",
+		"f": "its sharing is TimeSlicing",
+		"g": "its scheduler is kai",
+	}
+	cut := object.union(fixtures.mig, {"scheduler": "kai", "products": []})
+	unused_reasons([object.union(fixtures.mig, {"scheduler": "kai"}), object.union(cut, {"name": "other"})]) == {"other": "it cannot grant the request"}
+}
+
+# KAI-Scheduler 0.17.0 distinguishes nodes by its own label only.
+test_kai_pools_of_one_shard if {
+	on_kai := [object.union(labeled(name, {"kai.scheduler/node-pool": shard}), {"scheduler": "kai"}) |
+		some [name, shard] in [["a", "1"], ["b", "2"], ["c", "1"], ["d", "3"]]
+	]
+	names == ["a", "b"] with input as fixtures.input_for(fixtures.gpus(1), on_kai)
+	unused_reasons(on_kai) == {"c": "KAI-Scheduler cannot tell its nodes apart from those of another", "d": "it follows c"}
 }
 
 test_charge if {

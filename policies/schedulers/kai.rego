@@ -144,17 +144,6 @@ deny contains {
 	input.object.metadata.annotations[key]
 }
 
-# KAI reserves a GPU for as long as any pod has the label of its group, so the rule holds
-# for pods without GPUs and for projects without KAI, too.
-deny contains {
-	"msg": sprintf("only KAI-Scheduler writes the label %s", [key]),
-	"field": sprintf("metadata.labels[%s]", [key]),
-	"fix": "remove it",
-} if {
-	some key, _ in input.object.metadata.labels
-	startswith(key, "runai-gpu-group")
-}
-
 # The quotas of a project and of its department in each pool.
 objects contains object.union(
 	kai_queues.queue(input.project, kai.queue_name(input.project.name, pool), pool),

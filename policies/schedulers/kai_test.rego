@@ -89,13 +89,6 @@ test_queues_and_groups_of_other_projects if {
 	denied_fields({"annotations": {"kai.scheduler/skip-podgrouper": "true"}}) == {"metadata.annotations[kai.scheduler/skip-podgrouper]"}
 }
 
-test_gpu_groups_of_any_pod if {
-	labels := {"runai-gpu-group": "a", "runai-gpu-group/b": "b", "app": "c"}
-	denied_fields({"labels": labels}) == {"metadata.labels[runai-gpu-group]", "metadata.labels[runai-gpu-group/b]"}
-	leech := object.union(pod_input(fixtures.cpu, [fixtures.whole]), {"object": {"metadata": {"labels": labels}}})
-	count(policy.deny) == 2 with input as leech
-}
-
 test_queue_name_too_long_for_label if {
 	long := object.union(a, {"name": "a-pool-with-a-name-that-is-much-longer-than-it-needs-to-be-ok"})
 	some denial in policy.deny with input as pod_input(fixtures.gpus(1), [long])

@@ -24,14 +24,14 @@ var _ = attacks(
 	inKAIQueue("another queue, after admission", patch(kaiPod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "create the pod again"),
 	inKAIQueue("a GPU fraction and a MIG device", createWith("Pod", kaiShare, limits("nvidia.com/mig-1g.5gb")), "keep one of the two"),
 	inKAIQueue("a GPU of another pod, after admission", patch(kaiPod, `{"metadata":{"labels":{"runai-gpu-group":"dgx-1-0-a1b2c"}}}`), "only KAI-Scheduler assigns a pod to a GPU"),
-	row{class: queues, name: "KAI: a reserved GPU, without a request", engines: everyEngine, attack: create("Pod", ofGPUGroup), want: "only KAI-Scheduler writes the label"},
+	row{class: queues, name: "KAI: a reserved GPU, without a request", engines: everyEngine, attack: create("Pod", ofGPUGroup), want: "only KAI-Scheduler assigns a pod to a GPU"},
 	row{
 		class: queues, name: "KAI: several reserved GPUs, without a request", engines: everyEngine,
-		attack: create("Pod", "{metadata: {labels: {runai-gpu-group/dgx-1-0-a1b2c: x, runai-gpu-group/dgx-1-1-a1b2c: x}}}"), want: "only KAI-Scheduler writes the label",
+		attack: create("Pod", "{metadata: {labels: {runai-gpu-group/dgx-1-0-a1b2c: x, runai-gpu-group/dgx-1-1-a1b2c: x}}}"), want: "only KAI-Scheduler assigns a pod to a GPU",
 	},
 	row{
 		class: queues, name: "KAI: a reserved GPU, without a request, in a template", engines: everyEngine,
-		attack: createPods("Deployment", ofGPUGroup), want: "only KAI-Scheduler writes the label",
+		attack: createPods("Deployment", ofGPUGroup), want: "only KAI-Scheduler assigns a pod to a GPU",
 	},
 	row{
 		class: queues, name: "KAI: a reserved GPU, outside projects", roles: []role{namespaceAdmin, clusterAdmin},

@@ -6,6 +6,7 @@ import data.sluice.lib.containers
 import data.sluice.lib.kai
 import data.sluice.lib.kai_queues
 import data.sluice.lib.pools
+import data.sluice.lib.quotas
 import data.sluice.lib.request
 
 scheduled_by_kai if {
@@ -81,10 +82,17 @@ requests_share if {
 	pools.grant.resource == ""
 }
 
-overrides.metadata.annotations["gpu-fraction"] := sprintf("%v", [input.workload.share]) if {
+# KAI would count another share than the pod is charged if it had to round it.
+overrides.metadata.annotations["gpu-fraction"] := sprintf("%v", [pools.grant.milli / 1000]) if {
 	requests_share
 	input.workload.form == "Share"
-	not input.object.metadata.annotations["gpu-fraction"]
+	not has_granted_fraction
+}
+
+# has_granted_fraction: the author wrote the granted share, such as "0.50".
+has_granted_fraction if {
+	input.object.metadata.annotations["gpu-fraction"]
+	quotas.milli(input.workload.share) == pools.grant.milli
 }
 
 overrides.metadata.annotations["gpu-memory"] := sprintf("%d", [input.workload.memoryMiB]) if {

@@ -58,6 +58,9 @@ annotations(workload, pools) := object.remove(added, ["sluice.dev/node-pools"]) 
 
 test_share_annotations if {
 	annotations(fixtures.share(0.3), [a]) == {"gpu-fraction": "0.3"}
+	annotations(fixtures.share(0.125), [a]) == {"gpu-fraction": "0.13"}
+	annotations(fixtures.share(0.004), [a]) == {"gpu-fraction": "0.01"}
+	annotations(fixtures.share(0.999), [a]) == {}
 	annotations(fixtures.memory(8192), [a]) == {"gpu-memory": "8192"}
 	annotations(fixtures.gpus(1), [a]) == {}
 	annotations(object.union(fixtures.share(0.25), {"devices": 3, "container": "side"}), [a]) == {
@@ -68,6 +71,8 @@ test_share_annotations if {
 test_existing_annotation_is_unchanged if {
 	existing := object.union(pod_input(fixtures.share(0.5), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.50"}}}})
 	not policy.overrides.metadata.annotations["gpu-fraction"] with input as existing
+	rounded := object.union(pod_input(fixtures.share(0.125), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.125"}}}})
+	policy.overrides.metadata.annotations["gpu-fraction"] == "0.13" with input as rounded
 }
 
 test_slice_needs_no_annotations if {

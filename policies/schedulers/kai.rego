@@ -223,6 +223,25 @@ requires contains {
 	input.nodePool.sharing == "KAI"
 }
 
+# KAI's webhook gives pods with a share this runtime class, and the API server refuses
+# pods with a class that does not exist.
+requires contains {"setting": config_setting(["spec", "admission", "gpuFractionRuntimeClassName"]), "as": "runtimeClass", "default": "nvidia"} if {
+	input.nodePool.scheduler == "kai"
+	input.nodePool.sharing == "KAI"
+}
+
+requires contains {
+	"setting": {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "name": runtime_class, "path": ["handler"]},
+	"fix": sprintf("install the RuntimeClass %s, which NVIDIA's GPU operator creates: KAI-Scheduler's webhook sets it on pods with a share of a GPU", [runtime_class]),
+} if {
+	input.nodePool.scheduler == "kai"
+	input.nodePool.sharing == "KAI"
+}
+
+default runtime_class := "nvidia"
+
+runtime_class := input.nodePool.settings.runtimeClass
+
 # The API server calls webhooks in the order of their configurations' names. KAI's webhook
 # only handles pods with its scheduler name, which Sluice's webhook sets.
 requires contains {

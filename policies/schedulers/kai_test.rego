@@ -144,7 +144,12 @@ test_krm_project if {
 test_requirements if {
 	requirements := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
 	{requirement.crd | some requirement in requirements} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
-	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName"}
+	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "runtimeClass"}
+	{requirement.setting.name | some requirement in requirements; requirement.setting.kind == "RuntimeClass"} == {"nvidia"}
+	other := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"settings": {"runtimeClass": "nvidia-cdi"}}), "parameters": {"krm": "own"}}
+	{requirement.setting.name | some requirement in other; requirement.setting.kind == "RuntimeClass"} == {"nvidia-cdi"}
+	whole := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"sharing": "None"}), "parameters": {"krm": "own"}}
+	{requirement.setting.kind | some requirement in whole; requirement.setting.kind == "RuntimeClass"} == set()
 	{path: requirement.is | some requirement in requirements; path := requirement.setting.path[2]; requirement.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
 	policy.requires == set() with input as {"object": {"kind": "NodePool"}, "nodePool": fixtures.whole, "parameters": {"krm": "own"}}
 }

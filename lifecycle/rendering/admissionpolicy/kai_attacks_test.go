@@ -69,6 +69,46 @@ func numberedLabels(count int) string {
 	return text.String()
 }
 
+// A workload whose pods KAI-Scheduler does not group waits for ever, and a later version of it reads the memory of each
+// container from annotations of the pod. Guards invariant 4.
+func TestAnnotationsOfKAI(t *testing.T) {
+	workload := func(annotations string) string {
+		return `{apiVersion: batch/v1, kind: Job, metadata: {name: train, annotations: {` + annotations + `}}, spec: {}}`
+	}
+	pod := func(annotations string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: train, annotations: {` + annotations + `}}, spec: {containers: []}}`
+	}
+	const (
+		skip       = "kai.scheduler/skip-podgrouper: 'true'"
+		refused    = "metadata.annotations[kai.scheduler/skip-podgrouper]: only KAI-Scheduler decides"
+		controller = "system:serviceaccount:kube-system:deployment-controller"
+	)
+	cases := expect{
+		"a Job without groups":             {admissionRequest{resource: "jobs.batch", object: workload(skip)}, refused},
+		"a Job without groups later":       {admissionRequest{resource: "jobs.batch", old: workload(""), object: workload(skip)}, refused},
+		"through the status":               {admissionRequest{resource: "jobs.batch/status", old: workload(""), object: workload(skip)}, refused},
+		"a RayCluster without groups":      {admissionRequest{resource: "rayclusters.ray.io", object: strings.Replace(workload(skip), "batch/v1, kind: Job", "ray.io/v1, kind: RayCluster", 1)}, refused},
+		"from before the project":          {admissionRequest{resource: "jobs.batch", old: workload(skip), object: workload(skip + ", own: x")}, ""},
+		"from before the project, removed": {admissionRequest{resource: "jobs.batch", old: workload(skip), object: workload("")}, ""},
+		"a controller's copy":              {admissionRequest{user: controller, resource: "replicasets.apps", object: strings.Replace(workload(skip), "batch/v1, kind: Job", "apps/v1, kind: ReplicaSet", 1)}, ""},
+	}
+	for _, key := range []string{"gpu-memory.request", "gpu-memory.limit", "gpu-compute.mode", "gpus.devices"} {
+		one, other := "nvidia.com/container.main."+key+": a", "nvidia.com/container.main."+key+": b"
+		const want = "sluice-managed-metadata: metadata.annotations: the GPU requests of containers"
+		for name, tc := range (expect{
+			key + " later":         {admissionRequest{resource: "pods", old: pod(""), object: pod(one)}, want},
+			key + " by the status": {admissionRequest{resource: "pods/status", old: pod(""), object: pod(one)}, want},
+			key + " changed":       {admissionRequest{resource: "pods", old: pod(one), object: pod(other)}, want},
+			key + " removed":       {admissionRequest{resource: "pods", old: pod(one), object: pod("")}, want},
+			key + " as it was":     {admissionRequest{resource: "pods", old: pod(one), object: pod(one + ", own: x")}, ""},
+			key + " by the binder": {admissionRequest{user: kaiBinder, resource: "pods", old: pod(""), object: pod(one)}, ""},
+		}) {
+			cases[name] = tc
+		}
+	}
+	cases.run(t)
+}
+
 // KAI-Scheduler's binder binds whatever a BindRequest names, without regard to the quota. Guards invariants 3 and 4.
 func TestBindRequestsAreWrittenByKAIAlone(t *testing.T) {
 	const (

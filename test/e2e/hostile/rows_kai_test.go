@@ -17,6 +17,8 @@ var _ = attacks(
 	inKAIQueue("another project's queue", createWith("Pod", kaiShare, "{metadata: {labels: {kai.scheduler/queue: thesis-mueller.dgx}}}"), "does not belong to project {project}"),
 	inKAIQueue("no PodGroup", createWith("Pod", kaiShare, `{metadata: {annotations: {kai.scheduler/skip-podgrouper: "true"}}}`), "only KAI-Scheduler writes the annotation"),
 	inKAIQueue("no PodGroup, after admission", patch(kaiPod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"),
+	inKAIQueue("no PodGroup, by the Job", createWith("Job", inTemplate("Job", kaiShare), `{metadata: {annotations: {kai.scheduler/skip-podgrouper: "true"}}}`), "only KAI-Scheduler decides"),
+	inKAIQueue("a container's memory, after admission", patch(kaiPod, `{"metadata":{"annotations":{"nvidia.com/container.main.gpu-memory.request":"40Gi"}}}`), "create the pod again"),
 	inKAIQueue("another workload's group", createWith("Pod", kaiShare, `{metadata: {annotations: {pod-group-name: pg-other}}}`), "only KAI-Scheduler writes the annotation"),
 	inKAIQueue("another workload's group, after admission", patch(kaiPod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "only KAI-Scheduler sets"),
 	inKAIQueue("another preemptibility, after admission", patch(kaiPod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "create the pod again"),

@@ -84,6 +84,33 @@ func TestKAIPods(t *testing.T) {
 				"sluice.dev/node-pools": "slices", "sluice.dev/gpu-milli": "500", "nvidia.com/mig-3g.20gb": "1",
 			},
 		},
+		"a share that KAI cannot count": {
+			`{metadata: {annotations: {sluice.dev/gpu: 125m, gpu-fraction-num-devices: "2"}}, spec: {containers: [{name: main}]}}`,
+			[]input.NodePool{kaiSharedPool},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-fraction": "0.13", "gpu-fraction-num-devices": "2", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "260",
+			},
+		},
+		"the same in KAI's annotation": {
+			`{metadata: {annotations: {gpu-fraction: "0.004"}}, spec: {containers: [{name: main}]}}`,
+			[]input.NodePool{kaiSharedPool},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-fraction": "0.01", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "10",
+			},
+		},
+		"a share that KAI counts as a whole GPU": {
+			`{metadata: {annotations: {sluice.dev/gpu: 999m}}, spec: {containers: [{name: main}]}}`,
+			[]input.NodePool{kaiSharedPool},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"nvidia.com/gpu": "1", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "1k",
+			},
+		},
 		"as KAI's own webhook leaves it": {
 			`{metadata: {annotations: {gpu-memory: "8000", runai/shared-gpu-configmap: p-abcdefg-shared-gpu}}, spec: {containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: NVIDIA_VISIBLE_DEVICES}}}], envFrom: [{configMapRef: {name: p-abcdefg-shared-gpu-0-evar, optional: false}}]}]}}`,
 			[]input.NodePool{kaiSharedPool},
@@ -185,7 +212,7 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 		},
 		"more memory than a GPU has": {
 			`{metadata: {annotations: {gpu-memory: "90000"}}, spec: {containers: [{name: main}]}}`,
-			"node pool shared offers whole GPUs, and shares of one",
+			"node pool shared offers whole GPUs, and shares of one with at most 81500 MiB",
 		},
 		"a slice where there are none": {
 			`{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`,
@@ -218,7 +245,7 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 	})
 }
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "write the golden files again")
 
 // What is rendered for KAI-Scheduler, and for kai-resource-management in its stead,
 // is what the golden files say: for a project, its department and a node pool.

@@ -177,6 +177,10 @@ func (r *parser) applyAnnotations(request *Request) {
 	}
 	first := amounts[0]
 	for _, second := range amounts[1:] {
+		if r.admitted && second.share > 0 && second.share == first.share.kaiShare() {
+			first.share = second.share
+			continue
+		}
 		same := second.wholeGPUs == first.wholeGPUs && second.share == first.share && second.memoryMiB == first.memoryMiB
 		r.rejectDuplicate(second.path(), second.value, first.path(), first.value, same)
 	}
@@ -196,6 +200,9 @@ func (r *parser) applyAnnotations(request *Request) {
 		r.addInvalid(n.path(), n.value, "must be the name of one of the pod's containers or init containers")
 	}
 }
+
+// kaiShare returns the share that a pod gets of KAI-Scheduler, which counts in hundredths.
+func (m Milli) kaiShare() Milli { return (m + 9) / 10 * 10 }
 
 // rejectDuplicate rejects a second annotation with the meaning of the first. In an admitted pod,
 // an equal annotation of the scheduler is allowed.

@@ -51,6 +51,11 @@ func TestParseAdmittedPod(t *testing.T) {
 			workload.Request{Form: workload.FormShare, Devices: 1, Share: 500, GPUs: 500},
 		},
 		{
+			"our annotation, rounded up to the hundredths of KAI",
+			newAdmittedPod().withAnnotation("sluice.dev/gpu", "125m").withAnnotation("gpu-fraction", "0.13"),
+			workload.Request{Form: workload.FormShare, Devices: 1, Share: 130, GPUs: 130},
+		},
+		{
 			"memory in the words of KAI's later versions",
 			newAdmittedPod().withAnnotation("gpu-memory", "8192").withAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi").
 				withAnnotation("sluice.dev/gpu-memory-limit", "16384").withAnnotation("gpu-memory.limit", "16Gi").withAnnotation("nvidia.com/container.main.gpu-memory.limit", "16Gi").

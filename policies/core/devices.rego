@@ -202,6 +202,17 @@ injects_devices(key) if split(key, "/")[0] in {
 	"io.kubernetes.cri-o.Devices",
 }
 
+# KAI-Scheduler reserves a GPU for as long as any pod has the label of its group, so the
+# rule holds for pods without GPUs and with every scheduler.
+deny contains {
+	"msg": sprintf("only KAI-Scheduler assigns a pod to a GPU by the label %s", [key]),
+	"field": sprintf("metadata.labels[%s]", [key]),
+	"fix": "remove it, and request GPUs in a container's limits, or a share of one with the annotation sluice.dev/gpu",
+} if {
+	some key, _ in input.object.metadata.labels
+	startswith(key, "runai-gpu-group")
+}
+
 # A container's own variables override the device plugin's, also if they come from a
 # ConfigMap or Secret (envFrom). An entry in env cannot restore the plugin's value, so
 # the rule denies every source that can set the variable. A container without a GPU gets

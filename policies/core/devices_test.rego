@@ -90,6 +90,14 @@ test_device_annotations if {
 	count(policy.deny) == 0 with input as pod_input(fixtures.cpu, {}) with input.object.metadata.annotations as {"devices.example.org/x": "nvidia.com/gpu=all"}
 }
 
+test_gpu_groups if {
+	every key in ["runai-gpu-group", "runai-gpu-group/dgx-1-0"] {
+		count(policy.deny) == 1 with input as pod_input(fixtures.cpu, {}) with input.object.metadata.labels as {key: "x"}
+		count(policy.deny) == 1 with input as pod_input(fixtures.gpus(1), {}) with input.object.metadata.labels as {key: "x"}
+	}
+	count(policy.deny) == 0 with input as pod_input(fixtures.cpu, {}) with input.object.metadata.labels as {"app": "runai-gpu-group"}
+}
+
 env_from(prefix) := {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}, "prefix": prefix}]}]}
 
 test_env_from if {

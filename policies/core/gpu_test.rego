@@ -17,6 +17,12 @@ test_share_becomes_slice if {
 	policy.warn == {"0.3 of a GPU became a slice 3g.20gb in node pool mig; the pod counts as 0.5 of a GPU"} with input as pod_input
 }
 
+test_share_of_kai_is_rounded_up if {
+	pod_input := fixtures.input_for(object.union(fixtures.share(0.125), {"devices": 2}), [fixtures.pool("shared", "KAI", [])])
+	not limits with input as pod_input
+	policy.warn == {"2 times 0.125 of a GPU became 2 times 0.13 of a GPU in node pool shared; the pod counts as 0.26 of a GPU"} with input as pod_input
+}
+
 test_several_gpus_on_mig_pool if {
 	policy.warn == {{
 		"msg": "the 2 GPUs became 2 slices 7g.40gb in node pool mig: a program cannot use several MIG slices as one GPU, and they do not communicate directly",

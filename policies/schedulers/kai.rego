@@ -6,6 +6,7 @@ import data.sluice.lib.containers
 import data.sluice.lib.kai
 import data.sluice.lib.kai_queues
 import data.sluice.lib.pools
+import data.sluice.lib.quotas
 import data.sluice.lib.request
 
 scheduled_by_kai if {
@@ -74,10 +75,17 @@ requests_share if {
 	pools.grant.resource == ""
 }
 
-overrides.metadata.annotations["gpu-fraction"] := sprintf("%v", [input.workload.share]) if {
+# KAI would count another share than the pod is charged if it had to round it.
+overrides.metadata.annotations["gpu-fraction"] := sprintf("%v", [pools.grant.milli / 1000]) if {
 	requests_share
 	input.workload.form == "Share"
-	not input.object.metadata.annotations["gpu-fraction"]
+	not has_granted_fraction
+}
+
+# has_granted_fraction: the author wrote the granted share, such as "0.50".
+has_granted_fraction if {
+	input.object.metadata.annotations["gpu-fraction"]
+	quotas.milli(input.workload.share) == pools.grant.milli
 }
 
 overrides.metadata.annotations["gpu-memory"] := sprintf("%d", [input.workload.memoryMiB]) if {
@@ -207,6 +215,25 @@ requires contains {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"
 }
+
+# KAI's webhook gives pods with a share this runtime class, and the API server refuses
+# pods with a class that does not exist.
+requires contains {"setting": config_setting(["spec", "admission", "gpuFractionRuntimeClassName"]), "as": "runtimeClass", "default": "nvidia"} if {
+	input.nodePool.scheduler == "kai"
+	input.nodePool.sharing == "KAI"
+}
+
+requires contains {
+	"setting": {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "name": runtime_class, "path": ["handler"]},
+	"fix": sprintf("install the RuntimeClass %s, which NVIDIA's GPU operator creates: KAI-Scheduler's webhook sets it on pods with a share of a GPU", [runtime_class]),
+} if {
+	input.nodePool.scheduler == "kai"
+	input.nodePool.sharing == "KAI"
+}
+
+default runtime_class := "nvidia"
+
+runtime_class := input.nodePool.settings.runtimeClass
 
 # The API server calls webhooks in the order of their configurations' names. KAI's webhook
 # only handles pods with its scheduler name, which Sluice's webhook sets.

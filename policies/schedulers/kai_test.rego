@@ -58,6 +58,9 @@ annotations(workload, pools) := object.remove(added, ["sluice.dev/node-pools"]) 
 
 test_share_annotations if {
 	annotations(fixtures.share(0.3), [a]) == {"gpu-fraction": "0.3"}
+	annotations(fixtures.share(0.125), [a]) == {"gpu-fraction": "0.13"}
+	annotations(fixtures.share(0.004), [a]) == {"gpu-fraction": "0.01"}
+	annotations(fixtures.share(0.999), [a]) == {}
 	annotations(fixtures.memory(8192), [a]) == {"gpu-memory": "8192"}
 	annotations(fixtures.gpus(1), [a]) == {}
 	annotations(object.union(fixtures.share(0.25), {"devices": 3, "container": "side"}), [a]) == {
@@ -68,6 +71,8 @@ test_share_annotations if {
 test_existing_annotation_is_unchanged if {
 	existing := object.union(pod_input(fixtures.share(0.5), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.50"}}}})
 	not policy.overrides.metadata.annotations["gpu-fraction"] with input as existing
+	rounded := object.union(pod_input(fixtures.share(0.125), [a]), {"object": {"metadata": {"annotations": {"gpu-fraction": "0.125"}}}})
+	policy.overrides.metadata.annotations["gpu-fraction"] == "0.13" with input as rounded
 }
 
 test_slice_needs_no_annotations if {
@@ -139,13 +144,21 @@ test_krm_project if {
 test_requirements if {
 	requirements := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
 	{requirement.crd | some requirement in requirements} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
-	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "updatePodEvictionCondition"}
+	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "updatePodEvictionCondition", "runtimeClass"}
 	some requirement in requirements
 	requirement.setting.kind == "SchedulingShard"
 	requirement.setting.where == {"path": ["spec", "partitionLabelValue"], "is": "a"}
 	requirement.is == "true"
 	requirement.advisory
 	contains(requirement.fix, "spec.partitionLabelValue is \"a\"")
-	{path: requirement.is | some requirement in requirements; requirement.setting.kind == "Config"; path := requirement.setting.path[2]; requirement.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
+	{name | some other in requirements; other.setting.kind == "RuntimeClass"; name := other.setting.name} == {"nvidia"}
+	{path: needed.is | some needed in requirements; needed.setting.kind == "Config"; path := needed.setting.path[2]; needed.is} == {"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}
+}
+
+test_requires_the_runtime_class_of_shares if {
+	with_class := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"settings": {"runtimeClass": "nvidia-cdi"}}), "parameters": {"krm": "own"}}
+	{requirement.setting.name | some requirement in with_class; requirement.setting.kind == "RuntimeClass"} == {"nvidia-cdi"}
+	whole := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"sharing": "None"}), "parameters": {"krm": "own"}}
+	{requirement.setting.kind | some requirement in whole; requirement.setting.kind == "RuntimeClass"} == set()
 	policy.requires == set() with input as {"object": {"kind": "NodePool"}, "nodePool": fixtures.whole, "parameters": {"krm": "own"}}
 }

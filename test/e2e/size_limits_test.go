@@ -70,7 +70,7 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 	create(t, newNamespace(name, v1alpha1.AnnotationAdoptBy, name))
 	pod := newPod(name, "storm", func(p *corev1.Pod) {
 		p.Labels, p.Finalizers = numberedKeys(number), []string{"example.org/stay"}
-		p.Labels["runai-gpu-group/a"] = "x"
+		p.Labels["priorityClassName"] = "x"
 		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
 	})
 	eventually(t, func() error {
@@ -104,8 +104,8 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 	}
 	for body, message := range map[string]string{
 		`{"metadata":{"labels":{"sluice.dev/project":"other"}}}`:                         "create the pod again",
-		`{"metadata":{"labels":{"runai-gpu-group/a":"y"}}}`:                              "what KAI-Scheduler reads",
-		`{"metadata":{"labels":{"runai-gpu-group/a":null}}}`:                             "what KAI-Scheduler reads",
+		`{"metadata":{"labels":{"runai-gpu-group/a":"y"}}}`:                              "only KAI-Scheduler assigns a pod to a GPU",
+		`{"metadata":{"labels":{"priorityClassName":null}}}`:                             "what KAI-Scheduler reads",
 		`{"metadata":{"labels":{"kueue.x-k8s.io/podset":"x","example.org/key-2":null}}}`: "kueue.x-k8s.io/",
 		`{"metadata":{"annotations":{"sluice.dev/decisions":"{}"}}}`:                     "create the pod again",
 	} {

@@ -51,6 +51,8 @@ type admissionRequest struct {
 	rights []string
 	// queued is set if Kueue serves the project.
 	queued bool
+	// outside is set if the namespace is no project's.
+	outside bool
 	// parameters of the project; nil for those of a department without terms.
 	parameters runtime.Object
 }
@@ -82,11 +84,14 @@ func (r *admissionRequest) deny(t *testing.T) (messages []string) {
 	attributes.VersionedObject.Set(asObject(object))
 	attributes.VersionedOldObject.Set(asObject(old))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{v1alpha1.LabelProject: "lab", v1alpha1.LabelDepartment: "physics"}}}
+	if r.outside {
+		namespace.Labels = nil
+	}
 	if r.queued {
 		namespace.Labels[v1alpha1.LabelQueued] = "true"
 	}
 	for _, p := range compiledPolicies(t) {
-		if !p.matches(group, r.resource, operation) {
+		if p.outside != r.outside || !p.matches(group, r.resource, operation) {
 			continue
 		}
 		parameters := runtime.Object(admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}))
@@ -142,9 +147,10 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// compiledPolicy is a policy of projects, compiled as the API server does.
+// compiledPolicy is a policy of projects, or of all namespaces outside, compiled as the API server does.
 type compiledPolicy struct {
 	*admissionv1.ValidatingAdmissionPolicy
+	outside   bool
 	validator validating.Validator
 }
 
@@ -157,16 +163,17 @@ func (p *compiledPolicy) matches(group, resource string, operation admission.Ope
 	})
 }
 
-// compiledPolicies returns the policies of projects. They are compiled once for all tests.
+// compiledPolicies returns the policies of projects and those outside. They are compiled once for all tests.
 func compiledPolicies(t *testing.T) []compiledPolicy {
 	t.Helper()
 	compiled.Do(func() {
 		for _, p := range loadSet(t, false).policies {
 			selector := p.Spec.MatchConstraints.NamespaceSelector
-			if selector == nil || len(selector.MatchExpressions) == 0 || selector.MatchExpressions[0].Operator != metav1.LabelSelectorOpExists {
+			if selector == nil || len(selector.MatchExpressions) == 0 || selector.MatchExpressions[0].Key != v1alpha1.LabelProject {
 				continue
 			}
-			compiled.policies = append(compiled.policies, compiledPolicy{p, compilePolicy(t, p)})
+			outside := selector.MatchExpressions[0].Operator == metav1.LabelSelectorOpDoesNotExist
+			compiled.policies = append(compiled.policies, compiledPolicy{p, outside, compilePolicy(t, p)})
 		}
 	})
 	return compiled.policies

@@ -4,6 +4,7 @@ package sluice.lib.denials
 
 import data.sluice.lib.format
 import data.sluice.lib.gpumodels
+import data.sluice.lib.kai
 import data.sluice.lib.pools
 import data.sluice.lib.request
 
@@ -76,7 +77,19 @@ offer := sprintf("shares by %s, which this version of Sluice does not support", 
 	pools.preferred.sharing == "HAMi"
 }
 
-offer := "whole GPUs, and shares of one" if pools.preferred.sharing == "KAI"
+offer := "whole GPUs, and shares of one" if {
+	pools.preferred.sharing == "KAI"
+	not exceeds_memory
+}
+
+offer := sprintf("whole GPUs, and shares of one with at most %d MiB", [exceeds_memory]) if pools.preferred.sharing == "KAI"
+
+# exceeds_memory is the largest memory of a share, if the pod requests more.
+exceeds_memory := largest if {
+	input.workload.form == "Memory"
+	largest := kai.largest_memory(pools.preferred)
+	input.workload.memoryMiB > largest
+}
 
 slice_names := [profile.name | some model in pools.preferred.products; some profile in model.profiles]
 
@@ -84,6 +97,8 @@ grant_fix := sprintf("use node pool %s: name it in the annotation sluice.dev/nod
 	count(pools.granting_names) == 1
 } else := sprintf("use one of the node pools %s: name it in the annotation sluice.dev/node-pools", [format.list(pools.granting_names)]) if {
 	count(pools.granting_names) > 1
+} else := sprintf("request at most %d MiB, or a whole GPU as nvidia.com/gpu in a container's limits", [exceeds_memory]) if {
+	pools.preferred.sharing == "KAI"
 } else := request_fixes[pools.preferred.sharing]
 
 # request_fixes are the fixes if no pool of the project can grant the request, by the

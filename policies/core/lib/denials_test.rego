@@ -43,6 +43,12 @@ test_offer_lists_slices if {
 	denials.offer == "the MIG slices 1g.5gb, 1g.5gb+me, 3g.20gb and 7g.40gb" with input as fixtures.input_for(fixtures.slices(1, "2g.10gb"), [fixtures.mig])
 }
 
+test_memory_beyond_gpu_of_kai if {
+	pod_input := fixtures.input_for(fixtures.memory(40960), [fixtures.pool("shared", "KAI", [{"memoryMiB": 40960, "profiles": []}])])
+	messages == {"the pod requests 40960 MiB of a GPU; node pool shared offers whole GPUs, and shares of one with at most 40900 MiB"} with input as pod_input
+	denials.grant_fix == "request at most 40900 MiB, or a whole GPU as nvidia.com/gpu in a container's limits" with input as pod_input
+}
+
 test_every_sharing_has_message_and_fix if {
 	every sharing in ["None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"] {
 		denials.grant_msg with input as fixtures.input_for(fixtures.share(0.5), [fixtures.pool("bare", sharing, [])])

@@ -9,10 +9,9 @@ import data.sluice.lib.quotas
 # from_pool returns the grant of a pool: the resource of one device, its singular and
 # plural names, and its charge in thousandths of a GPU. It is undefined if the pool
 # cannot grant the request.
-from_pool(pool) := grant if {
+from_pool(pool) := whole_gpu if {
 	pool.sharing == "None"
 	input.workload.form == "Whole"
-	grant := {"resource": whole_gpu_resource, "milli": 1000, "singular": "a whole GPU", "plural": "whole GPUs"}
 }
 
 from_pool(pool) := slice_grant(profile) if {
@@ -27,21 +26,30 @@ from_pool(pool) := grant if {
 	grant := {"resource": replica.resource, "milli": replica.milli, "singular": "a replica of a GPU", "plural": "replicas of a GPU"}
 }
 
-# KAI-Scheduler grants whole GPUs by a resource, and shares by an annotation.
-from_pool(pool) := {"resource": whole_gpu_resource, "milli": 1000, "singular": "a whole GPU", "plural": "whole GPUs"} if {
+# KAI-Scheduler grants whole GPUs by a resource, and shares by an annotation. A share of
+# more than 0.99 becomes a whole GPU.
+from_pool(pool) := whole_gpu if {
 	pool.sharing == "KAI"
-	input.workload.form == "Whole"
+	input.workload.form in {"Whole", "Share"}
+	kai_share_milli == 1000
 }
 
-from_pool(pool) := {"resource": "", "milli": milli, "singular": format.gpus(milli), "plural": sprintf("times %s", [format.gpus(milli)])} if {
+from_pool(pool) := annotated_share(kai_share_milli) if {
 	pool.sharing == "KAI"
-	milli := share_milli(pool)
+	input.workload.form == "Share"
+	kai_share_milli < 1000
 }
 
-# share_milli returns the requested share in thousandths of a GPU.
-share_milli(_) := quotas.milli(input.workload.share) if input.workload.form == "Share"
+from_pool(pool) := annotated_share(kai.memory_milli(pool, input.workload.memoryMiB)) if {
+	pool.sharing == "KAI"
+	input.workload.form == "Memory"
+}
 
-share_milli(pool) := kai.memory_share(pool, input.workload.memoryMiB) if input.workload.form == "Memory"
+kai_share_milli := kai.share_milli(quotas.milli(input.workload.share))
+
+whole_gpu := {"resource": whole_gpu_resource, "milli": 1000, "singular": "a whole GPU", "plural": "whole GPUs"}
+
+annotated_share(milli) := {"resource": "", "milli": milli, "singular": format.gpus(milli), "plural": sprintf("times %s", [format.gpus(milli)])}
 
 slice_grant(profile) := {
 	"resource": profile.resource,

@@ -39,7 +39,10 @@ test_kai_shares if {
 	grants.from_pool(shared).resource == "nvidia.com/gpu" with input.workload as fixtures.gpus(2)
 	grants.from_pool(shared).milli == 300 with input.workload as fixtures.share(0.3)
 	grants.from_pool(shared).resource == "" with input.workload as fixtures.share(0.3)
+	grants.from_pool(shared).milli == 130 with input.workload as fixtures.share(0.125)
+	grants.from_pool(shared).resource == "nvidia.com/gpu" with input.workload as fixtures.share(0.991)
 	grants.from_pool(shared).milli == 110 with input.workload as fixtures.memory(8400)
-	not grants.from_pool(shared) with input.workload as fixtures.memory(81921)
+	grants.from_pool(shared).resource == "" with input.workload as fixtures.memory(81900)
+	not grants.from_pool(shared) with input.workload as fixtures.memory(81901)
 	not grants.from_pool(shared) with input.workload as fixtures.slices(1, "3g.20gb")
 }

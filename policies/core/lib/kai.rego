@@ -73,15 +73,38 @@ units_per_gpu(pool) := max(compute_slices) if {
 	pool.sharing == "MIG"
 } else := 1
 
-# memory_share returns the share of a GPU with this memory, in thousandths. KAI rounds it
-# up to hundredths. It is undefined if no GPU model has so much memory.
-memory_share(pool, memory_mib) := max(shares) if {
+# share_milli returns the share of a GPU that KAI counts for a requested share, both in
+# thousandths. KAI rounds to hundredths, and less than half of one counts as nothing, so
+# pods get the next hundredth.
+share_milli(milli) := ceil(milli / 10) * 10
+
+# memory_milli returns the share of a GPU that KAI counts for this memory, in
+# thousandths. It is undefined if no GPU model has so much memory.
+memory_milli(pool, memory_mib) := max(shares) if {
 	shares := {share |
-		some model in pool.products
-		model.memoryMiB >= memory_mib
-		share := ceil((memory_mib * 100) / model.memoryMiB) * 10
+		some memory in usable_memories(pool)
+		memory_mib <= memory
+		share := memory_hundredths((memory_mib * 100) / memory) * 10
 	}
 	count(shares) > 0
+}
+
+# memory_hundredths rounds a percentage up. KAI computes in binary fractions, in which
+# some whole percentages are slightly more than themselves.
+memory_hundredths(percentage) := percentage + 1 if percentage in {7, 14, 28, 55, 56}
+
+else := ceil(percentage)
+
+# largest_memory is the largest memory that a pod can request of one GPU of the pool, in
+# MiB; undefined if the memory of no GPU is known.
+largest_memory(pool) := max(usable_memories(pool))
+
+# usable_memories are the memories of the pool's GPU models as KAI counts them: whole
+# hundreds of MiB.
+usable_memories(pool) := {memory |
+	some model in pool.products
+	memory := model.memoryMiB - (model.memoryMiB % 100)
+	memory > 0
 }
 
 # is_device_reference: KAI's webhook added this variable or source to a container with a

@@ -21,11 +21,18 @@ test_shard_is_node_label if {
 	kai.shard_name(shared) == "default"
 }
 
-test_memory_share_is_rounded_up_for_smallest_gpu if {
-	kai.memory_share(shared, 4096) == 100
-	kai.memory_share(shared, 4097) == 110
-	kai.memory_share(shared, 50000) == 620
-	not kai.memory_share(shared, 81921)
+test_memory_is_rounded_up_for_smallest_gpu if {
+	kai.memory_milli(shared, 4090) == 100
+	kai.memory_milli(shared, 4091) == 110
+	kai.memory_milli(shared, 50000) == 620
+	kai.memory_milli(shared, 81900) == 1000
+	not kai.memory_milli(shared, 81901)
+	kai.largest_memory(shared) == 81900
+	not kai.largest_memory(fixtures.pool("unknown", "KAI", [{"memoryMiB": 0, "profiles": []}]))
+}
+
+test_share_is_rounded_up if {
+	[kai.share_milli(milli) | some milli in [1, 4, 10, 125, 130, 990, 991]] == [10, 10, 10, 130, 130, 990, 1000]
 }
 
 test_is_device_reference if {

@@ -136,6 +136,7 @@ var agentMounts = map[string]string{
 	"/host/proc":                     "/proc read only",
 	"/host/dev":                      "/dev",
 	"/host/run/nvidia":               "/run/nvidia HostToContainer",
+	"/host/etc/systemd/system":       "/etc/systemd/system read only",
 }
 
 // describeMounts returns the folders of the host that a container mounts.

@@ -84,11 +84,12 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
 		nodes:         deviceNodes{CapabilityNodes: host.CapabilityNodes{Proc: cfg.Proc, Host: cfg.HostRoot, Driver: cfg.onHost(cfg.DriverRoot)}},
 		plugin: devicePlugin{
-			DevicePlugin: host.DevicePlugin{Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
+			Daemon: host.Daemon{Name: "device plugin", Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
 		},
-		writer: &status.Writer{Node: cfg.NodeName, Live: mgr.GetAPIReader(), Status: mgr.GetClient().Status()},
-		events: mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
-		wakeup: make(chan struct{}, 1),
+		exporter: dcgmExporter{Daemon: host.Daemon{Name: "dcgm-exporter", Proc: cfg.Proc, Command: cfg.DCGMExporter.Command}},
+		writer:   &status.Writer{Node: cfg.NodeName, Live: mgr.GetAPIReader(), Status: mgr.GetClient().Status()},
+		events:   mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
+		wakeup:   make(chan struct{}, 1),
 	}
 	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, Proc: cfg.Proc}
 	r.hungCalls = hungCallReporter{

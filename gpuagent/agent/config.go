@@ -41,7 +41,8 @@ type Config struct {
 	// Sys is the root of sysfs, which shows when the driver was loaded. Default "/sys".
 	Sys string `json:"sys,omitempty"`
 	// HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of
-	// MIG devices, and that of DriverRoot. Default "/host"; none with a simulator, which has no
+	// MIG devices, that of DriverRoot, and etc/systemd/system, which shows whether the host's MIG
+	// manager is enabled. Default "/host"; none with a simulator, which has no
 	// devices. For an agent outside of containers it is "/".
 	HostRoot string `json:"hostRoot,omitempty"`
 	// DriverRoot is the folder on the host with the root of the container that contains the driver.
@@ -56,7 +57,10 @@ type Config struct {
 	StateDir string `json:"stateDir,omitempty"`
 	// DevicePlugin finds the NVIDIA device plugin, which has to enumerate its devices after each
 	// change.
-	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
+	DevicePlugin Daemon `json:"devicePlugin,omitempty"`
+	// DCGMExporter finds dcgm-exporter, which reports new MIG devices only after it has been reloaded.
+	// It need not run.
+	DCGMExporter Daemon `json:"dcgmExporter,omitempty"`
 	// Intervals are the agent's intervals.
 	Intervals Intervals `json:"intervals,omitempty"`
 }
@@ -69,10 +73,10 @@ type Driver struct {
 	Simulator string `json:"simulator,omitempty"`
 }
 
-// DevicePlugin finds the NVIDIA device plugin among the node's processes.
-type DevicePlugin struct {
-	// Command is the start of its command line, the program without its folder:
-	// "nvidia-device-plugin", which is the default, or "sluice fakekubelet".
+// Daemon finds a program among the node's processes.
+type Daemon struct {
+	// Command is the start of its command line, the program without its folder: "dcgm-exporter" or
+	// "sluice fakekubelet". Default "nvidia-device-plugin" and "dcgm-exporter".
 	Command string `json:"command,omitempty"`
 }
 
@@ -95,6 +99,7 @@ func (c *Config) Default() {
 		&c.PodResources:         "/var/lib/kubelet/pod-resources/kubelet.sock",
 		&c.StateDir:             "/var/lib/sluice/gpuagent",
 		&c.DevicePlugin.Command: "nvidia-device-plugin",
+		&c.DCGMExporter.Command: "dcgm-exporter",
 	} {
 		if *at == "" {
 			*at = value
@@ -157,9 +162,11 @@ func (c *Config) Validate() field.ErrorList {
 	if c.Driver.Library != "" && c.Driver.Simulator != "" {
 		errs = append(errs, field.Invalid(field.NewPath("driver"), c.Driver, "want a library or a simulator, not both"))
 	}
-	if words := strings.Fields(c.DevicePlugin.Command); len(words) == 0 || strings.Contains(words[0], "/") {
-		errs = append(errs, field.Invalid(field.NewPath("devicePlugin", "command"), c.DevicePlugin.Command,
-			"want the start of a command line, the program without its folder, such as nvidia-device-plugin"))
+	for name, command := range map[string]string{"devicePlugin": c.DevicePlugin.Command, "dcgmExporter": c.DCGMExporter.Command} {
+		if words := strings.Fields(command); len(words) == 0 || strings.Contains(words[0], "/") {
+			errs = append(errs, field.Invalid(field.NewPath(name, "command"), command,
+				"want the start of a command line, the program without its folder, such as nvidia-device-plugin"))
+		}
 	}
 	return append(errs, c.Intervals.validate(field.NewPath("intervals"))...)
 }

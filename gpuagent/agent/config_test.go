@@ -28,7 +28,8 @@ func TestConfigDefaults(t *testing.T) {
 		NodeName: "dgx-01", Proc: "/proc", Sys: "/sys", HostRoot: "/host", DriverRoot: "/run/nvidia/driver",
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		StateDir:     "/var/lib/sluice/gpuagent",
-		DevicePlugin: DevicePlugin{Command: "nvidia-device-plugin"},
+		DevicePlugin: Daemon{Command: "nvidia-device-plugin"},
+		DCGMExporter: Daemon{Command: "dcgm-exporter"},
 		Intervals: Intervals{
 			Observe:     metav1.Duration{Duration: 2 * time.Second},
 			Retry:       metav1.Duration{Duration: 30 * time.Second},

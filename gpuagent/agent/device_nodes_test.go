@@ -133,7 +133,7 @@ func (w *nodesTest) nodeNames() (names []string) {
 // the design: a pod that got a device without its nodes would fail.
 func TestDeviceNodesAreMadeBeforeDevicePluginIsTold(t *testing.T) {
 	w := newNodesTest(t)
-	w.plugin = devicePlugin{DevicePlugin: host.DevicePlugin{Proc: w.cfg.Proc, Command: "nvidia-device-plugin"}, stateDir: t.TempDir()}
+	w.plugin = devicePlugin{Daemon: host.Daemon{Proc: w.cfg.Proc, Command: "nvidia-device-plugin"}, stateDir: t.TempDir()}
 	if err := w.plugin.load(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestDeviceNodesAreMadeBeforeDevicePluginIsTold(t *testing.T) {
 	}
 	w.write("Character devices:\n236 nvidia-caps\n", "devices")
 	// No plugin runs, so that the error shows that the agent looked for one.
-	if err := w.reconcileOffer(o); !errors.Is(err, host.ErrDevicePluginNotFound) {
+	if err := w.reconcileOffer(o); !errors.Is(err, host.ErrDaemonNotFound) {
 		t.Errorf("%v", err)
 	}
 	want := []string{

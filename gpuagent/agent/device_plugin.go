@@ -21,7 +21,7 @@ import (
 // devicePlugin records on disk which devices the device plugin last enumerated. If the agent ends
 // between a change and the signal, the next agent sends the signal.
 type devicePlugin struct {
-	host.DevicePlugin
+	host.Daemon
 	stateDir string
 
 	enumerated map[v1alpha1.GPUUUID]string // deviceSignature by GPU
@@ -98,6 +98,23 @@ func (p *devicePlugin) save(changed map[v1alpha1.GPUUUID]string) error {
 	return os.Rename(temporary, p.path())
 }
 
+// reconcileOffer brings the devices that the device plugin offers to those of the GPUs. It returns an error
+// if they differ.
+func (r *reconciler) reconcileOffer(o observation) error {
+	if err := r.reconcileDeviceNodes(o); err != nil {
+		return err
+	}
+	return r.reconcileDevicePlugin(o)
+}
+
+// invalidateOffer has the device nodes verified and the device plugin told in any case.
+func (r *reconciler) invalidateOffer() {
+	r.nodes.invalidate()
+	if err := r.plugin.invalidate(); err != nil {
+		r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
+	}
+}
+
 // reconcileDevicePlugin makes the device plugin enumerate its devices again if they changed. It returns
 // an error if the plugin has not done so yet.
 func (r *reconciler) reconcileDevicePlugin(o observation) error {
@@ -128,8 +145,49 @@ func (r *reconciler) reconcileDevicePlugin(o observation) error {
 	}
 	pluginSignals.WithLabelValues("sent").Inc()
 	r.log.Info("Reloaded device plugin", "processes", processes, "gpus", len(changed))
+	r.exporter.outdated = true
+	r.reconcileDCGMExporter() // before the record, so that the next agent reloads it if this one ends now
 	if err := p.save(changed); err != nil {
 		r.log.Error(err, "Failed to record device plugin state; the next agent reloads the plugin again")
 	}
 	return nil
+}
+
+// dcgmExporterInterval separates two signals: dcgm-exporter ignores one within two seconds after the last,
+// and while it reloads.
+const dcgmExporterInterval = 5 * time.Second
+
+// dcgmExporter is dcgm-exporter, which reports the metrics of those MIG devices that existed when it
+// started or was reloaded. It may run on some nodes only.
+type dcgmExporter struct {
+	host.Daemon
+
+	outdated bool // devices changed since
+	retryAt  time.Time
+	failed   bool
+}
+
+// reconcileDCGMExporter makes dcgm-exporter report the devices that the device plugin offers. An error
+// concerns metrics alone, so that the layout counts as applied.
+func (r *reconciler) reconcileDCGMExporter() {
+	e := &r.exporter
+	now := time.Now()
+	if !e.outdated || now.Before(e.retryAt) {
+		return
+	}
+	processes, err := e.Reload()
+	switch failedBefore := e.failed; {
+	case errors.Is(err, host.ErrDaemonNotFound): // It observes the devices when it starts.
+		e.outdated, e.failed = false, false
+	case err != nil:
+		e.failed, e.retryAt = true, now.Add(r.cfg.Intervals.Retry.Duration)
+		exporterSignals.WithLabelValues("failed").Inc()
+		if !failedBefore {
+			r.log.Error(err, "Failed to reload dcgm-exporter; it reports metrics of former MIG devices")
+		}
+	default:
+		e.outdated, e.failed, e.retryAt = false, false, now.Add(dcgmExporterInterval)
+		exporterSignals.WithLabelValues("sent").Inc()
+		r.log.Info("Reloaded dcgm-exporter", "processes", processes)
+	}
 }

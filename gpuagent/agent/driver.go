@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/status"
 )
@@ -126,4 +127,24 @@ func driverUnavailable(err error) metav1.Condition {
 	}
 	c.Message = fmt.Sprintf("%s: %v", advice, err)
 	return c
+}
+
+// reconcileDriverLoad discards what is known of the GPUs if the driver was loaded again, as after an
+// upgrade. The spec is then applied, and the device plugin told, as after a boot.
+func (r *reconciler) reconcileDriverLoad() {
+	load, err := host.DriverLoad(r.cfg.Sys)
+	if err != nil {
+		r.log.Error(err, "Failed to read load of driver")
+		return
+	}
+	reloaded, err := r.engine.Journal.SetDriverLoad(load)
+	if err != nil {
+		r.log.Error(err, "Failed to record load of driver")
+	}
+	if !reloaded {
+		return
+	}
+	r.log.Info("Driver was loaded again; applying the layout", "load", load)
+	r.layout, r.lastGPUs = layoutState{recovered: true}, nil
+	r.invalidateOffer()
 }

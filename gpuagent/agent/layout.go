@@ -177,6 +177,16 @@ func sharedCondition(replicated []corev1.ResourceName) metav1.Condition {
 	return c
 }
 
+// findConflicts returns the other managers of MIG among pods, processes and the host's units.
+func (r *reconciler) findConflicts(pods []corev1.Pod, processes []host.Process) ([]host.ConflictingManager, error) {
+	found := host.FindConflictingManagers(pods, processes)
+	if r.cfg.HostRoot == "" {
+		return found, nil
+	}
+	units, err := host.FindEnabledMIGManager(r.cfg.onHost("/etc/systemd/system"))
+	return append(found, units...), err
+}
+
 func describeConflicts(list []host.ConflictingManager) string {
 	var texts []string
 	for _, manager := range list {

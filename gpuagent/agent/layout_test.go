@@ -4,14 +4,11 @@
 package agent
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/partition"
 )
 
@@ -213,89 +211,6 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// If only some processes could be signaled, those are not signaled again in each pass: they would never
-// finish enumerating.
-func TestDevicePluginIsNotReloadedForHungGPU(t *testing.T) {
-	proc := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Args, cmd.Env = []string{"nvidia-device-plugin"}, append(os.Environ(), "SLUICE_TEST_PLUGIN=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	if lines := bufio.NewScanner(out); !lines.Scan() {
-		t.Fatal("no output from the plugin")
-	}
-	pid := strconv.Itoa(cmd.Process.Pid)
-	if err := os.Symlink("/proc/"+pid, filepath.Join(proc, pid)); err != nil {
-		t.Fatal(err)
-	}
-	odd := filepath.Join(proc, "7000001") // its status lacks the signal mask
-	if err := errors.Join(os.Mkdir(odd, 0o700), os.WriteFile(filepath.Join(odd, "cmdline"), []byte("nvidia-device-plugin\x00"), 0o600),
-		os.WriteFile(filepath.Join(odd, "status"), []byte("Name:\tx\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-
-	a := &reconciler{log: logr.Discard(), cfg: &Config{Intervals: Intervals{Retry: metav1.Duration{Duration: time.Hour}}}}
-	a.plugin = devicePlugin{DevicePlugin: host.DevicePlugin{Proc: proc, Command: "nvidia-device-plugin"}, stateDir: t.TempDir()}
-	a.layout.recovered = true
-	if err := a.plugin.load(); err != nil {
-		t.Fatal(err)
-	}
-	l := newObservation(1, newObservedGPU(gpu1, "MIG-a"))
-	if err := a.reconcileDevicePlugin(l); err == nil || a.plugin.retryAt.IsZero() {
-		t.Fatalf("error %v, retry at %v", err, a.plugin.retryAt)
-	}
-	if err := os.RemoveAll(odd); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.reconcileDevicePlugin(l); err == nil {
-		t.Error("reloaded again at once")
-	}
-	a.plugin.retryAt = time.Now().Add(-time.Second)
-	if err := a.reconcileDevicePlugin(l); err != nil || len(a.plugin.changedGPUs(l)) != 0 {
-		t.Errorf("%v", err)
-	}
-}
-
-// After an agent that ends between a change and the signal, the next one sends the signal, even if the
-// devices have the same UUIDs as before.
-func TestNextAgentReloadsDevicePlugin(t *testing.T) {
-	s := &devicePlugin{stateDir: t.TempDir()}
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
-	l := newObservation(1, newObservedGPU(gpu1, "MIG-a"))
-	if err := s.save(s.changedGPUs(l)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.invalidate(); err != nil {
-		t.Fatal(err)
-	}
-	next := &devicePlugin{stateDir: s.stateDir}
-	if err := next.load(); err != nil || len(next.changedGPUs(l)) != 1 {
-		t.Errorf("%v, %v", next.changedGPUs(l), err)
-	}
-	if err := next.invalidate(); err != nil {
-		t.Errorf("twice: %v", err)
-	}
-	if _, err := os.Stat(s.path()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
-}
-
 // After a reload of the driver within one boot the agent knows of no instances, and applies the spec and
 // tells the device plugin again, although the driver may give new instances the UUIDs of the former ones.
 func TestDriverReloadIsLikeABoot(t *testing.T) {
@@ -341,4 +256,50 @@ func TestDriverReloadIsLikeABoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("another load", false)
+}
+
+// A host's MIG manager that is enabled for the next boot is a conflict, although none of its processes runs.
+func TestEnabledMIGManagerIsAConflict(t *testing.T) {
+	dir := t.TempDir()
+	r := &reconciler{cfg: &Config{HostRoot: dir}}
+	if found, err := r.findConflicts(nil, nil); len(found) > 0 || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	wants := filepath.Join(dir, "etc/systemd/system/multi-user.target.wants")
+	if err := errors.Join(os.MkdirAll(wants, 0o700), os.Symlink("/nowhere", filepath.Join(wants, "nvidia-mig-manager.service"))); err != nil {
+		t.Fatal(err)
+	}
+	found, err := r.findConflicts(nil, nil)
+	if len(found) != 1 || err != nil || !strings.Contains(describeConflicts(found), "systemctl disable") {
+		t.Errorf("%v, %v", found, err)
+	}
+	r.cfg.HostRoot = ""
+	if found, err := r.findConflicts(nil, nil); len(found) > 0 || err != nil {
+		t.Errorf("with a simulator: %v, %v", found, err)
+	}
+}
+
+// The agent disconnects from the driver when it ends, as on SIGTERM: while NVML is open, the driver can
+// neither be unloaded nor reset a GPU. Without a connection it has nothing to do.
+func TestAgentDisconnectsFromDriverAtItsEnd(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		sim, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A100-40GB"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reconciler{log: logr.Discard(), cfg: &Config{}, library: sim.Open(), plugin: devicePlugin{stateDir: t.TempDir()}}
+		if connected {
+			if _, err := r.connection.ensure(r.library); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.start(ended); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.library.GPUs(); !errors.Is(err, nvml.ErrUninitialized) || r.connection.connected {
+			t.Errorf("connected %v: %v", connected, err)
+		}
+	}
 }

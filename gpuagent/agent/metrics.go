@@ -37,13 +37,17 @@ var (
 		Name: "sluice_device_plugin_reloads_total",
 		Help: "Attempts to reload the device plugin by result: sent, failed.",
 	}, []string{"result"})
+	exporterSignals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_dcgm_exporter_reloads_total",
+		Help: "Attempts to reload dcgm-exporter by result: sent, failed.",
+	}, []string{"result"})
 )
 
 // lastStatus is the state that the gauges report.
 var lastStatus atomic.Pointer[status.Node]
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry requires it
-	metrics.Registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, statusCollector{})
+	metrics.Registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, exporterSignals, statusCollector{})
 }
 
 // recordCall records a driver call in the metrics.

@@ -44,6 +44,7 @@ type reconciler struct {
 	layout     layoutState
 	nodes      deviceNodes
 	plugin     devicePlugin
+	exporter   dcgmExporter
 	// lastGPUs are the GPUs at the end of the last pass.
 	lastGPUs []v1alpha1.ObservedGPU
 
@@ -57,7 +58,8 @@ type reconciler struct {
 // minReconcileInterval separates two passes, since many pods may arrive at once.
 const minReconcileInterval = 200 * time.Millisecond
 
-// start runs one pass after another until ctx ends. A driver call in progress ends with the process.
+// start runs one pass after another until ctx ends, and then disconnects from the driver. A hung driver call
+// ends with the process.
 func (r *reconciler) start(ctx context.Context) error {
 	if err := r.plugin.load(); err != nil {
 		r.log.Error(err, "Failed to read device plugin state; the plugin is reloaded")
@@ -67,6 +69,9 @@ func (r *reconciler) start(ctx context.Context) error {
 		if sleep(ctx, minReconcileInterval, nil) {
 			sleep(ctx, max(wait-minReconcileInterval, 0), r.wakeup)
 		}
+	}
+	if r.connection.connected {
+		r.connection.close(r.library)
 	}
 	return nil
 }
@@ -125,16 +130,9 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 	action := r.layout.decide(before, time.Now())
 	after, layout := r.reconcileLayout(ctx, before, action)
 	r.layout, r.lastGPUs = layout, after.gpus
-	return r.reconcileStatus(ctx, after, r.reconcileOffer(after))
-}
-
-// reconcileOffer brings the devices that the device plugin offers to those of the GPUs. It returns an error
-// if they differ.
-func (r *reconciler) reconcileOffer(o observation) error {
-	if err := r.reconcileDeviceNodes(o); err != nil {
-		return err
-	}
-	return r.reconcileDevicePlugin(o)
+	offerErr := r.reconcileOffer(after)
+	r.reconcileDCGMExporter()
+	return r.reconcileStatus(ctx, after, offerErr)
 }
 
 // gpuNode returns the node's GPUNode, or nil.
@@ -158,39 +156,11 @@ func (r *reconciler) reconcileUnavailable(ctx context.Context, node *v1alpha1.GP
 	return r.connection.retryDelay(r.cfg.Intervals.Retry.Duration)
 }
 
-// reconcileDriverLoad discards what is known of the GPUs if the driver was loaded again, as after an
-// upgrade. The spec is then applied, and the device plugin told, as after a boot.
-func (r *reconciler) reconcileDriverLoad() {
-	load, err := host.DriverLoad(r.cfg.Sys)
-	if err != nil {
-		r.log.Error(err, "Failed to read load of driver")
-		return
-	}
-	reloaded, err := r.engine.Journal.SetDriverLoad(load)
-	if err != nil {
-		r.log.Error(err, "Failed to record load of driver")
-	}
-	if !reloaded {
-		return
-	}
-	r.log.Info("Driver was loaded again; applying the layout", "load", load)
-	r.layout, r.lastGPUs = layoutState{recovered: true}, nil
-	r.invalidateOffer()
-}
-
-// invalidateOffer has the device nodes verified and the device plugin told in any case.
-func (r *reconciler) invalidateOffer() {
-	r.nodes.invalidate()
-	if err := r.plugin.invalidate(); err != nil {
-		r.log.Error(err, "Failed to remove device plugin state; the next agent may not reload the plugin")
-	}
-}
-
 // observe reads the devices' holders, the conflicting managers and the GPUs.
 func (r *reconciler) observe(ctx context.Context, node *v1alpha1.GPUNode, version string) observation {
 	o := observation{node: node, driverVersion: version}
 	if o.holders, o.holdersErr = r.cachedHolders.Read(ctx); o.holdersErr == nil {
-		o.conflicts = host.FindConflictingManagers(o.holders.Pods, nil)
+		o.conflicts, o.holdersErr = r.findConflicts(o.holders.Pods, nil)
 	}
 	if o.gpus, o.gpusErr = r.engine.Observe(ctx, o.desired(), r.reportedHolders(o)); o.gpusErr != nil {
 		r.connection.close(r.library)
@@ -262,7 +232,7 @@ func (r *reconciler) observeConflicts(ctx context.Context, o observation) observ
 	if processes, o.holdersErr = host.RunningProcesses(r.cfg.Proc); o.holdersErr != nil {
 		return o
 	}
-	o.conflicts = host.FindConflictingManagers(pods, processes)
+	o.conflicts, o.holdersErr = r.findConflicts(pods, processes)
 	return o
 }
 

@@ -4,8 +4,14 @@
 package host
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +39,11 @@ var (
 	migManager = ConflictingManager{
 		Name:   "NVIDIA's MIG manager",
 		Advice: "set the label nvidia.com/gpu.deploy.mig-manager of the node to false, or migManager.enabled of the GPU operator",
+	}
+	migManagerService = ConflictingManager{
+		Name: "NVIDIA's MIG manager for hosts",
+		Advice: "it restores its own layout at each boot, by default without MIG mode; " +
+			"disable it on the node: systemctl disable --now " + migManagerUnit,
 	}
 	dynamicMIGDriver = ConflictingManager{
 		Name:   "NVIDIA's DRA driver with DynamicMIG",
@@ -82,6 +93,40 @@ func FindConflictingManagers(pods []corev1.Pod, processes []Process) (found []Co
 		}
 	}
 	return found
+}
+
+// migManagerUnit is the unit of the MIG manager for hosts. It runs once at each boot, before any pod, so that
+// no process shows it later.
+const migManagerUnit = "nvidia-mig-manager.service"
+
+// FindEnabledMIGManager returns the MIG manager for hosts if systemd starts it at boot: a folder *.wants or
+// *.requires below folder, the host's /etc/systemd/system, has its unit, and the unit is not masked. A host
+// without systemd has no such folder. The links lead to the host's file system and are not followed.
+func FindEnabledMIGManager(folder string) ([]ConflictingManager, error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the host's enabled units: %w", err)
+	}
+	if target, err := os.Readlink(filepath.Join(folder, migManagerUnit)); err == nil && target == os.DevNull {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		if kind := filepath.Ext(entry.Name()); kind != ".wants" && kind != ".requires" {
+			continue
+		}
+		switch _, err := os.Lstat(filepath.Join(folder, entry.Name(), migManagerUnit)); {
+		case err == nil:
+			found := migManagerService
+			found.Location = "unit " + migManagerUnit + ", enabled by " + entry.Name()
+			return []ConflictingManager{found}, nil
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			return nil, fmt.Errorf("read the host's enabled units: %w", err)
+		}
+	}
+	return nil, nil
 }
 
 // isPrivileged reports whether a pod has the rights of the host's root.

@@ -4,6 +4,10 @@
 package host
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,5 +120,55 @@ func TestFindConflictingManagers(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// The unit runs at boot before any pod, so that only its enabled unit shows that it will destroy the layout
+// at the next boot.
+func TestFindEnabledMIGManager(t *testing.T) {
+	const unit, target = "nvidia-mig-manager.service", "/usr/lib/systemd/system/nvidia-mig-manager.service"
+	type link struct{ path, target string }
+	for name, tc := range map[string]struct {
+		links []link
+		want  string
+	}{
+		"not installed":      {},
+		"enabled":            {[]link{{"multi-user.target.wants/" + unit, target}, {"nvidia-gpu-reset.target.wants/" + unit, target}}, "multi-user.target.wants"},
+		"enabled for resets": {[]link{{"nvidia-gpu-reset.target.wants/" + unit, target}}, "nvidia-gpu-reset.target.wants"},
+		"required":           {[]link{{"x.target.requires/" + unit, target}}, "x.target.requires"},
+		"disabled":           {[]link{{unit + ".d/override.conf", "x"}, {"multi-user.target.wants/other.service", "x"}}, ""},
+		"only linked":        {[]link{{unit, "/opt/" + unit}}, ""},
+		"masked":             {[]link{{unit, "/dev/null"}, {"multi-user.target.wants/" + unit, target}}, ""},
+		"another folder":     {[]link{{"multi-user.target.d/" + unit, target}}, ""},
+		"a file":             {[]link{{"dangling.target.wants", "/nowhere"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			for _, link := range tc.links {
+				path := filepath.Join(folder, link.path)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink(link.target, path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found, err := FindEnabledMIGManager(folder)
+			if err != nil || (len(found) == 1) != (tc.want != "") || len(found) > 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			for _, text := range []string{tc.want, unit, "systemctl disable --now " + unit} {
+				if len(found) == 1 && !strings.Contains(found[0].String(), text) {
+					t.Errorf("%s lacks %s", found[0], text)
+				}
+			}
+		})
+	}
+	if found, err := FindEnabledMIGManager(filepath.Join(t.TempDir(), "none")); len(found) != 0 || err != nil {
+		t.Errorf("without systemd: %v, %v", found, err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindEnabledMIGManager(file); err == nil {
+		t.Error("no error for an unreadable folder")
 	}
 }

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,11 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-const libraryPathVariable = "SLUICE_TEST_NVML_LIBRARY"
+// The C library and the file that it opens in place of /dev/nvidia0.
+const (
+	libraryPathVariable = "SLUICE_TEST_NVML_LIBRARY"
+	deviceVariable      = "SLUICE_TEST_NVML_DEVICE"
+)
 
 // TestRealBinding tests the real binding on an old C library, in a process of its own: errors below
 // the binding end the process, and a used library stays loaded.
@@ -30,8 +35,12 @@ func TestRealBinding(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-o", path, "testdata/nvml.c").CombinedOutput(); err != nil {
 		t.Fatalf("compiling: %v\n%s", err, out)
 	}
+	device := filepath.Join(t.TempDir(), "nvidia0")
+	if err := os.WriteFile(device, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this test itself
-	child.Env = append(os.Environ(), libraryPathVariable+"="+path)
+	child.Env = append(os.Environ(), libraryPathVariable+"="+path, deviceVariable+"="+device)
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -48,10 +57,39 @@ func testOldLibrary(t *testing.T, path string) {
 		}
 		testReads(t, l)
 		testMissingFunctions(t, l)
-		if err := l.Shutdown(); err != nil {
-			t.Fatal(err)
-		}
+		testNoDescriptorIsLeft(t, l)
 	}
+}
+
+// testNoDescriptorIsLeft checks that no descriptor of the GPU's device node is open during a reset and after
+// Shutdown: the driver refuses to reset a GPU that is open, and cannot be unloaded.
+func testNoDescriptorIsLeft(t *testing.T, l nvml.Library) {
+	t.Helper()
+	device := os.Getenv(deviceVariable)
+	descriptors := func() (open []string) {
+		links, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil || len(links) == 0 {
+			t.Fatalf("%v, %v", links, err)
+		}
+		for _, link := range links {
+			if target, err := os.Readlink(link); err == nil && target == device {
+				open = append(open, link)
+			}
+		}
+		return open
+	}
+	requireEqual(t, len(descriptors()), 1)
+	// The child of this process sees the descriptors of its parent, and nvidia-smi refuses a GPU in use.
+	command, _ := fakeNvidiaSMI(t, fmt.Sprintf("! ls -l /proc/$PPID/fd | grep -q %s || { echo In use by another client; exit 255; }", device))
+	l.(*library).config.ResetCommand = command
+	if err := l.Reset(a30UUID); err != nil {
+		t.Errorf("reset: %v", err)
+	}
+	requireEqual(t, len(descriptors()), 1)
+	if err := l.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	requireEqual(t, len(descriptors()), 0)
 }
 
 const a30UUID = "GPU-a30"

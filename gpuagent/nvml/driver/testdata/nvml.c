@@ -4,8 +4,11 @@
 // An old libnvidia-ml.so.1 of one A30 in MIG mode, which counts its profiles' instances as none
 // and lacks many functions: what the real binding is tried on where there is no GPU.
 
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
 
@@ -25,9 +28,25 @@ typedef struct { u32 pid; u64 at; u32 sm, mem, enc, dec; } sample;
 
 static char gpu, mig[4], gis[4], cis[4];
 
-int nvmlInit_v2(void) { return OK; }
-int nvmlInit(void) { return OK; }
-int nvmlShutdown(void) { return OK; }
+// Like the real library it keeps the GPU's device node open until it is shut down.
+static int node = -1;
+
+int nvmlInit_v2(void) {
+	const char *path = getenv("SLUICE_TEST_NVML_DEVICE");
+	if (path && node < 0)
+		node = open(path, O_RDONLY | O_CLOEXEC);
+	return OK;
+}
+
+int nvmlInit(void) { return nvmlInit_v2(); }
+
+int nvmlShutdown(void) {
+	if (node >= 0)
+		close(node);
+	node = -1;
+	return OK;
+}
+
 int nvmlSystemGetDriverVersion(char *text, u32 size) { strncpy(text, "470.57.02", size); return OK; }
 int nvmlDeviceGetCount_v2(u32 *count) { *count = 1; return OK; }
 int nvmlDeviceGetCount(u32 *count) { return nvmlDeviceGetCount_v2(count); }

@@ -19,21 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrDevicePluginNotFound reports that no process of the device plugin is ready for SIGHUP.
-var ErrDevicePluginNotFound = errors.New("no process of the device plugin was found")
+// ErrDaemonNotFound reports that no process of a daemon is ready for SIGHUP.
+var ErrDaemonNotFound = errors.New("no process was found")
 
-// DevicePlugin finds the processes of NVIDIA's device plugin. The plugin enumerates its devices only
-// when it starts, when the kubelet restarts, or on SIGHUP.
-type DevicePlugin struct {
+// Daemon finds the processes of a program that enumerates MIG devices when it starts and on SIGHUP only:
+// NVIDIA's device plugin, or dcgm-exporter.
+type Daemon struct {
+	// Name is the program's name in errors.
+	Name string
 	// Proc is the root of the host's procfs.
 	Proc string
-	// Command is the start of the plugin's command line, the program without its folder.
+	// Command is the start of the program's command line, the program without its folder.
 	Command string
 }
 
-// Reload makes each process of the plugin enumerate its devices again, and returns how many it signaled.
-// It returns [ErrDevicePluginNotFound] if no process runs or none is ready: try again then.
-func (d *DevicePlugin) Reload() (signaled int, err error) {
+// Reload makes each process of the daemon enumerate the devices again, and returns how many it signaled. It
+// returns [ErrDaemonNotFound] if no process runs or none is ready.
+func (d *Daemon) Reload() (signaled int, err error) {
 	all, err := listProcesses(d.Proc)
 	if err != nil {
 		return 0, err
@@ -52,18 +54,18 @@ func (d *DevicePlugin) Reload() (signaled int, err error) {
 	}
 	switch {
 	case len(errs) > 0:
-		return signaled, fmt.Errorf("reload device plugin: %w", errors.Join(errs...))
+		return signaled, fmt.Errorf("reload %s: %w", d.Name, errors.Join(errs...))
 	case signaled > 0:
 		return signaled, nil
 	case len(notReady) > 0:
-		return 0, fmt.Errorf("%w: process %s has no handler for SIGHUP (yet)", ErrDevicePluginNotFound, strings.Join(notReady, ", "))
+		return 0, fmt.Errorf("reload %s: %w: process %s has no handler for SIGHUP (yet)", d.Name, ErrDaemonNotFound, strings.Join(notReady, ", "))
 	}
-	return 0, fmt.Errorf("%w below %s: no command line begins with %q", ErrDevicePluginNotFound, d.Proc, d.Command)
+	return 0, fmt.Errorf("reload %s: %w below %s: no command line begins with %q", d.Name, ErrDaemonNotFound, d.Proc, d.Command)
 }
 
-// signal sends SIGHUP to a process of the plugin. It reports deaf for one without a handler, and nothing
+// signal sends SIGHUP to a process of the daemon. It reports deaf for one without a handler, and nothing
 // for other processes and those that end meanwhile.
-func (d *DevicePlugin) signal(each procfs.Proc) (sent, deaf bool, err error) {
+func (d *Daemon) signal(each procfs.Proc) (sent, deaf bool, err error) {
 	p, err := pinProcess(d.Proc, each.PID)
 	if err != nil {
 		return false, false, nil

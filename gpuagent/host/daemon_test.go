@@ -112,7 +112,7 @@ func TestReload(t *testing.T) {
 		{"nvidia-device-plugin", outputOfOne},
 		{"sluice simulate kubelet", outputOfTwo},
 	} {
-		f := DevicePlugin{
+		f := Daemon{
 			Proc:    newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}),
 			Command: tc.command,
 		}
@@ -128,9 +128,9 @@ func TestReload(t *testing.T) {
 // SIGHUP would end a process without a handler.
 func TestProcessesWithoutHandlerAreNotSignaled(t *testing.T) {
 	left := startProcessWithoutHandler(t, "nvidia-device-plugin")
-	f := DevicePlugin{Proc: newProcfs(t, map[string]int{"17": left.Process.Pid}), Command: "nvidia-device-plugin"}
+	f := Daemon{Name: "device plugin", Proc: newProcfs(t, map[string]int{"17": left.Process.Pid}), Command: "nvidia-device-plugin"}
 	_, err := f.Reload()
-	if !errors.Is(err, ErrDevicePluginNotFound) || !strings.Contains(err.Error(), "has no handler for SIGHUP") {
+	if !errors.Is(err, ErrDaemonNotFound) || !strings.Contains(err.Error(), "has no handler for SIGHUP") {
 		t.Errorf("%v", err)
 	}
 	if err := left.Process.Signal(syscall.Signal(0)); err != nil {
@@ -142,12 +142,12 @@ func TestReloadWithoutDevicePlugin(t *testing.T) {
 	running, _ := startFakePlugin(t, "another-plugin")
 	gone := newProcfs(t, map[string]int{"17": running.Process.Pid, "18": 1 << 22})
 	for name, command := range map[string]string{"another": "nvidia-device-plugin", "longer": "another-plugin --x", "nothing": ""} {
-		f := DevicePlugin{Proc: gone, Command: command}
-		if _, err := f.Reload(); !errors.Is(err, ErrDevicePluginNotFound) {
+		f := Daemon{Name: "device plugin", Proc: gone, Command: command}
+		if _, err := f.Reload(); !errors.Is(err, ErrDaemonNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f := DevicePlugin{Proc: filepath.Join(t.TempDir(), "none"), Command: "x"}
+	f := Daemon{Name: "device plugin", Proc: filepath.Join(t.TempDir(), "none"), Command: "x"}
 	if _, err := f.Reload(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
@@ -165,7 +165,7 @@ func TestReloadIgnoresFakeProcessFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := DevicePlugin{Proc: root, Command: "nvidia-device-plugin"}
+	f := Daemon{Name: "device plugin", Proc: root, Command: "nvidia-device-plugin"}
 	if signaled, err := f.Reload(); signaled != 0 || !errors.Is(err, unix.EBADF) {
 		t.Errorf("%d, %v", signaled, err)
 	}

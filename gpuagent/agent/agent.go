@@ -90,6 +90,7 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		events: mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
 		wakeup: make(chan struct{}, 1),
 	}
+	r.engine.OpenBy, r.engine.ReloadMonitoring = r.openBy, r.reloadMonitoring
 	r.hungCalls = hungCallReporter{
 		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log,
 	}

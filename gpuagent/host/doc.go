@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package host reads the node's processes from procfs. It finds other managers that partition the
-// node's GPUs, returns the pods of a process, and makes NVIDIA's device plugin enumerate its devices
-// again.
+// node's GPUs, returns the pods of a process and the processes that have a GPU open, and makes NVIDIA's
+// device plugin enumerate its devices again.
 //
 // A process that hangs in a driver call does not block the package: see [ErrReadTimeout]. The package
 // sends no signal but SIGHUP, and none to a process without a handler for it. It counts a user's pod as

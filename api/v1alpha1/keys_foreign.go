@@ -61,6 +61,20 @@ const (
 	LabelDeployMIGManager = "nvidia.com/gpu.deploy.mig-manager"
 )
 
+// GPUClientPaused is the value of a node's label in [GPUClientLabels] while Sluice pauses the client.
+// It replaces the value "true" only, so that it names the former value, too.
+const GPUClientPaused = "paused-by-sluice"
+
+// GPUClientLabels returns the labels by which the GPU operator's DaemonSets select their nodes, of those
+// that keep GPUs open and that NVIDIA's MIG manager pauses. It pauses nvidia.com/gpu.deploy.client as
+// well, which Sluice's own agent has.
+func GPUClientLabels() []string {
+	return []string{
+		"nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.gpu-feature-discovery",
+		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.dcgm", "nvidia.com/gpu.deploy.nvsm",
+	}
+}
+
 // ResourceMIG returns the resource that counts instances of a profile. A resource name cannot
 // contain the plus sign of 1g.10gb+me, so the device plugin replaces it by a dot.
 func ResourceMIG(profile MIGProfile) corev1.ResourceName {

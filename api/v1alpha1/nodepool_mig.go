@@ -64,6 +64,16 @@ type MIGSpec struct {
 	// +kubebuilder:validation:Maximum=60
 	MaxChangesPerHour *int32 `json:"maxChangesPerHour,omitempty"`
 
+	// Pause stops NVIDIA's GPU clients on a node while the MIG mode of one of its GPUs changes or
+	// the GPU is reset, since they keep the GPU open: the device plugin, GPU feature discovery,
+	// DCGM, dcgm-exporter and NVSM, as far as the GPU operator deploys them. Sluice sets their
+	// labels nvidia.com/gpu.deploy.* on the node from "true" to "paused-by-sluice", after new pods
+	// are kept off the node, and back when the change has ended or failed. Default false: the
+	// administrator stops the clients.
+	//
+	// +optional
+	Pause bool `json:"pause,omitempty"`
+
 	// Layout lists the partitions of GPUs if planning is Static. The first entry that matches
 	// a GPU applies to it. A GPU that no entry matches is not changed.
 	//

@@ -92,6 +92,7 @@ func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *
 		wakeup:   make(chan struct{}, 1),
 	}
 	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, Proc: cfg.Proc}
+	r.engine.OpenBy, r.engine.ReloadMonitoring = r.openBy, r.reloadMonitoring
 	r.hungCalls = hungCallReporter{
 		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log,
 	}

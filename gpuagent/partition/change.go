@@ -35,6 +35,8 @@ type gpuChange struct {
 	journaled, driverCalled, changed bool
 
 	retries retryCounts
+	// reloaded reports whether DCGM was reloaded for this change.
+	reloaded bool
 	// fingerprint describes the GPU at the last observation, for comparison.
 	fingerprint string
 	state       *gpuState
@@ -70,7 +72,7 @@ func (c *gpuChange) converge(ctx context.Context) decision {
 		if err == nil {
 			v := decide(p, &c.desired)
 			if len(v.steps) == 0 {
-				return v
+				return c.nameHolders(ctx, v)
 			}
 			if again, known := c.recentRollback(); known {
 				return again

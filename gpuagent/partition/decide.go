@@ -42,6 +42,9 @@ type decision struct {
 	state   State
 	reason  string
 	message string
+	// gpuInUse reports whether the refusal is due to a program that has the GPU open, which the message
+	// may lack.
+	gpuInUse bool
 }
 
 func appliedDecision() decision { return decision{state: Applied, reason: v1alpha1.ReasonApplied} }
@@ -176,7 +179,9 @@ func resetRequired(what string) decision {
 // whenIdle returns steps that need the whole GPU, or a refusal while it is in use.
 func whenIdle(p *observedGPU, steps ...step) decision {
 	if holder := p.anyHolder(); holder != "" {
-		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", holder)
+		v := refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", holder)
+		v.gpuInUse = true
+		return v
 	}
 	return decision{steps: steps}
 }

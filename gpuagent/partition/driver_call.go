@@ -200,8 +200,11 @@ type retryCounts struct{ transient, noCapacity, inUse, stale int }
 const (
 	maxTransientRetries, transientRetryDelay = 3, 100 * time.Millisecond
 	maxCapacityRetries, capacityRetryDelay   = 1, 100 * time.Millisecond
-	maxInUseRetries, inUseRetryDelay         = 4, 250 * time.Millisecond
+	maxInUseRetries, inUseRetryDelay         = 7, 250 * time.Millisecond // 32 s in all
 	maxStaleRetries                          = 4
+	// reloadAfterInUse is the number of retries, after 8 s, before DCGM is reloaded: it may keep handles of
+	// a GPU without a process that the driver reports.
+	reloadAfterInUse = 5
 )
 
 // handleError waits and lets a change continue after an error, or returns its result.
@@ -232,9 +235,15 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	case k == classStale && again(&c.retries.stale, maxStaleRetries, 0):
 		return decision{}, false
 	case k == classInUse && again(&c.retries.inUse, maxInUseRetries, inUseRetryDelay):
+		if c.retries.inUse == reloadAfterInUse && !c.reloaded && c.engine.ReloadMonitoring != nil {
+			c.engine.ReloadMonitoring()
+			c.reloaded = true
+		}
 		return decision{}, false
 	case k == classStale || k == classInUse:
-		return refuse(Reclaiming, v1alpha1.ReasonInUse, "%v", err), true
+		v := refuse(Reclaiming, v1alpha1.ReasonInUse, "%v", err)
+		v.gpuInUse = k == classInUse
+		return c.nameHolders(ctx, v), true
 	case k == classNoCapacity && again(&c.retries.noCapacity, maxCapacityRetries, capacityRetryDelay):
 		return decision{}, false
 	case (k == classTransient || k == classUnloaded) && again(&c.retries.transient, maxTransientRetries, transientRetryDelay):
@@ -247,6 +256,14 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	default:
 		return refuse(RolledBack, v1alpha1.ReasonDriverError, "%v", err), true
 	}
+}
+
+// nameHolders adds the processes that have the GPU open to a refusal that is due to them.
+func (c *gpuChange) nameHolders(ctx context.Context, v decision) decision {
+	if v.gpuInUse && c.engine.OpenBy != nil {
+		v.message += "; " + c.engine.OpenBy(ctx, c.gpu.UUID)
+	}
+	return v
 }
 
 // markUnhealthy suspends writes to the GPU.

@@ -36,6 +36,12 @@ type Engine struct {
 	// Sleep waits between attempts and returns early if the context ends. Default: machine time.
 	Sleep func(ctx context.Context, d time.Duration)
 
+	// ReloadMonitoring makes DCGM on the node close its handles of GPUs. It is called at most once for a
+	// change that the driver refuses, since the GPU is in use. Default: none.
+	ReloadMonitoring func()
+	// OpenBy describes the processes that have a GPU open, for messages. Default: none.
+	OpenBy func(ctx context.Context, gpu string) string
+
 	states gpuStates
 	// readings are the last readings of Observe by GPU.
 	readings readings

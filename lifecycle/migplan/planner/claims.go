@@ -120,7 +120,7 @@ func (r *Reconciler) listPods(ctx context.Context, field, name string) (all []bo
 // addNominated adds a pod in its binding cycle, once.
 func (n *node) addNominated(pod boundPod) {
 	if !slices.ContainsFunc(n.boundPods, func(known boundPod) bool { return known.uid == pod.uid }) {
-		pod.bound = time.Time{}
+		pod.bound, pod.nominated = time.Time{}, true
 		n.boundPods = append(n.boundPods, pod)
 	}
 }

@@ -134,6 +134,10 @@ func (l *testCluster) lifecycleConfig() *rest.Config {
 func (l *testCluster) createNode(name string) {
 	l.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mig": "yes", v1alpha1.LabelGPUCount: "2"}}}
+	for _, key := range append(v1alpha1.GPUClientLabels(), "nvidia.com/gpu.deploy.client") {
+		node.Labels[key] = "true"
+	}
+	node.Labels["nvidia.com/gpu.deploy.nvsm"] = "false"
 	if err := l.Create(l.Context(), node); err != nil {
 		l.Fatal(err)
 	}
@@ -402,7 +406,8 @@ func (l *testCluster) requireNoWrites() {
 	}
 }
 
-// requireForbidden checks that lifecycle's token changes only the taint and sluice.dev/gpu-milli of a node.
+// requireForbidden checks that lifecycle's token changes only the taint, the labels that pause GPU clients,
+// and sluice.dev/gpu-milli of a node.
 func (l *testCluster) requireForbidden() {
 	l.Helper()
 	as, err := client.New(l.lifecycleConfig(), client.Options{Scheme: l.Scheme()})
@@ -415,6 +420,11 @@ func (l *testCluster) requireForbidden() {
 		"a cordon":      `{"spec":{"unschedulable":true}}`,
 		"a label":       `{"metadata":{"labels":{"a":"b"}}}`,
 		"an annotation": `{"metadata":{"annotations":{"a":"b"}}}`,
+		"a pool":        `{"metadata":{"labels":{"mig":"no"}}}`,
+		"no label":      `{"metadata":{"labels":{"mig":null}}}`,
+		"the agent":     `{"metadata":{"labels":{"nvidia.com/gpu.deploy.client":"paused-by-sluice"}}}`,
+		"no client":     `{"metadata":{"labels":{"nvidia.com/gpu.deploy.dcgm":"false"}}}`,
+		"their client":  `{"metadata":{"labels":{"nvidia.com/gpu.deploy.nvsm":"true"}}}`,
 	} {
 		if err := as.Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); !apierrors.IsForbidden(err) {
 			l.Errorf("%s: %v", what, err)
@@ -427,6 +437,17 @@ func (l *testCluster) requireForbidden() {
 		err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 		if !apierrors.IsForbidden(err) {
 			l.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, key := range v1alpha1.GPUClientLabels() {
+		if key == "nvidia.com/gpu.deploy.nvsm" {
+			continue
+		}
+		for _, value := range []string{v1alpha1.GPUClientPaused, "true"} {
+			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+			if err := as.Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+				l.Errorf("%s: %s: %v", key, value, err)
+			}
 		}
 	}
 	capacity := client.RawPatch(types.MergePatchType, []byte(`{"status":{"allocatable":{"sluice.dev/gpu-milli":"2k"}}}`))

@@ -98,6 +98,9 @@ func (d *draft) plannedCondition(pool int) metav1.Condition {
 			if w.draining && !w.changed {
 				text += " (after the pods have ended that hold a GPU to be reset)"
 			}
+			if d.nodes[at].clients.paused() {
+				text += " (its GPU clients are paused)"
+			}
 			changing = append(changing, text)
 		}
 	}
@@ -199,9 +202,15 @@ func (d *draft) explainUnmet(w *podRequest, pool int, isPreemptible preemptibleF
 		}
 		for _, c := range d.gpuDraftsOf(at) {
 			g := c.gpu
-			if c.eligibility == notEligible && g.model != nil && !g.migEnabled && g.wholeHolders == 0 &&
-				g.model.resolveProfile(w.instanceRequests[0].profile) != nil {
-				return ReasonResetRequired, fmt.Sprintf("GPU %d of node %s %s", g.index, d.nodes[at].name, d.ineligibleReason(&c))
+			if c.eligibility != notEligible || g.model == nil || g.model.resolveProfile(w.instanceRequests[0].profile) == nil {
+				continue
+			}
+			why := fmt.Sprintf("GPU %d of node %s %s", g.index, d.nodes[at].name, d.ineligibleReason(&c))
+			if d.previousState.gpuBackoff[g.uuid].until.After(d.now) {
+				return ReasonAgentFailed, why
+			}
+			if !g.migEnabled && g.wholeHolders == 0 {
+				return ReasonResetRequired, why
 			}
 		}
 	}

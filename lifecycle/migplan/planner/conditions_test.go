@@ -64,6 +64,18 @@ func TestConditions(t *testing.T) {
 			want: "False ResetRequired ns/p requests 4g.20gb: GPU 0 of node n1 is not in MIG mode, which only a reset changes: " +
 				"enable it (nvidia-smi -i 0 -mig 1) and reset the GPU, or set spec.mig.resets to WhenIdle or Drain",
 		},
+		"a program holds the GPU": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100 off"}).withPendingPod("p", "3g.20gb")
+				s.pools[0].resets = v1alpha1.MIGResetsWhenIdle
+				s.previousState.gpuBackoff = map[v1alpha1.GPUUUID]backoff{
+					gpuUUID("n1", 0): {until: startTime.Add(time.Second), reason: "InUse: process nvidia-persistenced (812)"},
+				}
+				return s
+			}(),
+			want: "False AgentFailed ns/p requests 3g.20gb: GPU 0 of node n1 could not be repartitioned and will be retried: " +
+				"InUse: process nvidia-persistenced (812)",
+		},
 		"a drain waits before a reset": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)

@@ -55,9 +55,12 @@ type actionVerb uint8
 const (
 	// addTaint keeps new pods away from the node; on a tainted node it renews the taint.
 	addTaint actionVerb = iota
+	// pauseClients stops NVIDIA's GPU clients, resumeClients starts them again.
+	pauseClients
+	resumeClients
 	// writeSpec writes the desired layout of the GPUs.
 	writeSpec
-	// removeTaint admits pods again.
+	// removeTaint admits pods again, and resumes the clients that are still paused.
 	removeTaint
 )
 
@@ -99,6 +102,7 @@ func (d *draft) initializeState() {
 		offers: map[types.UID]podOffers{}, nominations: map[types.UID]nomination{}, made: map[place]madeInstance{},
 		earmarks: map[string]earmark{}, nodeBackoff: map[string]backoff{},
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
+		pausedSince: map[string]time.Time{},
 	}
 	for name, until := range d.previousState.unknownHoldersUntil {
 		if until.After(d.now) {
@@ -131,10 +135,14 @@ func (d *draft) planActions() {
 	}
 	for at := range d.nodes {
 		w, n := &d.nodeDrafts[at], &d.nodes[at]
+		if n.taint == nil && n.clients.paused() { // the taint was removed by hand, or a program wrote an old value
+			d.addAction(action{verb: resumeClients, node: n.name})
+			continue
+		}
 		switch w.stage {
 		case stageClosed:
 		case stageOpen:
-			if !w.changed && !w.draining && !w.holding || d.isAwaitingIdleUse(at) {
+			if !w.changed && !w.draining && !w.holding || d.isAwaitingIdleUse(at) || w.claimed && d.needsPause(at) {
 				continue
 			}
 			// At most half of a pool changes at a time; the other nodes still accept pods.

@@ -137,7 +137,9 @@ func parseInstanceRequests(pod *corev1.Pod) (instances []instanceRequest, wholeG
 
 // newBoundPod returns the requests and the binding time of a bound pod.
 func newBoundPod(pod *corev1.Pod) boundPod {
-	c := boundPod{uid: pod.UID, resources: podAmounts(pod)}
+	c := boundPod{
+		uid: pod.UID, name: pod.Namespace + "/" + pod.Name, resources: podAmounts(pod), started: pod.Status.StartTime != nil, client: isClientPod(pod),
+	}
 	c.instanceRequests, c.wholeGPUs = parseInstanceRequests(pod)
 	if condition := scheduledCondition(pod); condition != nil && condition.Status == corev1.ConditionTrue {
 		c.bound = condition.LastTransitionTime.Add(apiTimeResolution)

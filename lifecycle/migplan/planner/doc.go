@@ -18,5 +18,5 @@
 //
 // The planner never destroys an instance that a pod holds, may hold or needs. It
 // never stops a pod, never writes a GPUNode's status, and writes no field of a Node
-// but its own taint.
+// but its own taint and these labels.
 package planner

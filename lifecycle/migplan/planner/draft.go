@@ -67,12 +67,13 @@ type nodeDraft struct {
 	requests          []int
 	// holding reports whether the node accepts no pods while the pods on its earmarked GPU end.
 	holding bool
-	// created holds the instances that the change creates for requests.
-	created []createdInstance
+	created []createdInstance // by the change, for requests
 	// free holds the node's other resources that no request of this draft needs.
 	free amounts
 	// idleOffers holds the requests that idle instances of the node satisfy as they are.
 	idleOffers []int
+	// claimed reports whether a pod may be in its binding cycle on the node.
+	claimed bool
 }
 
 // createdInstance is an instance to be created for a request of a priority.

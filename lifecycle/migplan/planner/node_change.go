@@ -35,7 +35,9 @@ var errConflict = errors.New("the object changed after it was read")
 //  1. taintNode keeps new pods away from the node.
 //  2. [node.settledAt] waits until no pod was bound to the node for bindSettleTime.
 //  3. listClaims lists the node's pods from the API server, with those in their binding
-//     cycle; [draft.explainLoss] stops the change if the new layout would not hold them.
+//     cycle; [draft.explainLoss] stops the change if the new layout would not hold them. Before a
+//     change of the MIG mode, [draft.pauseNode] stops NVIDIA's GPU clients, which start again after
+//     the agent has reported.
 //  4. patchSpec writes GPUNode.spec.
 //  5. The agent applies the spec and reports; [draft.finishChange] waits for it.
 //  6. [draft.finishChange] waits until the node's allocatable matches the report.
@@ -71,6 +73,10 @@ func (r *Reconciler) applyAction(ctx context.Context, s *observedState, a *actio
 			return false, err
 		}
 		return true, r.taintNode(ctx, node, gpuNode, now)
+	case pauseClients:
+		return true, r.patchNode(ctx, node, node.Spec.Taints, clientsOf(node).pausePatch())
+	case resumeClients:
+		return true, r.patchNode(ctx, node, node.Spec.Taints, clientsOf(node).resumePatch())
 	case writeSpec:
 		return true, r.patchSpec(ctx, gpuNode, a, now)
 	case removeTaint:
@@ -89,7 +95,7 @@ func (r *Reconciler) taintNode(ctx context.Context, node *corev1.Node, gpuNode *
 		Key: v1alpha1.TaintRepartitioning, Value: strconv.FormatInt(gpuNode.Generation, 10),
 		Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: now.Add(apiTimeResolution)},
 	})
-	return r.patchTaints(ctx, node, taints)
+	return r.patchNode(ctx, node, taints, nil)
 }
 
 // patchSpec writes the desired layout, and the time in an annotation. The precondition on the
@@ -135,7 +141,7 @@ func recentChanges(changes []time.Time, now time.Time) []time.Time {
 	return slices.DeleteFunc(slices.Clone(changes), func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 }
 
-// untaintNode removes the taint if the live GPUNode is the one that the decision was based
+// untaintNode removes the taint and resumes the GPU clients if the live GPUNode is the one that the decision was based
 // on; the cache may lag.
 func (r *Reconciler) untaintNode(ctx context.Context, node *corev1.Node, gpuNode *v1alpha1.GPUNode) error {
 	if node == nil {
@@ -151,14 +157,14 @@ func (r *Reconciler) untaintNode(ctx context.Context, node *corev1.Node, gpuNode
 		live.Status.ObservedGeneration != gpuNode.Status.ObservedGeneration:
 		return errConflict
 	}
-	return r.patchTaints(ctx, node, otherTaints(node))
+	return r.patchNode(ctx, node, otherTaints(node), clientsOf(node).resumePatch())
 }
 
-// untaintOrphans removes the taint from nodes without a planned pool: the pool was deleted,
-// its sharing changed, or two pools select the node.
+// untaintOrphans removes the taint from nodes without a planned pool, and resumes their GPU clients: the
+// pool was deleted, its sharing changed, or two pools select the node.
 func (r *Reconciler) untaintOrphans(ctx context.Context, orphans []*corev1.Node) error {
 	for _, node := range orphans {
-		if err := r.patchTaints(ctx, node, otherTaints(node)); client.IgnoreNotFound(err) != nil {
+		if err := r.patchNode(ctx, node, otherTaints(node), clientsOf(node).resumePatch()); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove taint from node %s, which belongs to no pool with MIG: %w", node.Name, err)
 		}
 		log.FromContext(ctx).Info("Removed taint from node without MIG pool", "node", node.Name)
@@ -171,15 +177,21 @@ func otherTaints(node *corev1.Node) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintRepartitioning })
 }
 
-// patchTaints writes the taints of a node, with a precondition on its UID and resource version.
-func (r *Reconciler) patchTaints(ctx context.Context, node *corev1.Node, taints []corev1.Taint) error {
-	patch := map[string]any{
-		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": taints},
+// patchNode writes the taints of a node and changes labels, with a precondition on its UID and resource
+// version. One request does both, so that no crash comes in between.
+func (r *Reconciler) patchNode(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) error {
+	if node == nil {
+		return errConflict
 	}
+	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	spec := map[string]any{"taints": taints}
 	if len(taints) == 0 {
-		patch["spec"] = map[string]any{"taints": nil}
+		spec["taints"] = nil
 	}
-	return r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, patch)
+	return r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, map[string]any{"metadata": metadata, "spec": spec})
 }
 
 func (r *Reconciler) patch(ctx context.Context, object client.Object, fields map[string]any) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type observedState struct {
 	nodePools   []*v1alpha1.NodePool
 	nodeObjects map[string]*corev1.Node
 	gpuNodes    map[string]*v1alpha1.GPUNode
-	// orphanedNodes holds the tainted nodes without a pool with MIG.
+	// orphanedNodes holds the tainted nodes without a pool with MIG, and those with paused clients.
 	orphanedNodes []*corev1.Node
 	// formerlyPlannedPools holds the pools without MIG that still have the condition Planned.
 	formerlyPlannedPools []*v1alpha1.NodePool
@@ -60,21 +61,21 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	}
 	r.observedNodes.prune(s.gpuNodes)
 	for i := range nodes.Items {
-		object := &nodes.Items[i]
+		object := r.labelsBeforePause.restore(&nodes.Items[i])
 		names := inventory.PoolsForNode(object, pools.Items)
 		at, planned := 0, false
 		if len(names) == 1 {
 			at, planned = byName[names[0]]
 		}
 		if !planned {
-			if repartitioningTaint(object) != nil {
+			if repartitioningTaint(object) != nil || clientsOf(object).paused() {
 				s.orphanedNodes = append(s.orphanedNodes, object)
 			}
 			continue
 		}
 		s.nodeObjects[object.Name] = object
 		n := node{
-			name: object.Name, pool: at, taint: repartitioningTaint(object),
+			name: object.Name, pool: at, taint: repartitioningTaint(object), clients: clientsOf(object),
 			allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object),
 			free: newAmounts(object.Status.Allocatable),
 		}
@@ -85,6 +86,7 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	}
 	slices.SortFunc(s.nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
 	r.usage.prune(s.nodeObjects)
+	maps.DeleteFunc(r.labelsBeforePause, func(name string, _ map[string]string) bool { return s.nodeObjects[name] == nil })
 	if err := r.listClaims(ctx, s, now); err != nil {
 		return nil, err
 	}
@@ -104,7 +106,7 @@ func newPool(p *v1alpha1.NodePool) pool {
 		if p.Spec.MIG.MaxChangesPerHour != nil {
 			of.maxChangesPerHour = int(*p.Spec.MIG.MaxChangesPerHour)
 		}
-		of.resets = p.Spec.MIG.Resets
+		of.resets, of.pause = p.Spec.MIG.Resets, p.Spec.MIG.Pause
 		if p.Spec.MIG.Planning == v1alpha1.MIGPlanningStatic {
 			of.layout = append([]v1alpha1.MIGLayout{}, p.Spec.MIG.Layout...)
 		}

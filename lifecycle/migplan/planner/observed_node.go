@@ -28,6 +28,8 @@ type observedNode struct {
 	// could not apply it; message says why.
 	specObserved, failed bool
 	message              string
+	// pluginOutdated reports whether the device plugin has yet to enumerate the devices of an applied spec.
+	pluginOutdated bool
 	// shared reports whether the device plugin offers several replicas of each MIG device.
 	shared bool
 	// unusableReason says why the node cannot be planned; empty if it can.
@@ -91,6 +93,7 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLayoutApplied); c != nil && c.Status == metav1.ConditionFalse &&
 		m.specObserved {
+		m.pluginOutdated = c.Reason == v1alpha1.ReasonDevicePluginNotFound
 		m.failed, m.message = true, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	m.unusableReason = unusableReason(status)

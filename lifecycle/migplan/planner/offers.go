@@ -128,6 +128,7 @@ func (d *draft) keepClaims(i int) (nominated bool) {
 			d.requeueAt(until)
 			for at := range d.nodes {
 				if d.nodes[at].name == w.nominated {
+					d.nodeDrafts[at].claimed = true
 					d.reserveRequest(at, w)
 				}
 			}
@@ -145,6 +146,7 @@ func (d *draft) keepClaims(i int) (nominated bool) {
 		}
 		if until := o.available.Add(claimPeriod); until.After(d.now) {
 			d.requeueAt(until)
+			d.nodeDrafts[at].claimed = true
 			for _, a := range w.instanceRequests {
 				d.reserveIdle(at, a.profile, a.count)
 			}

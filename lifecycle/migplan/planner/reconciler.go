@@ -50,6 +50,8 @@ type Reconciler struct {
 	usage         nodeUsage
 	claimTimes    claimTimes
 	state         planState
+	// labelsBeforePause is lost with a restart. A change that then lacks its pods is abandoned and begun again.
+	labelsBeforePause labelsBeforePause
 	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
 	now              func() time.Time
@@ -151,6 +153,7 @@ func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodRe
 
 func (r *Reconciler) initialize() {
 	r.observedNodes, r.usage, r.claimTimes, r.preemptibleCache = observedNodes{}, nodeUsage{}, claimTimes{}, map[types.UID]bool{}
+	r.labelsBeforePause = labelsBeforePause{}
 	if r.now == nil {
 		r.now = policytime.MachineNow
 	}

@@ -20,6 +20,8 @@ const (
 	eventRepartitionCompleted = "MIGRepartitionCompleted"
 	eventRepartitionCanceled  = "MIGRepartitionCanceled"
 	eventRepartitionFailed    = "MIGRepartitionFailed"
+	eventClientsPaused        = "MIGClientsPaused"
+	eventClientsResumed       = "MIGClientsResumed"
 )
 
 // recordEvents records an action as events on the node, the GPUNode and the requesting pods,
@@ -37,6 +39,13 @@ func (r *Reconciler) recordEvents(s *observedState, a *action, node *corev1.Node
 			corev1.EventTypeNormal, eventRepartitionScheduled, "Taint",
 			"the node's GPUs will be repartitioned; it accepts no new pods until then",
 		)
+	case pauseClients:
+		record(
+			corev1.EventTypeNormal, eventClientsPaused, "Pause", "paused %s on the node, since a change of the MIG mode needs unused GPUs",
+			clientNames(clientsOf(node).pausePatch()),
+		)
+	case resumeClients:
+		record(corev1.EventTypeNormal, eventClientsResumed, "Resume", "resumed %s on the node", clientNames(clientsOf(node).resumePatch()))
 	case writeSpec:
 		repartitionsTotal.WithLabelValues(map[bool]string{false: "written", true: "restored"}[a.restoresCurrent]).Inc()
 		for _, i := range a.requests {

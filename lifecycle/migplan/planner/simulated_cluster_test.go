@@ -5,6 +5,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type simulation struct {
 	late bool
 	// nominates reports whether the scheduler records its choice before a long binding cycle.
 	nominates bool
+	// pause reports whether the pool has GPU clients paused for changes of a MIG mode.
+	pause bool
 	// writes counts the planner's writes.
 	writes int
 }
@@ -53,6 +56,9 @@ type simulatedNode struct {
 	agentAt, pluginAt time.Time
 	// dead: the agent never runs again.
 	dead bool
+	// off reports for each GPU whether it is out of MIG mode.
+	off     []bool
+	clients simulatedClients
 }
 
 type simulatedInstance struct {
@@ -113,11 +119,16 @@ var modelA100, _ = mig.ModelByName("A100-40GB")
 func newSimulation(t *rapid.T) *simulation {
 	seed := rapid.Uint64().Draw(t, "seed")
 	h := &simulation{T: t, now: startTime, chance: rand.New(rand.NewPCG(seed, seed))} //nolint:gosec // no secret
-	h.nominates = h.oneIn(2)
+	h.nominates, h.pause = h.oneIn(2), h.oneIn(2)
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		n := &simulatedNode{name: fmt.Sprintf("n%d", i+1), published: deviceCounts{}}
 		n.object = v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: n.name, Generation: 1}}
 		n.real = make([][]*simulatedInstance, rapid.IntRange(1, 2).Draw(t, "gpus"))
+		n.off = make([]bool, len(n.real))
+		for k := range n.off {
+			n.off[k] = h.oneIn(3)
+		}
+		n.clients = newSimulatedClients()
 		n.dead = h.oneIn(10)
 		if !n.dead {
 			n.reportStatus(h.now)
@@ -155,6 +166,9 @@ func (n *simulatedNode) reportStatus(now time.Time) {
 			UUID: gpuUUID(n.name, i), Index: int32(i), DeviceID: gpuA100, //nolint:gosec // small
 			MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled},
 		}
+		if n.off[i] {
+			g.MIG = v1alpha1.MIGMode{Current: v1alpha1.MIGModeDisabled, Pending: v1alpha1.MIGModeDisabled}
+		}
 		for _, it := range instances {
 			o := v1alpha1.ObservedInstance{
 				Profile: it.profile.Name, Start: int32(it.start), UUID: "MIG", State: v1alpha1.InstanceIdle,
@@ -181,7 +195,7 @@ func (h *simulation) countMissing(n *simulatedNode, p *mig.Profile) (count int) 
 
 // runAgent applies the spec and reports.
 func (h *simulation) runAgent(n *simulatedNode) {
-	if n.dead || h.now.Before(n.agentAt) {
+	if n.dead || n.clients.upgrade != nil || h.now.Before(n.agentAt) {
 		return
 	}
 	if h.oneIn(10) {
@@ -232,11 +246,20 @@ func (h *simulation) applySpec(n *simulatedNode) string {
 			}
 		}
 		for _, it := range n.real[i] {
-			if !slices.Contains(instances, it) && it.pod != nil {
+			switch removes := !slices.Contains(instances, it) && it.pod != nil; {
+			case removes && h.late: // the pod was bound after the spec was written, and another such instance stays
+				return "InUse"
+			case removes:
 				h.failf("the layout of %s removes %s@%d, which %s uses", n.name, it.profile.Name, it.start, it.pod.name)
 			}
 		}
 		next[i] = instances
+		if n.off[i] && n.object.Spec.GPUs[at].MIGEnabled {
+			if running := n.clients.running(); h.pause && len(running) > 0 {
+				h.failf("GPU %d of %s enters MIG mode while %v run", i, n.name, running)
+			}
+			n.off[i] = false
+		}
 	}
 	for _, instances := range next {
 		for _, it := range instances {
@@ -273,7 +296,13 @@ func (h *simulation) runDevicePlugin(n *simulatedNode) {
 		return
 	}
 	n.published = deviceCounts{}
-	for _, instances := range n.real {
+	if !n.clients.hasPlugin() {
+		return // the kubelet has no devices without it
+	}
+	for i, instances := range n.real {
+		if n.off[i] {
+			n.published.add(v1alpha1.ResourceNVIDIAGPU, 1)
+		}
 		for _, it := range instances {
 			n.published.add(v1alpha1.ResourceMIG(it.profile.Name), 1)
 		}
@@ -309,6 +338,9 @@ func (h *simulation) maxBindDelay() time.Duration {
 func (h *simulation) bindPod(pod *simulatedPod) {
 	pod.node = pod.chosen
 	pod.startAt = h.now.Add(h.randomDelay(3 * time.Second))
+	if h.oneIn(3) { // a slow kubelet
+		pod.startAt = h.now.Add(h.randomDelay(30 * time.Second))
+	}
 	h.logf("%s is bound to %s", pod.name, pod.node.name)
 }
 
@@ -321,7 +353,7 @@ func (h *simulation) chooseNode(pod *simulatedPod) {
 				taken++
 			}
 		}
-		if published, _ := n.published.get(resource); pod.avoids || pod.memory > nodeMemory || n.taint != nil || published <= taken {
+		if published, _ := n.published.get(resource); pod.avoids || pod.memory > nodeMemory || n.taint != nil || n.clients.upgrade != nil || published <= taken {
 			continue
 		}
 		pod.chosen, pod.boundAt = n, h.now.Add(h.randomDelay(h.maxBindDelay()))
@@ -336,7 +368,13 @@ func (h *simulation) chooseNode(pod *simulatedPod) {
 // must never cause.
 func (h *simulation) runKubelet() {
 	for _, pod := range h.pods {
-		if pod.node == nil || pod.over || pod.instance != nil || h.now.Before(pod.startAt) {
+		if pod.node == nil || pod.over || pod.instance != nil || h.now.Before(pod.startAt) || pod.node.clients.upgrade != nil {
+			continue
+		}
+		if !pod.node.clients.hasPlugin() {
+			if pod.node.clients.ours() {
+				h.failf("%s is rejected, since the device plugin of %s is paused", pod.name, pod.node.name)
+			}
 			continue
 		}
 		for _, i := range h.chance.Perm(len(pod.node.real)) { // device plugins do not pack
@@ -354,15 +392,16 @@ func (h *simulation) runKubelet() {
 
 // runPlanner runs one pass of the planner, which may crash after any write.
 func (h *simulation) runPlanner() decision {
-	s := &snapshot{pools: []pool{{name: "dgx", maxChangesPerHour: defaultMaxChangesPerHour}}, previousState: h.state}
+	s := &snapshot{pools: []pool{h.pool()}, previousState: h.state}
 	for _, n := range h.nodes {
 		object := n.object.DeepCopy()
 		one := node{name: n.name, taint: n.taint, allocatable: n.published, observed: observeNode(object), free: amounts{memory: nodeMemory}}
+		one.clients = clientLabels(maps.Clone(n.clients.labels))
 		if n.taint != nil && n.taint.generation == object.Generation {
 			if _, settled := one.settledAt(h.now); settled {
-				one.podsListed = true
+				one.podsListed, one.boundPods = true, n.clients.pods()
 				for _, pod := range h.pods {
-					claim := boundPod{uid: types.UID(pod.name), instanceRequests: []instanceRequest{{pod.profile, 1}}}
+					claim := boundPod{uid: types.UID(pod.name), started: pod.instance != nil, instanceRequests: []instanceRequest{{pod.profile, 1}}}
 					switch {
 					case pod.node == n && !pod.over:
 						claim.bound = pod.boundAt
@@ -414,7 +453,15 @@ func (h *simulation) applyAction(a *action) {
 			h.failf("%s is tainted, and its agent is dead", n.name)
 		}
 		n.taint = &taint{since: h.now, generation: n.object.Generation}
+	case pauseClients:
+		if n.taint == nil {
+			h.failf("the clients of %s are paused without a taint", n.name)
+		}
+		maps.Copy(n.clients.labels, clientLabels(n.clients.labels).pausePatch())
+	case resumeClients:
+		maps.Copy(n.clients.labels, clientLabels(n.clients.labels).resumePatch())
 	case removeTaint:
+		maps.Copy(n.clients.labels, clientLabels(n.clients.labels).resumePatch())
 		n.taint = nil
 	case writeSpec:
 		if n.taint == nil {
@@ -477,7 +524,7 @@ func (h *simulation) checkSpec(n *simulatedNode, spec []v1alpha1.DesiredGPU) {
 // isAtRest reports whether no binding and no change is in progress.
 func (h *simulation) isAtRest() bool {
 	for _, n := range h.nodes {
-		if n.taint != nil || !n.dead && n.object.Status.ObservedGeneration != n.object.Generation {
+		if n.taint != nil || !n.clients.isAtRest() || !n.dead && n.object.Status.ObservedGeneration != n.object.Generation {
 			return false
 		}
 	}
@@ -503,6 +550,7 @@ func (h *simulation) advance() {
 	h.runScheduler()
 	h.runKubelet()
 	for _, n := range h.nodes {
+		h.runClients(n)
 		h.runAgent(n)
 		h.runDevicePlugin(n)
 	}

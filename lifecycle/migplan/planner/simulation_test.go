@@ -18,8 +18,9 @@ import (
 
 // TestSimulatedClusters checks in random histories: no spec drops an instance that a bound pod
 // holds, needs or is about to be bound to (invariant 7), no pod fails, no node without agent is
-// tainted, every taint is removed (invariant 8), every pod that fits gets an instance, and then the
-// planner writes nothing, although some pods can never run.
+// tainted, every taint is removed and the labels of NVIDIA's GPU clients are as before (invariant 8), no
+// MIG mode changes beside a client that can be paused, every pod that fits gets an instance, and then
+// the planner writes nothing, although some pods can never run.
 func TestSimulatedClusters(t *testing.T) {
 	for name, late := range map[string]bool{"bindings in time": false, "late bindings": true} {
 		t.Run(name, func(t *testing.T) { checkSimulations(t, late) })
@@ -45,6 +46,7 @@ func checkSimulations(t *testing.T, late bool) {
 				h.failf("%s stays tainted", n.name)
 			}
 		}
+		h.checkLabels()
 		for _, pod := range h.pods {
 			if pod.node == nil && !pod.over && !pod.avoids && pod.memory <= nodeMemory && h.hasRoomFor(pod) {
 				h.failf("%s is pending for %s although it fits", pod.name, pod.profile)

@@ -41,6 +41,8 @@ type planState struct {
 	// unknownHoldersUntil holds, for nodes whose pods hold whole GPUs that the agent does not
 	// report, how long the planner assumes so.
 	unknownHoldersUntil map[string]time.Time
+	// pausedSince is since when the clients of nodes are being paused.
+	pausedSince map[string]time.Time
 	// gpuBackoff holds the backoff of GPUs whose layout could not be applied.
 	gpuBackoff map[v1alpha1.GPUUUID]backoff
 }
@@ -67,6 +69,8 @@ type pool struct {
 	layout []v1alpha1.MIGLayout
 	// maxChangesPerHour limits the changes of each node within an hour.
 	maxChangesPerHour int
+	// pause reports whether NVIDIA's GPU clients are paused for changes of a MIG mode.
+	pause bool
 }
 
 func (p *pool) isStatic() bool { return p.layout != nil }
@@ -85,6 +89,8 @@ type node struct {
 	taint *taint
 	// unsuitableReason says why the node's labels rule out repartitioning; empty if they do not.
 	unsuitableReason string
+	// clients holds the node's labels of NVIDIA's GPU clients.
+	clients clientLabels
 	// allocatable counts the node's allocatable GPUs and MIG instances.
 	allocatable deviceCounts
 	// free holds the node's other resources that are free. Where the node's pods were not listed
@@ -108,10 +114,17 @@ type taint struct {
 
 // boundPod is a non-terminal pod that is bound to a node, or in its binding cycle.
 type boundPod struct {
-	uid types.UID
-	// bound is zero in the binding cycle, in which the pod's scheduler has chosen the node and waits for
-	// volumes or for the pod's group.
-	bound     time.Time
+	uid  types.UID
+	name string // namespace/name
+	// bound is zero while the pod is nominated.
+	bound time.Time
+	// nominated reports whether the pod is in its binding cycle: its scheduler chose the node and
+	// waits for volumes or for the pod's group.
+	nominated bool
+	// started reports whether the kubelet has accepted the pod, which then has its devices.
+	started bool
+	// client reports whether the pod belongs to a DaemonSet of NVIDIA's GPU clients.
+	client    bool
 	resources amounts
 	// instanceRequests holds the requested MIG instances, wholeGPUs counts the whole GPUs.
 	instanceRequests []instanceRequest

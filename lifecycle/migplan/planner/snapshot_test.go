@@ -165,6 +165,10 @@ func (a *action) describe() string {
 	switch a.verb {
 	case addTaint:
 		return "taint " + a.node
+	case pauseClients:
+		return "pause " + a.node
+	case resumeClients:
+		return "resume " + a.node
 	case removeTaint:
 		return strings.TrimSpace("untaint " + a.node + " " + outcomeLabels[a.outcome])
 	}

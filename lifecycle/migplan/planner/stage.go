@@ -130,6 +130,7 @@ func (d *draft) prepareChange(at int) {
 		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf("pods still hold the GPU to be reset %s after the node's taint", drainTimeout))
 	case !w.changed: // a drain waits until the pods that hold the GPU have ended
 		d.requeueAt(n.taint.since.Add(drainTimeout))
+	case d.needsPause(at) && !d.pauseNode(at):
 	case d.now.Sub(n.taint.since) > taintMaxAge:
 		d.addAction(action{verb: addTaint, node: n.name, requests: w.requests})
 	default:
@@ -151,6 +152,9 @@ func (d *draft) finishChange(at int) {
 	n := &d.nodes[at]
 	m := n.observed
 	switch byAgent := n.taint.since.Add(taintMaxAge + agentTimeout); {
+	case n.clients.paused() && (m == nil || m.specObserved || !d.now.Before(byAgent)):
+		// The device plugin publishes the new devices.
+		d.addAction(action{verb: resumeClients, node: n.name})
 	case m == nil:
 		d.releaseNode(at, outcomeAbandoned, "its GPUNode was deleted")
 	case !m.specObserved && d.now.Before(byAgent):
@@ -168,7 +172,7 @@ func (d *draft) finishChange(at int) {
 		d.requeueAt(byAgent)
 	case m.shared && m.specObserved: // allocatable counts replicas, so that it never matches
 		d.releaseNode(at, outcomeFailed, m.unusableReason)
-	case !m.matchesAllocatable(n.allocatable) && d.now.Before(byAgent.Add(allocatableTimeout)):
+	case (!m.matchesAllocatable(n.allocatable) || m.pluginOutdated) && d.now.Before(byAgent.Add(allocatableTimeout)):
 		d.requeueAt(byAgent.Add(allocatableTimeout))
 	case !m.matchesAllocatable(n.allocatable) && m.isExceededBy(n.allocatable):
 		// A pod scheduled to a missing device would fail. The kubelet removes the
@@ -183,8 +187,8 @@ func (d *draft) finishChange(at int) {
 		d.releaseNode(at, outcomeFailed, m.message)
 	case n.taint.generation == m.generation:
 		d.releaseNode(at, outcomeAbandoned, d.agentUnavailableReason(m))
-	case d.isRolledBack(m):
-		d.releaseNode(at, outcomeFailed, "its agent could not apply the layout and restored the former one")
+	case d.rollbackReason(m) != "":
+		d.releaseNode(at, outcomeFailed, "its agent could not apply the layout and restored the former one: "+d.rollbackReason(m))
 	default:
 		d.releaseNode(at, outcomeDone, "")
 	}
@@ -200,14 +204,14 @@ func (m *observedNode) differsFromSpec() bool {
 	return false
 }
 
-// isRolledBack reports whether a GPU of the node is in backoff after a failed layout.
-func (d *draft) isRolledBack(m *observedNode) bool {
+// rollbackReason returns why a GPU of the node is in backoff after a failed layout; empty if none is.
+func (d *draft) rollbackReason(m *observedNode) string {
 	for i := range m.gpus {
-		if d.nextState.gpuBackoff[m.gpus[i].uuid].until.After(d.now) {
-			return true
+		if b := d.nextState.gpuBackoff[m.gpus[i].uuid]; b.until.After(d.now) {
+			return b.reason
 		}
 	}
-	return false
+	return ""
 }
 
 // backOffGPUs starts the backoff of the GPUs whose layout could not be applied.
@@ -215,7 +219,9 @@ func (d *draft) backOffGPUs(m *observedNode) {
 	for i := range m.gpus {
 		uuid := m.gpus[i].uuid
 		if before := d.nextState.gpuBackoff[uuid]; m.gpus[i].differsFromSpec && !before.until.After(d.now) {
-			d.nextState.gpuBackoff[uuid] = before.next(d.now, gpuBackoffBase, gpuBackoffMax)
+			after := before.next(d.now, gpuBackoffBase, gpuBackoffMax)
+			after.reason = m.message
+			d.nextState.gpuBackoff[uuid] = after
 		}
 	}
 }

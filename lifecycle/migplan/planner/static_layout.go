@@ -117,7 +117,7 @@ func (d *draft) ineligibleReason(c *gpuDraft) string {
 		return g.unusableReason
 	case d.previousState.gpuBackoff[g.uuid].until.After(d.now):
 		d.requeueAt(d.previousState.gpuBackoff[g.uuid].until)
-		return "could not be repartitioned and will be retried: " + d.nodes[c.node].observed.message
+		return "could not be repartitioned and will be retried: " + d.previousState.gpuBackoff[g.uuid].reason
 	case g.migEnabled && g.resetPending:
 		return "leaves MIG mode at its next reset"
 	case !g.migEnabled && g.wholeHolders > 0:

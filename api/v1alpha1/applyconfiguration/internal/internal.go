@@ -442,6 +442,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 12
+    - name: pause
+      type:
+        scalar: boolean
     - name: planning
       type:
         namedType: dev.sluice.api.v1alpha1.MIGPlanning

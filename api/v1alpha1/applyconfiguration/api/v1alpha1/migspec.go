@@ -25,6 +25,13 @@ type MIGSpecApplyConfiguration struct {
 	// MaxChangesPerHour limits how often the GPUs of one node are repartitioned within an hour.
 	// Each change keeps new pods off the node for some seconds. Default 12.
 	MaxChangesPerHour *int32 `json:"maxChangesPerHour,omitempty"`
+	// Pause stops NVIDIA's GPU clients on a node while the MIG mode of one of its GPUs changes or
+	// the GPU is reset, since they keep the GPU open: the device plugin, GPU feature discovery,
+	// DCGM, dcgm-exporter and NVSM, as far as the GPU operator deploys them. Sluice sets their
+	// labels nvidia.com/gpu.deploy.* on the node from "true" to "paused-by-sluice", after new pods
+	// are kept off the node, and back when the change has ended or failed. Default false: the
+	// administrator stops the clients.
+	Pause *bool `json:"pause,omitempty"`
 	// Layout lists the partitions of GPUs if planning is Static. The first entry that matches
 	// a GPU applies to it. A GPU that no entry matches is not changed.
 	Layout []MIGLayoutApplyConfiguration `json:"layout,omitempty"`
@@ -57,6 +64,14 @@ func (b *MIGSpecApplyConfiguration) WithResets(value apiv1alpha1.MIGResets) *MIG
 // If called multiple times, the MaxChangesPerHour field is set to the value of the last call.
 func (b *MIGSpecApplyConfiguration) WithMaxChangesPerHour(value int32) *MIGSpecApplyConfiguration {
 	b.MaxChangesPerHour = &value
+	return b
+}
+
+// WithPause sets the Pause field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Pause field is set to the value of the last call.
+func (b *MIGSpecApplyConfiguration) WithPause(value bool) *MIGSpecApplyConfiguration {
+	b.Pause = &value
 	return b
 }
 

@@ -1,0 +1,77 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package partition
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice.dev/gpuagent/nvml/simulator"
+)
+
+// A program that is not among the driver's processes may hold a GPU for a while after its pod has ended, as
+// DCGM does. The change waits for 30 seconds, has DCGM reloaded once, and then names the holders.
+func TestDriverReportsGPUInUse(t *testing.T) {
+	const holder = "process nvidia-persistenced (812)"
+	for name, tt := range map[string]struct {
+		// releasedAfter is when the program closes the GPU, reloading reports whether the reload makes it do so.
+		releasedAfter time.Duration
+		reloading     bool
+		wantState     State
+		wantReloads   int
+	}{
+		"until a client has ended":  {releasedAfter: 3 * time.Second, wantState: Applied},
+		"until a late client ended": {releasedAfter: 25 * time.Second, wantState: Applied, wantReloads: 1},
+		"until DCGM was reloaded":   {releasedAfter: time.Hour, reloading: true, wantState: Applied, wantReloads: 1},
+		"for ever":                  {releasedAfter: time.Hour, wantState: Reclaiming, wantReloads: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestNode(t, simulator.GPU{Model: "A30"})
+			gpu := w.uuid(0)
+			requireNoError(t, w.sim.Hold(gpu, true))
+			var waited time.Duration
+			w.engine.Sleep = func(_ context.Context, d time.Duration) {
+				if waited += d; waited >= tt.releasedAfter {
+					requireNoError(t, w.sim.Hold(gpu, false))
+				}
+			}
+			reloads := 0
+			w.engine.ReloadMonitoring = func() {
+				if reloads++; tt.reloading {
+					requireNoError(t, w.sim.Hold(gpu, false))
+				}
+			}
+			w.engine.OpenBy = func(_ context.Context, of string) string {
+				if of != gpu {
+					t.Errorf("the holders of %s", of)
+				}
+				return holder
+			}
+			want := newDesiredGPU(gpu, placementAt("2g.12gb", 0))
+			want.MayReset = true
+			r := w.apply(want).Results[0]
+			if r.State != tt.wantState || reloads != tt.wantReloads {
+				t.Errorf("%+v after %s and %d reloads", r, waited, reloads)
+			}
+			if tt.wantState == Reclaiming && (waited < 30*time.Second || waited > time.Minute || !strings.Contains(r.Message, holder)) {
+				t.Errorf("after %s: %s", waited, r.Message)
+			}
+		})
+	}
+}
+
+// A process that the driver reports on the GPU ends the change at once and is named, too.
+func TestProcessOnGPUIsNamed(t *testing.T) {
+	w := newTestNode(t, simulator.GPU{Model: "A30"})
+	gpu := w.uuid(0)
+	requireNoError(t, w.sim.Attach(7, gpu, 1, 1))
+	w.engine.OpenBy = func(context.Context, string) string { return "process nv-hostengine (7) of the host" }
+	want := newDesiredGPU(gpu, placementAt("2g.12gb", 0))
+	want.MayReset = true
+	if r := w.apply(want).Results[0]; r.State != Reclaiming || !strings.Contains(r.Message, "nv-hostengine") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -92,8 +92,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("excess").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		// A decision whose cache has no condition yet, since its own write is younger, clears none. It follows again.
-		For(&v1alpha1.Project{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReportedExceeded))).
+		For(&v1alpha1.Project{}, builder.WithPredicates(reportedExceeded)).
 		Watches(&corev1.ResourceQuota{}, r.quotaHandler()).
 		WatchesRawSource(podcache.Source(pods, requestsForPod)).
 		Complete(apply.RequeueOnConflict(r))
@@ -104,7 +103,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 		Named("excess-of-departments").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reportedExceeded))).
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(podcache.Source(pods, r.requestsForDepartmentOf)).

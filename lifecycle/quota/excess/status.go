@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
@@ -58,11 +59,18 @@ func (r *Reconciler) condition(h holder, all []metav1.Condition, exceeded []scop
 	return &conditions[0]
 }
 
-// isReportedExceeded reports whether the condition of a project says that its pods exceed a limit.
-func isReportedExceeded(object client.Object) bool {
-	project, ok := object.(*v1alpha1.Project)
-	return ok && meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionLimitExceeded)
-}
+// reportedExceeded passes the projects and departments whose condition says that their pods exceed a limit.
+// A decision whose cache has no condition yet, since its own write is younger, clears none: it follows again.
+var reportedExceeded = predicate.NewPredicateFuncs(func(object client.Object) bool {
+	var conditions []metav1.Condition
+	switch o := object.(type) {
+	case *v1alpha1.Project:
+		conditions = o.Status.Conditions
+	case *v1alpha1.Department:
+		conditions = o.Status.Conditions
+	}
+	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionLimitExceeded)
+})
 
 // describeAll describes each exceeded limit, and what happens with its pods.
 func describeAll(exceeded []scope) string {

@@ -160,7 +160,7 @@ func newViolations(set *engine.Set, findings []merge.Finding, object map[string]
 			continue
 		}
 		finding.Policy, finding.Fix = "", ""
-		message := v1alpha1.TruncateText(redact(FormatMessage(finding), object), maxViolationMessage)
+		message := v1alpha1.TruncateText(redact(v1alpha1.TruncateText(FormatMessage(finding), maxViolationMessage), object), maxViolationMessage)
 		all = append(all, violation{version: version, message: message})
 	}
 	return all
@@ -182,18 +182,34 @@ func warnedFindings(outcome *engine.Outcome) []merge.Finding {
 	return findings
 }
 
-// minSecretLength is the number of bytes from which redact replaces a value: shorter ones occur in any text.
-const minSecretLength = 6
+// minSecretLength is the number of bytes from which redact replaces a value, and minQuoteLength the number from which it
+// replaces a part of one: shorter ones occur in any text.
+const (
+	minSecretLength = 6
+	minQuoteLength  = 8
+)
 
-// redact replaces values of variables and arguments of containers in the message of a policy, since they can be secret and
-// others than the author of the object read the status of a Policy.
+// redact replaces values of variables and arguments of containers in the message of a policy, and parts of them, since they
+// can be secret and others than the author of the object read the status of a Policy. The message is as short as that of an
+// example: the work grows with its length and that of all values.
 func redact(message string, object map[string]any) string {
 	if message == "" {
 		return message
 	}
+	quoted := map[string]bool{} // the parts of the message of minQuoteLength: whether a value has them
+	for i := range len(message) - minQuoteLength + 1 {
+		quoted[message[i:i+minQuoteLength]] = false
+	}
+	var short []string
 	replace := func(value any) {
-		if text := schema.AsString(value); len(text) >= minSecretLength {
-			message = strings.ReplaceAll(message, text, "***")
+		text := schema.AsString(value)
+		if len(text) >= minSecretLength && len(text) < minQuoteLength {
+			short = append(short, text)
+		}
+		for i := range len(text) - minQuoteLength + 1 {
+			if _, occurs := quoted[text[i:i+minQuoteLength]]; occurs {
+				quoted[text[i:i+minQuoteLength]] = true
+			}
 		}
 	}
 	var visit func(value any)
@@ -222,7 +238,29 @@ func redact(message string, object map[string]any) string {
 		}
 	}
 	visit(object["spec"])
+	message = maskQuotes(message, quoted)
+	for _, text := range short {
+		message = strings.ReplaceAll(message, text, "***")
+	}
 	return message
+}
+
+// maskQuotes replaces each part of a message that consists of quotes.
+func maskQuotes(message string, quoted map[string]bool) string {
+	var masked strings.Builder
+	written := 0
+	for i := 0; i+minQuoteLength <= len(message); i++ {
+		if !quoted[message[i:i+minQuoteLength]] {
+			continue
+		}
+		masked.WriteString(message[written:i] + "***")
+		for written = i + minQuoteLength; written < len(message) && quoted[message[written-minQuoteLength+1:written+1]]; {
+			written++
+		}
+		i = written - 1
+	}
+	masked.WriteString(message[written:])
+	return strings.ToValidUTF8(masked.String(), "")
 }
 
 // maxWaitingExamples limits the objects that wait for the result of the policies in DryRun.

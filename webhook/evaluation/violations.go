@@ -5,7 +5,6 @@ package evaluation
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +17,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/schema"
 )
 
 // Violations are the policies that an object violated. They hold for every object with the same response,
@@ -160,7 +158,7 @@ func newViolations(set *engine.Set, findings []merge.Finding, object map[string]
 			continue
 		}
 		finding.Policy, finding.Fix = "", ""
-		message := v1alpha1.TruncateText(redact(FormatMessage(finding), object), maxViolationMessage)
+		message := v1alpha1.TruncateText(redact(v1alpha1.TruncateText(FormatMessage(finding), maxViolationMessage), object), maxViolationMessage)
 		all = append(all, violation{version: version, message: message})
 	}
 	return all
@@ -180,49 +178,6 @@ func warnedFindings(outcome *engine.Outcome) []merge.Finding {
 		}
 	}
 	return findings
-}
-
-// minSecretLength is the number of bytes from which redact replaces a value: shorter ones occur in any text.
-const minSecretLength = 6
-
-// redact replaces values of variables and arguments of containers in the message of a policy, since they can be secret and
-// others than the author of the object read the status of a Policy.
-func redact(message string, object map[string]any) string {
-	if message == "" {
-		return message
-	}
-	replace := func(value any) {
-		if text := schema.AsString(value); len(text) >= minSecretLength {
-			message = strings.ReplaceAll(message, text, "***")
-		}
-	}
-	var visit func(value any)
-	visit = func(value any) {
-		switch value := value.(type) {
-		case []any:
-			for _, element := range value {
-				visit(element)
-			}
-		case map[string]any:
-			for key, element := range value {
-				list, _ := element.([]any)
-				switch key {
-				case "env":
-					for _, variable := range list {
-						replace(schema.AsMap(variable)["value"])
-					}
-				case "args", "command":
-					for _, argument := range list {
-						replace(argument)
-					}
-				default:
-					visit(element)
-				}
-			}
-		}
-	}
-	visit(object["spec"])
-	return message
 }
 
 // maxWaitingExamples limits the objects that wait for the result of the policies in DryRun.

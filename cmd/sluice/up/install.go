@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,20 +140,40 @@ func crdEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return false
 }
 
+// lastAdmissionPolicy is the policy that lifecycle applies and binds last. The API
+// server observes policies and bindings in the order of their changes: once it
+// enforces this one, it enforces all.
+const lastAdmissionPolicy = "sluice-selectors"
+
 // waitForAdmissionPolicies waits until the API server enforces the admission
-// policies that lifecycle binds. It tests the last two, which deny GPU pods and
-// claims of GPUs outside of projects.
+// policies that lifecycle binds. It tests those that deny GPU pods and claims of GPUs
+// outside of projects, and the last one, which denies a disruption budget of all
+// pods in a project.
 func waitForAdmissionPolicies(ctx context.Context, c client.Client) error {
 	meta := metav1.ObjectMeta{GenerateName: "probe-", Namespace: metav1.NamespaceDefault, Annotations: map[string]string{v1alpha1.AnnotationGPU: "1"}}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}}
 	claim := &resourcev1.ResourceClaim{ObjectMeta: meta, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 		Requests: []resourcev1.DeviceRequest{{Name: "probe", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}}},
 	}}}
+	probes := map[string]client.Object{"sluice-gpu-pods": pod, "sluice-gpu-claims": claim}
+	var projects v1alpha1.ProjectList
+	if err := c.List(ctx, &projects); err != nil {
+		return fmt.Errorf("list projects: %w", err)
+	}
+	for i := range projects.Items {
+		if namespace := projects.Items[i].Status.Namespace; namespace != nil {
+			probes[lastAdmissionPolicy] = &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: namespace.Name},
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+			}
+			break
+		}
+	}
 	return waitFor(ctx, "the API server to enforce Sluice's admission policies", func(ctx context.Context) (bool, error) {
-		for _, probe := range []client.Object{pod, claim} {
+		for policy, probe := range probes {
 			err := c.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
-			if !apierrors.IsForbidden(err) {
-				return false, err
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "'"+policy+"'") {
+				return false, errors.Join(fmt.Errorf("admission policy %s does not refuse what it should", policy), err)
 			}
 		}
 		return true, nil

@@ -9,8 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
 )
+
+// The cluster is ready only when all admission policies are in force.
+func TestProbesLastAdmissionPolicy(t *testing.T) {
+	policies, err := admissionpolicy.LoadPolicies(manifests.Files, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := policies[len(policies)-1].GetName(); last != lastAdmissionPolicy {
+		t.Errorf("lifecycle applies %s last, and the probe is of %s", last, lastAdmissionPolicy)
+	}
+}
 
 func TestReplaceServiceWithURL(t *testing.T) {
 	const configuration = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a}\n"

@@ -37,6 +37,10 @@ func TestSelectorsHaveNoLabelsOfSluice(t *testing.T) {
 	const want = "sluice-selectors: spec.selector: sluice.dev/project: pods of other users have this label too"
 	thief := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: thief}, spec: {replicas: 0, selector: {matchLabels: {sluice.dev/project: lab}}}}`
 	own := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: thief}, spec: {replicas: 0, selector: {matchLabels: {app: own}}}}`
+	const ofAll = "sluice-selectors: spec.selector: it also matches pods of other users, and would keep them from eviction"
+	budget := func(selector string) admissionRequest {
+		return admissionRequest{resource: "poddisruptionbudgets.policy", object: `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: all}, spec: {maxUnavailable: 0, ` + selector + `}}`}
+	}
 	expect{
 		"a ReplicaSet":              {admissionRequest{resource: "replicasets.apps", object: thief}, want},
 		"a changed ReplicaSet":      {admissionRequest{resource: "replicasets.apps", old: own, object: thief}, want},
@@ -50,7 +54,11 @@ func TestSelectorsHaveNoLabelsOfSluice(t *testing.T) {
 		"a ReplicationController":   {admissionRequest{resource: "replicationcontrollers", object: `{apiVersion: v1, kind: ReplicationController, metadata: {name: thief}, spec: {selector: {sluice.dev/project: lab}}}`}, want},
 		"a Service":                 {admissionRequest{resource: "services", object: `{apiVersion: v1, kind: Service, metadata: {name: thief}, spec: {selector: {sluice.dev/project: lab}}}`}, want},
 		"a PodDisruptionBudget":     {admissionRequest{resource: "poddisruptionbudgets.policy", object: `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: thief}, spec: {maxUnavailable: 0, selector: {matchLabels: {sluice.dev/project: lab}}}}`}, want},
-		"a budget for all":          {admissionRequest{resource: "poddisruptionbudgets.policy", object: `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: all}, spec: {maxUnavailable: 1, selector: {}}}`}, ""},
+		"a budget of all":           {budget("selector: {}"), ofAll},
+		"a budget of most":          {budget("selector: {matchExpressions: [{key: app, operator: NotIn, values: [own]}]}"), ofAll},
+		"a budget of none":          {budget(""), ""},
+		"a budget of one's own":     {budget("selector: {matchLabels: {app: own}}"), ""},
+		"a budget of several":       {budget("selector: {matchExpressions: [{key: app, operator: In, values: [own]}, {key: tier, operator: Exists}]}"), ""},
 	}.run(t)
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,10 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 		w.createdAt = object.GetCreationTimestamp().Time
 	}
 	if s.State == "" {
-		from, err := r.claimPredecessor(ctx, w, successor)
+		from, err := r.claimFormer(ctx, w, &successor)
+		if from == nil && err == nil {
+			from, err = r.claimPredecessor(ctx, w, successor)
+		}
 		if err != nil {
 			return err
 		}
@@ -215,15 +219,38 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 			break
 		}
 	}
-	if found == nil || found.Status.HasActiveStop(w.now) || found.Status.Successor == w.clock.Name {
+	if found == nil || found.Status.HasActiveStop(w.now) {
 		return found, nil
 	}
-	found = found.DeepCopy()
-	found.Status.Successor = w.clock.Name
-	if err := r.Client.Status().Update(ctx, found); err != nil {
-		return nil, fmt.Errorf("record %s as the successor of clock %s: %w", w.clock.Name, found.Name, err)
+	return r.recordSuccessor(ctx, found, w.clock.Name)
+}
+
+// claimFormer returns the clock under which pods ran that their controller created and released, or
+// nil. The workload continues it as that of its creator, whose program they run.
+func (r *Reconciler) claimFormer(ctx context.Context, w *workload, n *timelimit.Successor) (*v1alpha1.WorkloadClock, error) {
+	name, known := r.Workloads.formerClock(w.roots[0])
+	if !known || !w.hasPods || !strings.HasPrefix(n.Creator, "system:") {
+		return nil, nil
 	}
-	return found, nil
+	var former v1alpha1.WorkloadClock
+	if err := r.Client.Get(ctx, name, &former); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	n.Creator, n.TemplateHash = former.Status.CreatedBy, former.Status.TemplateHash
+	return r.recordSuccessor(ctx, &former, w.clock.Name)
+}
+
+// recordSuccessor records which workload continues a clock.
+func (r *Reconciler) recordSuccessor(ctx context.Context, c *v1alpha1.WorkloadClock, name string) (*v1alpha1.WorkloadClock, error) {
+	if c.Status.Successor == name {
+		return c, nil
+	}
+	c = c.DeepCopy()
+	c.Status.Successor = name
+	if err := r.Client.Status().Update(ctx, c); err != nil {
+		return nil, fmt.Errorf("record %s as the successor of clock %s: %w", name, c.Name, err)
+	}
+	return c, nil
 }
 
 // observeEndByUser reports whether a clock's user paused its workload, or deleted it before it

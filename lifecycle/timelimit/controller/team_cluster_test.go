@@ -150,6 +150,31 @@ func (c *teamCluster) setSuspended(name string, suspended bool) {
 	}
 }
 
+// orphan deletes a workload with the propagation policy Orphan: its pod runs on without controller.
+func (c *teamCluster) orphan(kind schema.GroupVersionKind, name string) *podcache.Pod {
+	c.t.Helper()
+	object := c.getObject(kind, name)
+	if err := c.rawClient.Delete(c.t.Context(), object); err != nil {
+		c.t.Fatal(err)
+	}
+	before := c.pods[object.GetUID()+"-pod"]
+	released := *before
+	released.Controller = podcache.Owner{}
+	pod := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"containers": []any{}}}}
+	pod.SetGroupVersionKind(podKind)
+	pod.SetNamespace(released.Namespace)
+	pod.SetName(released.Name)
+	pod.SetUID(released.UID)
+	pod.SetAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: "system:serviceaccount:kube-system:job-controller"})
+	if err := c.rawClient.Create(c.t.Context(), pod); err != nil {
+		c.t.Fatal(err)
+	}
+	c.pods[released.UID] = &released
+	c.workloads.handlePodChange(podcache.Change{Before: before, After: &released})
+	c.advance(0)
+	return &released
+}
+
 // complete lets a workload complete. The object stays.
 func (c *teamCluster) complete(kind schema.GroupVersionKind, name string) {
 	c.t.Helper()

@@ -41,6 +41,9 @@ type WorkloadIndex struct {
 	// endedPods are the pods that ended last and were not being deleted, by clock, until the
 	// clock controller observed their end.
 	endedPods map[types.NamespacedName]*podcache.Pod
+	// former are the clocks under which the pods of a root ran before their owner released them, by
+	// the UID of the root.
+	former map[types.UID]types.NamespacedName
 	// queue is the queue of the clock controller, once it runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -75,7 +78,7 @@ func NewWorkloadIndex(store PodLister, resolver *owner.Resolver, clock policytim
 		store: store, resolver: resolver, clock: clock, podsSynced: make(chan struct{}),
 		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]sets.Set[directOwner]{},
 		unresolved: map[string]sets.Set[directOwner]{}, awaitingResolution: map[string]sets.Set[types.NamespacedName]{},
-		endedPods: map[types.NamespacedName]*podcache.Pod{},
+		endedPods: map[types.NamespacedName]*podcache.Pod{}, former: map[types.UID]types.NamespacedName{},
 	}
 }
 
@@ -145,6 +148,15 @@ func (x *WorkloadIndex) lastEndedPod(clock types.NamespacedName) *podcache.Pod {
 	return x.endedPods[clock]
 }
 
+// formerClock returns the clock under which the pods of a root ran before their owner was deleted
+// without them.
+func (x *WorkloadIndex) formerClock(root owner.Root) (types.NamespacedName, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clock, known := x.former[root.UID]
+	return clock, known
+}
+
 func (x *WorkloadIndex) forgetEndedPod(clock types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -187,6 +199,9 @@ func (x *WorkloadIndex) setRoot(o directOwner, root owner.Root) bool {
 	defer x.mu.Unlock()
 	before, known := x.roots[o]
 	if known && before != root {
+		if before.UID != root.UID {
+			x.former[root.UID] = clockNameOf(before)
+		}
 		removeFromSet(x.owners, clockNameOf(before), o)
 		x.enqueueClock(clockNameOf(before))
 	}
@@ -215,6 +230,7 @@ func (x *WorkloadIndex) removeOwner(o directOwner) {
 		return
 	}
 	delete(x.roots, o)
+	delete(x.former, root.UID)
 	removeFromSet(x.owners, clockNameOf(root), o)
 	x.enqueueClock(clockNameOf(root))
 }

@@ -40,6 +40,7 @@ func (x *WorkloadIndex) SetupWithManager(mgr ctrl.Manager, store *podcache.Store
 func (x *WorkloadIndex) handlePodChange(c podcache.Change) []directOwner {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.recordRelease(c)
 	var changed []directOwner
 	for _, pod := range []*podcache.Pod{c.Before, c.After} {
 		if pod == nil {
@@ -58,6 +59,17 @@ func (x *WorkloadIndex) handlePodChange(c podcache.Change) []directOwner {
 		}
 	}
 	return changed
+}
+
+// recordRelease records the former clock of a pod whose controller was removed, as the deletion of a
+// Job with propagationPolicy Orphan does. The caller holds the lock.
+func (x *WorkloadIndex) recordRelease(c podcache.Change) {
+	if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || c.After.Controller != (podcache.Owner{}) {
+		return
+	}
+	if root, known := x.roots[directOwnerOf(c.Before)]; known && root.UID != c.After.UID {
+		x.former[c.After.UID] = clockNameOf(root)
+	}
 }
 
 // recordEnd records the pod of a clock that ended last. The caller holds the lock.

@@ -340,6 +340,7 @@ func (w *world) grantNamespaceAdmin(ctx context.Context) error {
 			"resourcequotas", "resourcequotas/status", "limitranges"),
 		everything("apps", "*"), everything("batch", "*"), everything("jobset.x-k8s.io", "*"), everything("kueue.x-k8s.io", "*"),
 		everything("resource.k8s.io", "*"), everything("scheduling.run.ai", "*"), everything("networking.k8s.io", "*"),
+		everything("policy", "poddisruptionbudgets"),
 	}})
 	if client.IgnoreAlreadyExists(err) != nil {
 		return err

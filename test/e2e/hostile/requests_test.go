@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +58,10 @@ var templates = map[string]template{
 		corev1.ReplicationController{},
 		"spec.template",
 	},
-	"Service":   {`{apiVersion: v1, kind: Service, spec: {selector: {app: "{name}"}, ports: [{port: 80}]}}`, corev1.Service{}, ""},
+	"Service": {`{apiVersion: v1, kind: Service, spec: {selector: {app: "{name}"}, ports: [{port: 80}]}}`, corev1.Service{}, ""},
+	"PodDisruptionBudget": {
+		`{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {maxUnavailable: 0, selector: {matchLabels: {app: "{name}"}}}}`, policyv1.PodDisruptionBudget{}, "",
+	},
 	"ConfigMap": {`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, corev1.ConfigMap{}, ""},
 	"Extension": {
 		`{apiVersion: sluice.dev/v1alpha1, kind: Extension, spec: {target: {apiVersion: sluice.dev/v1alpha1, kind: Project, name: "{project}"}, action: Renew, reason: more}}`, nil, "",

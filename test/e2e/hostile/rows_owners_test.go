@@ -18,6 +18,28 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// A budget keeps no pods of others from eviction.
+var _ = attacks(
+	budgetOf("every pod", "{matchLabels: null}"),
+	budgetOf("every pod without a label", "{matchLabels: null, matchExpressions: [{key: mine, operator: DoesNotExist}]}"),
+	row{
+		class: owners, name: "a budget of every pod of the project by its label", roles: []role{namespaceAdmin}, rbac: workers,
+		attack: create("PodDisruptionBudget", `{spec: {selector: {matchLabels: {sluice.dev/project: "{project}"}}}}`),
+		want:   "spec.selector: sluice.dev/project: pods of other users have this label too",
+	},
+)
+
+// workers may create workloads, but no budgets.
+var workers = []role{l2, l1, editor, serviceAccount, engineer}
+
+func budgetOf(pods, selector string) row {
+	return row{
+		class: owners, name: "a budget of " + pods, roles: []role{namespaceAdmin}, rbac: workers,
+		attack: create("PodDisruptionBudget", "{spec: {selector: "+selector+"}}"),
+		want:   "spec.selector: it also matches pods of other users, and would keep them from eviction",
+	}
+}
+
 // Only a controller says what controls an object: the time of the object counts for its controller.
 var _ = attacks(
 	colleaguesController("Pod"), colleaguesController("Job"), colleaguesController("ReplicaSet"),

@@ -19,7 +19,6 @@ import (
 var _ = attacks(
 	row{
 		class: policyTime, name: "a Job deleted without its pod", roles: []role{l2, l1}, attack: really(orphaned), harmless: keepsClock,
-		known: "the pod gets a clock of its own, which begins at zero, for its controller and not for the creator of the Job",
 	},
 	row{
 		class: policyTime, name: "a Job started again after its limit", roles: []role{l1}, alone: true, attack: really(restarted),

@@ -4,6 +4,7 @@
 package pending
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -63,6 +64,7 @@ type Reconciler struct {
 	leadingSince time.Time
 
 	kueue     kueueReader
+	groups    groupReader
 	waitTimes waitRecorder
 }
 
@@ -95,7 +97,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up controller of pending workloads: %w", err)
 	}
-	return r.watchKueueWorkloads(mgr, c)
+	return cmp.Or(r.watchKueueWorkloads(mgr, c), r.watchGroups(mgr, c))
 }
 
 func (r *Reconciler) initState() {
@@ -114,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
 		delete(r.unused, req.Name)
-		recordPending(req.Name, 0, time.Time{})
+		recordPending(req.Name, nil, time.Time{})
 		r.waitTimes.drain(req.Name)
 		if isDeleted && project.Status.Namespace != nil {
 			return r.reconcileDeleted(ctx, &project)
@@ -158,7 +160,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, &project, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	recordPending(project.Name, len(pending)+len(queued), observed.oldestPending())
+	recordPending(project.Name, observed.countReasons(), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}

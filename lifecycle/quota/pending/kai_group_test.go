@@ -5,20 +5,25 @@ package pending
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/tenancy/department"
 	"sluice.dev/policies/kaigroup"
 )
 
@@ -53,6 +58,9 @@ func newKAIEnv(t *testing.T, groups ...unstructured.Unstructured) (*testEnv, *fa
 	if err := g.client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &project); err != nil {
 		t.Fatal(err)
 	}
+	if err := g.client.DeleteAllOf(t.Context(), &corev1.ResourceQuota{}, client.InNamespace("thesis")); err != nil {
+		t.Fatal(err)
+	}
 	project.Spec.NodePools = nil
 	for _, place := range kaiPlaces() {
 		project.Spec.NodePools = append(project.Spec.NodePools, v1alpha1.PoolQuota{Name: place.Pool})
@@ -70,6 +78,14 @@ func newKAIEnv(t *testing.T, groups ...unstructured.Unstructured) (*testEnv, *fa
 		}
 	}
 	if err := g.client.Update(t.Context(), &project); err != nil {
+		t.Fatal(err)
+	}
+	project.Status.GPU, project.Status.NodePools = v1alpha1.GPUUsage{Guaranteed: resource.MustParse("2")}, nil
+	for _, place := range kaiPlaces() {
+		use := v1alpha1.PoolUsage{Name: place.Pool, GPUUsage: v1alpha1.GPUUsage{Guaranteed: resource.MustParse("1")}}
+		project.Status.NodePools = append(project.Status.NodePools, use)
+	}
+	if err := g.client.Status().Update(t.Context(), &project); err != nil {
 		t.Fatal(err)
 	}
 	fake := &fakeGroupReader{items: groups}
@@ -130,5 +146,48 @@ func TestUnscheduledGroupsAreReported(t *testing.T) {
 	g.reconcileOnce(t)
 	if got := testutil.CollectAndCount(pendingWorkloads); got != 0 {
 		t.Errorf("%d series without pending workloads", got)
+	}
+}
+
+// Protects invariant 11: a project on KAI-Scheduler has Queues and no ResourceQuota, so that its status, and with it
+// that of its department, comes from its bound pods.
+func TestUsageOfKAIProject(t *testing.T) {
+	raw, err := os.ReadFile("../../../policies/testdata/kai/own-project.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rendered []metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(raw, &rendered); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range rendered {
+		if object.Kind != "Queue" {
+			t.Errorf("a project on KAI-Scheduler has the %s %s", object.Kind, object.Name)
+		}
+	}
+	g, _ := newKAIEnv(t)
+	g.pods = fakePods{
+		newGPUPod("a", 1000), newGPUPod("a", 500), newGPUPod("mig", 375, withDeletion), newGPUPod("a", 1000, withoutNode), newGPUPod("a", 4000, withOtherProject),
+	}
+	g.reconcileOnce(t)
+	var p v1alpha1.Project
+	if err := g.client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &p); err != nil {
+		t.Fatal(err)
+	}
+	// Allocated, over quota and pending: in all, and in a and mig.
+	usage := func(all *v1alpha1.GPUUsage, pools []v1alpha1.PoolUsage) []string {
+		return []string{formatGPUUse(all), formatGPUUse(&pools[0].GPUUsage), formatGPUUse(&pools[1].GPUUsage)}
+	}
+	want := []string{"1875m 500m 1", "1500m 500m 1", "375m 0 0"}
+	if diff := cmp.Diff(want, usage(&p.Status.GPU, p.Status.NodePools)); diff != "" {
+		t.Errorf("project (-want +got)\n%s", diff)
+	}
+	students := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: p.Spec.NodePools}}
+	for i := range students.Spec.NodePools {
+		students.Spec.NodePools[i].GPU.Guaranteed = resource.MustParse("1")
+	}
+	all, pools := department.ComputeUsage(students, []v1alpha1.Project{p})
+	if diff := cmp.Diff(want, usage(&all, pools)); diff != "" {
+		t.Errorf("department (-want +got)\n%s", diff)
 	}
 }

@@ -215,20 +215,23 @@ func earliest(a, b time.Time) time.Time {
 // allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound pods.
 // Pods without a node are pending and do not count twice. If a pool has its own quota resource,
 // the exact value of the ResourceQuota is used. If several pools share one, the quota has only
-// their sum, and the pods determine each pool's part.
+// their sum, and the pods determine each pool's part. Without a ResourceQuota, as on KAI-Scheduler,
+// the pods determine both.
 func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
 	in = poolCharges{}
-	var unbound workload.Milli
+	var bound, unbound workload.Milli
 	for _, pool := range project.Spec.NodePools {
 		_, used, alone := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilliFor(pool.Name))
 		if !alone {
 			in[pool.Name] = c.Bound[pool.Name]
-			unbound += c.Unbound[pool.Name]
+			bound, unbound = bound+c.Bound[pool.Name], unbound+c.Unbound[pool.Name]
 			continue
 		}
 		in[pool.Name] = max(0, workload.Milli(used)-c.Unbound[pool.Name])
 		all += in[pool.Name]
 	}
-	_, shared, _ := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli)
-	return all + max(0, workload.Milli(shared)-unbound), in
+	if _, shared, counted := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli); counted {
+		bound = max(0, workload.Milli(shared)-unbound)
+	}
+	return all + bound, in
 }

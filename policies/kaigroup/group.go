@@ -25,6 +25,9 @@ import (
 // Kind is the supported kind of PodGroups.
 var Kind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2alpha2", Kind: "PodGroup"}
 
+// QueueKind is the supported kind of Queues.
+var QueueKind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2", Kind: "Queue"}
+
 // CRD is the name of the CustomResourceDefinition of Kind.
 const CRD = "podgroups.scheduling.run.ai"
 

@@ -60,6 +60,8 @@ type Reconciler struct {
 	unused map[string]map[types.UID]unusedReservation
 	// listedAt is when the list of workloads changed last, by project, in machine time.
 	listedAt map[string]time.Time
+	// queueChecks holds the comparisons with KAI-Scheduler's usage, by project.
+	queueChecks map[string]queueCheck
 	// leadingSince is when this process became the leader, in machine time.
 	leadingSince time.Time
 
@@ -102,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func (r *Reconciler) initState() {
 	r.pendingSince, r.announced, r.listedAt = map[string]pendingTimes{}, map[string]announcements{}, map[string]time.Time{}
-	r.unused = map[string]map[types.UID]unusedReservation{}
+	r.unused, r.queueChecks = map[string]map[types.UID]unusedReservation{}, map[string]queueCheck{}
 	r.waitTimes.waitsByProject = map[string][]podWait{}
 	r.leadingSince = policytime.MachineNow()
 }
@@ -116,6 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
 		delete(r.unused, req.Name)
+		delete(r.queueChecks, req.Name)
 		recordPending(req.Name, nil, time.Time{})
 		r.waitTimes.drain(req.Name)
 		if isDeleted && project.Status.Namespace != nil {
@@ -164,7 +167,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
-	for _, wait := range []time.Duration{wait, unusedWait} {
+	var compareWait time.Duration
+	if observed.UsageDifference, compareWait, err = r.compareQueues(ctx, &project, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, wait := range []time.Duration{wait, unusedWait, compareWait} {
 		if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 			result.RequeueAfter = wait
 		}

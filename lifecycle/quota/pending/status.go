@@ -34,10 +34,12 @@ type ObservedState struct {
 	// others.
 	Workloads     []v1alpha1.WorkloadUsage
 	MoreWorkloads int32
+	// UsageDifference is how the scheduler's usage differs from that of the pods; empty if it does not.
+	UsageDifference string
 }
 
 // DesiredStatus returns the project's status with the allocated and pending GPUs, the workloads
-// that hold them, and the condition Pending. It changes no other field.
+// that hold them, and the conditions Pending and UsageDiffers. It changes no other field.
 func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
 	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
@@ -52,6 +54,7 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	v1alpha1.SetOverQuota(&status.GPU, status.NodePools)
 	status.PoolSummary = v1alpha1.SummarizePools(status.NodePools)
 	status.Workloads, status.MoreWorkloads = observed.Workloads, observed.MoreWorkloads
+	setUsageDiffers(&status, observed.UsageDifference, project.Generation, now)
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionPending, Status: metav1.ConditionTrue,
 		ObservedGeneration: project.Generation, LastTransitionTime: now,
@@ -84,7 +87,7 @@ func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac
 	setQuantity(status.GPU.Allocated, gpu.WithAllocated)
 	setQuantity(status.GPU.OverQuota, gpu.WithOverQuota)
 	setQuantity(status.GPU.Pending, gpu.WithPending)
-	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
+	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending, v1alpha1.ConditionUsageDiffers)...)
 	if status.PoolSummary != "" {
 		fields.WithPoolSummary(status.PoolSummary)
 	}

@@ -41,6 +41,9 @@ const (
 	ConditionUncounted = "Uncounted"
 	// ConditionPending is true while workloads are pending for lack of GPU quota.
 	ConditionPending = "Pending"
+	// ConditionUsageDiffers is true while the scheduler's own count of a project's GPUs differs from
+	// that of the bound pods, for a minute at least. It is absent until that happens for the first time.
+	ConditionUsageDiffers = "UsageDiffers"
 	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool is used. It
 	// becomes false when usage in all node pools is well below 90 %.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
@@ -176,6 +179,10 @@ const (
 	ReasonQueued = "Queued"
 	// ReasonNoPendingWorkloads means that no workload is pending for lack of quota.
 	ReasonNoPendingWorkloads = "NoPendingWorkloads"
+	// ReasonSchedulerCountDiffers means that the scheduler counts more or fewer GPUs than the bound pods
+	// hold, and ReasonUsageAgrees that it counts the same.
+	ReasonSchedulerCountDiffers = "SchedulerCountDiffers"
+	ReasonUsageAgrees           = "UsageAgrees"
 	// ReasonNearlyUsed means that 90 % or more of the limit in a node pool is used.
 	ReasonNearlyUsed = "NearlyUsed"
 	// ReasonWithinLimit means that usage is within the limit in each node pool, and for

@@ -204,7 +204,7 @@ type ProjectStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	MoreWorkloads int32 `json:"moreWorkloads,omitempty"`
 
-	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending,
+	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending, UsageDiffers,
 	// QuotaNearlyUsed, LimitExceeded, Held, Exempt and Unsupported.
 	//
 	// +optional

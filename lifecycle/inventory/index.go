@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/input"
 )
 
 // The indices over Projects that the controllers' cache has.
@@ -55,6 +56,22 @@ func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// ProjectPools returns input.nodePools of a project: its existing node pools, in the order of its spec.
+func ProjectPools(ctx context.Context, c client.Reader, project *v1alpha1.Project) ([]input.NodePool, error) {
+	pools := map[string]*v1alpha1.NodePool{}
+	for _, quota := range project.Spec.NodePools {
+		var pool v1alpha1.NodePool
+		err := c.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
+		}
+		if err == nil {
+			pools[quota.Name] = &pool
+		}
+	}
+	return input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }), nil
 }
 
 func poolNames(project *v1alpha1.Project) []string {

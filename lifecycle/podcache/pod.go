@@ -26,6 +26,9 @@ type Pod struct {
 	// Group is the value of Kueue's pod group label, which the author writes; empty for
 	// most pods.
 	Group string
+	// PodGroup is the name of the pod's group of KAI-Scheduler, which the scheduler's podgrouper
+	// writes; empty for other pods.
+	PodGroup string
 
 	// Queued is true if the pod has Kueue's scheduling gate. Such a pod has no node.
 	Queued bool

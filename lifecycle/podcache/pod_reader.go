@@ -17,6 +17,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/policies/kaigroup"
 )
 
 // LabelPodGroup is Kueue's label of pods that are admitted together.
@@ -41,6 +42,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 	p := compactPod{
 		namespace: unique.Make(pod.Namespace),
 		node:      unique.Make(pod.Spec.NodeName),
+		podGroup:  unique.Make(pod.Annotations[kaigroup.AnnotationGroup]),
 		created:   unixSeconds(&pod.CreationTimestamp),
 		started:   startedAt(&pod.Status),
 		bound:     boundAt(pod),

@@ -26,6 +26,7 @@ type compactPod struct {
 	namespace        interned
 	shared           unique.Handle[sharedFields]
 	node             interned
+	podGroup         interned
 	created, started int64 // Unix seconds; 0 if unknown
 	bound            int64 // Unix seconds; 0 if the pod is not bound
 	graceEnd         int64 // Unix seconds; 0 if the pod is not being deleted
@@ -81,7 +82,7 @@ func (p *compactPod) toPod() *Pod {
 	shared := p.shared.Value()
 	return &Pod{
 		Namespace: p.namespace.Value(), Name: p.name, UID: types.UID(p.uid),
-		Node: p.node.Value(), Controller: shared.controller, Group: shared.group,
+		Node: p.node.Value(), Controller: shared.controller, Group: shared.group, PodGroup: p.podGroup.Value(),
 		Running: p.flags.has(flagRunning), Deleting: p.graceEnd != 0, Unreadable: p.flags.has(flagUnreadable),
 		Queued:    p.flags.has(flagQueued),
 		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started), BoundAt: fromUnixSeconds(p.bound),

@@ -25,6 +25,9 @@ import (
 // Kind is the supported kind of PodGroups.
 var Kind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2alpha2", Kind: "PodGroup"}
 
+// QueueKind is the supported kind of Queues.
+var QueueKind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2", Kind: "Queue"}
+
 // CRD is the name of the CustomResourceDefinition of Kind.
 const CRD = "podgroups.scheduling.run.ai"
 
@@ -60,14 +63,39 @@ func (g Group) TriesOncePerShard() bool {
 
 // IsUnschedulable reports whether the group's latest condition says that it does not fit into the placement.
 func (g Group) IsUnschedulable(placement Placement) bool {
-	last := map[string]any(nil)
+	last := g.lastCondition()
+	return last != nil && mergeschema.AsString(last["type"]) == "UnschedulableOnNodePool" &&
+		mergeschema.AsString(last["status"]) == "True" && mergeschema.AsString(last["nodePool"]) == placement.ShardName()
+}
+
+// UnschedulableReason is a reason in a condition of KAI-Scheduler. Queue is the queue whose quota is used up; empty for
+// other reasons.
+type UnschedulableReason struct {
+	Reason, Message, Queue string
+}
+
+// UnschedulableReasons returns the reasons of the group's latest condition.
+func (g Group) UnschedulableReasons() []UnschedulableReason {
+	var reasons []UnschedulableReason
+	for _, element := range mergeschema.AsList(g.lastCondition()["reasons"]) {
+		reason := mergeschema.AsMap(element)
+		details := mergeschema.AsMap(mergeschema.AsMap(reason["details"])["queueDetails"])
+		reasons = append(reasons, UnschedulableReason{
+			Reason: mergeschema.AsString(reason["reason"]), Message: mergeschema.AsString(reason["message"]),
+			Queue: mergeschema.AsString(details["name"]),
+		})
+	}
+	return reasons
+}
+
+// lastCondition returns the group's latest scheduling condition; nil if it has none.
+func (g Group) lastCondition() (last map[string]any) {
 	for _, condition := range mergeschema.AsList(mergeschema.AsMap(g["status"])["schedulingConditions"]) {
 		if c := mergeschema.AsMap(condition); last == nil || transitionTime(c) > transitionTime(last) {
 			last = c
 		}
 	}
-	return last != nil && mergeschema.AsString(last["type"]) == "UnschedulableOnNodePool" &&
-		mergeschema.AsString(last["status"]) == "True" && mergeschema.AsString(last["nodePool"]) == placement.ShardName()
+	return last
 }
 
 // transitionTime returns KAI's sequence number of a condition.
@@ -173,6 +201,8 @@ type Placement struct {
 	Shard string
 	// Closed reports whether the pool accepts no pods.
 	Closed bool
+	// UnitsPerGPU is the number of units that KAI counts for one GPU: its compute slices with MIG, and 1 without.
+	UnitsPerGPU int64
 
 	queueKey, shardKey string
 }
@@ -194,7 +224,7 @@ func Placements(project string, pools []input.NodePool) []Placement {
 			continue
 		}
 		placement := Placement{
-			Pool: pool.Name, Queue: project + "." + pool.Name, Closed: pool.Unsupported != "",
+			Pool: pool.Name, Queue: project + "." + pool.Name, Closed: pool.Unsupported != "", UnitsPerGPU: unitsPerGPU(pool),
 			queueKey: poolSetting(pool, "queueLabelKey", defaultQueueKey),
 			shardKey: poolSetting(pool, "nodePoolLabelKey", defaultShardKey),
 		}
@@ -204,6 +234,19 @@ func Placements(project string, pools []input.NodePool) []Placement {
 	return placements
 }
 
+// unitsPerGPU is units_per_gpu of policies/core/lib/kai.rego.
+func unitsPerGPU(pool *input.NodePool) (units int64) {
+	if pool.Sharing != v1alpha1.SharingMIG {
+		return 1
+	}
+	for _, model := range pool.Products {
+		for _, profile := range model.Profiles {
+			units = max(units, profile.Compute)
+		}
+	}
+	return cmp.Or(units, 7)
+}
+
 func poolSetting(pool *input.NodePool, name, defaultValue string) string {
 	return cmp.Or(pool.Settings[name], defaultValue)
 }
@@ -211,6 +254,11 @@ func poolSetting(pool *input.NodePool, name, defaultValue string) string {
 // Labels returns the labels of a pod or group in the placement. An empty value means no label of that key.
 func (p Placement) Labels() map[string]string {
 	return map[string]string{p.queueKey: p.Queue, p.shardKey: p.Shard}
+}
+
+// DepartmentQueue returns the department's queue in the pool, the parent of Queue.
+func (p Placement) DepartmentQueue(department string) string {
+	return "department." + department + "." + p.Pool
 }
 
 // ShardName returns the name of the shard in KAI's conditions.

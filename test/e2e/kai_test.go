@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,6 +120,25 @@ func TestKAI(t *testing.T) {
 		// The podgrouper keeps the queue of the group.
 		applyJSON(t, grouper, group, `{"spec":{"minMember":1},"metadata":{"labels":{"kai.scheduler/node-pool":"kai-b"}}}`)
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
+	})
+
+	t.Run("the project's condition has KAI's reason", func(t *testing.T) {
+		// As KAI-Scheduler 0.17.0 writes it: see lifecycle/quota/pending/testdata.
+		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-b","status":"True","transitionID":"2",
+"reasons":[{"reason":"OverLimit","message":"kai-faculty quota has reached the allowable limit of GPUs. Limit is 4 GPUs, currently 3.75 GPUs allocated and workload requested 0.5 GPUs",
+"details":{"queueDetails":{"name":"department.kai-faculty.kai-b"}}}]}]}}`)
+		project := newProject(kaiLab)
+		eventually(t, func() error {
+			if err := refresh(t, project); err != nil {
+				return err
+			}
+			condition := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionPending)
+			if condition == nil || !strings.Contains(condition.Message, "(1 pod, 0.5 of a GPU, since ") ||
+				!strings.Contains(condition.Message, "department kai-faculty has reached its limit of GPUs in node pool kai-b") {
+				return fmt.Errorf("condition %+v", condition)
+			}
+			return nil
+		})
 	})
 
 	// KAI-Scheduler marks preempted pods in kai-a only: what invariant 11 says of a node pool's

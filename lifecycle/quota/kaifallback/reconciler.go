@@ -41,7 +41,6 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/policies/input"
 	"sluice.dev/policies/kaigroup"
 )
 
@@ -139,18 +138,8 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 	if _, others := ns.Labels[kaigroup.LabelKRMProject]; others {
 		return nil, nil
 	}
-	pools := map[string]*v1alpha1.NodePool{}
-	for _, quota := range project.Spec.NodePools {
-		var pool v1alpha1.NodePool
-		err := r.Client.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
-		}
-		if err == nil {
-			pools[quota.Name] = &pool
-		}
-	}
-	return kaigroup.Placements(project.Name, input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] })), nil
+	pools, err := inventory.ProjectPools(ctx, r.Client, project)
+	return kaigroup.Placements(project.Name, pools), err
 }
 
 // listPods returns the pods of a group that have not ended.

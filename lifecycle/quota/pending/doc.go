@@ -7,10 +7,11 @@
 // A pod that does not fit into a ResourceQuota is rejected and does not exist. Its
 // controller retries with a growing delay: a Job within a minute, a ReplicaSet after up
 // to 17 minutes. In node pools that Kueue serves, Jobs stay suspended and pods gated
-// until Kueue admits them.
+// until Kueue admits them. KAI-Scheduler reports in a PodGroup why its pods stay without a node.
 //
 // The controller reads the FailedCreate events of controllers, the rendered quotas, the
-// GPU pods of package podcache, WorkloadClocks, the rejected workloads and Kueue's Workloads.
+// GPU pods of package podcache, WorkloadClocks, the rejected workloads, Kueue's Workloads and
+// KAI-Scheduler's PodGroups.
 // It writes the allocated and pending GPUs, the largest workloads and the condition Pending to
 // the status of a Project, and events to workloads. When quota becomes available, it sets an annotation on the
 // oldest pending workloads that makes their controllers retry. It records how long pods

@@ -6,7 +6,6 @@ package pending
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -101,6 +100,8 @@ func pluralize(n int32, one, many string) string {
 
 // Reason explains why a workload is queued.
 type Reason struct {
+	// Code is the reason in metrics.
+	Code ReasonCode
 	// Summary does not change while the reason is the same.
 	Summary string
 	// Details includes the current amounts.
@@ -125,48 +126,41 @@ const maxQuotedMessage, maxReasonSummary, maxReasonDetails = 300, 200, 800
 // ExplainQueued translates the message of Kueue's condition QuotaReserved for a workload that is
 // not admitted.
 func ExplainQueued(message string) Reason {
-	var summaries, details []string
+	var b reasonBuilder
 	transient := false
-	add := func(summary, detail string) {
-		if !slices.Contains(summaries, summary) {
-			summaries, details = append(summaries, summary), append(details, detail)
-		}
-	}
 	for _, m := range insufficientUnusedPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
 		summary := "no free quota in node pool " + m[2]
-		add(summary, fmt.Sprintf("%s (%s more needed)", summary, formatAmount(m[1], m[3])))
+		b.add(codeQuotaUsed, summary, fmt.Sprintf("%s (%s more needed)", summary, formatAmount(m[1], m[3])))
 	}
 	for _, m := range insufficientCapacityPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
 		summary := fmt.Sprintf("the request exceeds the maximum of node pool %s", m[2])
-		add(summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project",
+		b.add(codeLimitReached, summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project",
 			summary, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
 	}
 	for _, m := range affinityMismatchPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
 		summary := fmt.Sprintf("its node selector does not match node pool %s", m[1])
-		add(summary, summary)
+		b.add(codeNodePoolMismatch, summary, summary)
 	}
 	switch m := queueFaultPattern.FindStringSubmatch(message); {
 	case m != nil:
 		summary := fmt.Sprintf("Kueue's %s %s %s", m[1], m[2], m[3])
-		add(summary, summary+"; contact an administrator")
+		b.add(codeQueueUnavailable, summary, summary+"; contact an administrator")
 	case strings.Contains(message, "no longer fits after processing another workload"),
 		strings.Contains(message, "overlapping preemption targets with another workload"):
-		add("another workload got the quota", "another workload got the quota; Kueue retries immediately")
-		transient = len(summaries) == 1
+		b.add(codeQuotaUsed, "another workload got the quota", "another workload got the quota; Kueue retries immediately")
+		transient = len(b.summaries) == 1
 	case strings.Contains(message, "namespace doesn't match ClusterQueue selector"):
-		add("the queue does not accept this namespace", "the queue does not accept this namespace; contact an administrator")
-	case len(summaries) > 0:
+		b.add(codeQueueUnavailable, "the queue does not accept this namespace",
+			"the queue does not accept this namespace; contact an administrator")
+	case len(b.summaries) > 0:
 	case message == "":
-		add("Kueue has not evaluated it yet", "Kueue has not evaluated it yet")
+		b.add(codeNotEvaluated, "Kueue has not evaluated it yet", "Kueue has not evaluated it yet")
 		transient = true
 	default:
-		add("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
+		b.add(codeOther, "Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
 	}
-	why := Reason{
-		Summary:   singleLine(strings.Join(summaries, ", "), maxReasonSummary),
-		Details:   singleLine(strings.Join(details, "; "), maxReasonDetails),
-		Transient: transient,
-	}
+	why := b.reason()
+	why.Transient = transient
 	if m := pendingPreemptionPattern.FindStringSubmatch(message); m != nil {
 		why.Details += fmt.Sprintf("; %s preempted for it", pluralizeText(m[1], "other workload is being", "other workloads are being"))
 	}

@@ -20,25 +20,27 @@ func TestExplainQueued(t *testing.T) {
 		message string
 		want    Reason
 	}{
-		"nothing yet": {"", Reason{Summary: "Kueue has not evaluated it yet", Details: "Kueue has not evaluated it yet", Transient: true}},
+		"nothing yet": {"", Reason{Code: codeNotEvaluated, Summary: "Kueue has not evaluated it yet", Details: "Kueue has not evaluated it yet", Transient: true}},
 		"no room": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 3k more needed",
-			Reason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (3 GPUs" + needed},
+			Reason{Code: codeQuotaUsed, Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (3 GPUs" + needed},
 		},
 		"no room in two": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor mig, 125 more needed, insufficient unused quota for sluice.dev/gpu-milli in flavor whole.8, 2500 more needed",
 			Reason{
+				Code:    codeQuotaUsed,
 				Summary: "no free quota in node pool mig, no free quota in node pool whole.8",
 				Details: "no free quota in node pool mig (0.125 of a GPU" + needed + "; no free quota in node pool whole.8 (2.5 GPUs" + needed,
 			},
 		},
 		"two pod sets of one pool": {
 			"couldn't assign flavors to pod set driver: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed; couldn't assign flavors to pod set workers: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 5k more needed",
-			Reason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (1 GPU" + needed},
+			Reason{Code: codeQuotaUsed, Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (1 GPU" + needed},
 		},
 		"others are ended": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed. Pending the preemption of 2 workload(s)",
 			Reason{
+				Code:    codeQuotaUsed,
 				Summary: "no free quota in node pool whole",
 				Details: "no free quota in node pool whole (1 GPU" + needed + "; 2 other workloads are being preempted for it",
 			},
@@ -46,6 +48,7 @@ func TestExplainQueued(t *testing.T) {
 		"more than can be": {
 			"couldn't assign flavors to pod set main: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (0) + current podset request (5k) > maximum capacity (4k)",
 			Reason{
+				Code:    codeLimitReached,
 				Summary: "the request exceeds the maximum of node pool whole",
 				Details: "the request exceeds the maximum of node pool whole: 5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
@@ -53,44 +56,46 @@ func TestExplainQueued(t *testing.T) {
 		"together more than can be": {
 			"couldn't assign flavors to pod set workers: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (1k) + current podset request (3500) > maximum capacity (4k)",
 			Reason{
+				Code:    codeLimitReached,
 				Summary: "the request exceeds the maximum of node pool whole",
 				Details: "the request exceeds the maximum of node pool whole: 4.5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
 		},
 		"another resource": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 500m more needed",
-			Reason{Summary: "no free quota in node pool default", Details: "no free quota in node pool default (500m cpu" + needed},
+			Reason{Code: codeQuotaUsed, Summary: "no free quota in node pool default", Details: "no free quota in node pool default (500m cpu" + needed},
 		},
 		"another pool": {
 			"couldn't assign flavors to pod set main: flavor mig doesn't match node affinity, insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed",
 			Reason{
+				Code:    codeQuotaUsed,
 				Summary: "no free quota in node pool whole, its node selector does not match node pool mig",
 				Details: "no free quota in node pool whole (1 GPU" + needed + "; its node selector does not match node pool mig",
 			},
 		},
 		"another workload got the quota": {
 			"Workload no longer fits after processing another workload",
-			Reason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
+			Reason{Code: codeQuotaUsed, Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"targets of others": {
 			"Workload has overlapping preemption targets with another workload",
-			Reason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
+			Reason{Code: codeQuotaUsed, Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"no queue": {
 			"LocalQueue default doesn't exist",
-			Reason{Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; contact an administrator"},
+			Reason{Code: codeQueueUnavailable, Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; contact an administrator"},
 		},
 		"a stopped queue": {
 			"ClusterQueue team-a is stopped",
-			Reason{Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; contact an administrator"},
+			Reason{Code: codeQueueUnavailable, Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; contact an administrator"},
 		},
 		"another namespace": {
 			"Workload namespace doesn't match ClusterQueue selector",
-			Reason{Summary: "the queue does not accept this namespace", Details: "the queue does not accept this namespace; contact an administrator"},
+			Reason{Code: codeQueueUnavailable, Summary: "the queue does not accept this namespace", Details: "the queue does not accept this namespace; contact an administrator"},
 		},
 		"something else": {
 			"failed to assign flavors to pod set main:\n\tno topology\x00",
-			Reason{Summary: "Kueue reports another reason", Details: "Kueue reports: failed to assign flavors to pod set main: no topology"},
+			Reason{Code: codeOther, Summary: "Kueue reports another reason", Details: "Kueue reports: failed to assign flavors to pod set main: no topology"},
 		},
 	}
 	for name, tc := range tests {

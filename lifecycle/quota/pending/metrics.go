@@ -115,8 +115,32 @@ func (w *waitRecorder) observeWaits(project *v1alpha1.Project) {
 
 var pendingWorkloads = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sluice_pending_workloads",
-	Help: "Workloads pending for GPU quota, rejected or queued in Kueue, by project. Projects without pending workloads have no series.",
-}, []string{"project"})
+	Help: "Workloads pending for GPU quota, rejected or queued in a scheduler, by project and reason. " +
+		"Projects without pending workloads have no series.",
+}, []string{"project", "reason"})
+
+// ReasonCode is why a workload is pending, for metrics.
+type ReasonCode string
+
+const (
+	codeQuotaExceeded     ReasonCode = "QuotaExceeded"     // a ResourceQuota refused its pods
+	codeQuotaUsed         ReasonCode = "QuotaUsed"         // other work has the quota of its queue
+	codeLimitReached      ReasonCode = "LimitReached"      // it exceeds the limit of the project or department
+	codeGuaranteeReached  ReasonCode = "GuaranteeReached"  // it cannot be preempted and exceeds a guarantee
+	codeNoRoom            ReasonCode = "NoRoom"            // no node has room
+	codeNodePoolMismatch  ReasonCode = "NodePoolMismatch"  // its node selector matches no node pool
+	codeQueueUnavailable  ReasonCode = "QueueUnavailable"  // its queue does not exist or accepts no work
+	codePreemptionDelayed ReasonCode = "PreemptionDelayed" // it may not preempt other work yet
+	codeAdmissionCheck    ReasonCode = "AdmissionCheck"    // an admission check of Kueue is not complete
+	codeNotEvaluated      ReasonCode = "NotEvaluated"      // its scheduler has not evaluated it
+	codeOther             ReasonCode = "Other"             // the scheduler reports another reason
+)
+
+// reasonCodes are all of them.
+var reasonCodes = []ReasonCode{
+	codeQuotaExceeded, codeQuotaUsed, codeLimitReached, codeGuaranteeReached, codeNoRoom, codeNodePoolMismatch,
+	codeQueueUnavailable, codePreemptionDelayed, codeAdmissionCheck, codeNotEvaluated, codeOther,
+}
 
 var oldestPending = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sluice_oldest_pending_timestamp_seconds",
@@ -133,17 +157,28 @@ func init() {
 	metrics.Registry.MustRegister(pendingWorkloads, oldestPending, retriesTotal, podWaitSeconds)
 }
 
-// recordPending records how many workloads of the project are pending, and since when the oldest
-// workload or pod is; zero if none is.
-func recordPending(project string, count int, since time.Time) {
-	if count == 0 {
-		pendingWorkloads.DeleteLabelValues(project)
-	} else {
-		pendingWorkloads.WithLabelValues(project).Set(float64(count))
+// recordPending records how many workloads of the project are pending for each reason, and since when the
+// oldest workload or pod is; zero if none is.
+func recordPending(project string, count map[ReasonCode]int, since time.Time) {
+	for _, code := range reasonCodes {
+		if count[code] == 0 {
+			pendingWorkloads.DeleteLabelValues(project, string(code))
+		} else {
+			pendingWorkloads.WithLabelValues(project, string(code)).Set(float64(count[code]))
+		}
 	}
 	if since.IsZero() {
 		oldestPending.DeleteLabelValues(project)
 	} else {
 		oldestPending.WithLabelValues(project).Set(float64(since.Unix()))
 	}
+}
+
+// countReasons counts the pending workloads by reason.
+func (s *ObservedState) countReasons() map[ReasonCode]int {
+	count := map[ReasonCode]int{codeQuotaExceeded: len(s.Rejected)}
+	for i := range s.Queued {
+		count[s.Queued[i].Reason.Code]++
+	}
+	return count
 }

@@ -105,7 +105,7 @@ func TestSeriesPerProjectBounded(t *testing.T) {
 			})})
 		}
 		w.observeWaits(project)
-		recordPending(name, 1, noon)
+		recordPending(name, map[ReasonCode]int{codeNoRoom: 1}, noon)
 	}
 	if got, want := testutil.CollectAndCount(podWaitSeconds), len(v1alpha1.WorkloadTypes); got != want {
 		t.Errorf("the histogram has %d children, want %d", got, want)
@@ -114,7 +114,7 @@ func TestSeriesPerProjectBounded(t *testing.T) {
 		t.Errorf("the gauges have %d series, want 2000", got)
 	}
 	for i := range 1000 {
-		recordPending(fmt.Sprintf("thesis-%d", i), 0, time.Time{})
+		recordPending(fmt.Sprintf("thesis-%d", i), nil, time.Time{})
 	}
 	if left := testutil.CollectAndCount(oldestPending) + testutil.CollectAndCount(pendingWorkloads); left != 0 {
 		t.Errorf("%d series are left of projects without pending workloads", left)

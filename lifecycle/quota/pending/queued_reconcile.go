@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -28,8 +29,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// kueueDiscoveryInterval is the interval of API discovery until Kueue is found, in machine time.
-const kueueDiscoveryInterval = 30 * time.Second
+// discoveryInterval is the interval of API discovery until a scheduler's kind is found, in machine time.
+const discoveryInterval = 30 * time.Second
 
 // kueueReader reads Kueue's Workloads once their kind is served.
 type kueueReader struct{ reader atomic.Pointer[client.Reader] }
@@ -50,44 +51,52 @@ func (q *kueueReader) listWorkloads(ctx context.Context, namespace string) ([]ku
 // watchKueueWorkloads watches Kueue's Workloads as soon as their kind is served.
 func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controller) error {
 	scheme := newKueueScheme()
-	discover := func(ctx context.Context) (bool, error) {
-		_, err := mgr.GetRESTMapper().RESTMapping(kueueGroupVersion.WithKind("Workload").GroupKind(), kueueGroupVersion.Version)
-		if meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("discover Kueue's Workloads: %w", err)
-		}
+	return watchWhenServed(mgr, kueueGroupVersion.WithKind("Workload"), func(ctx context.Context) error {
 		watched, err := cache.New(mgr.GetConfig(), cache.Options{
 			HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
 			DefaultWatchErrorHandler: ignoreNotFoundWatchError,
 		})
 		if err != nil {
-			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
+			return fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
 		if err := c.Watch(source.Kind[client.Object](watched, &kueueWorkload{}, enqueueSettled(r.requestsForNamespace))); err != nil {
-			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
+			return fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
 		go func() { _ = watched.Start(ctx) }() // returns nil when ctx ends
 		if !watched.WaitForCacheSync(ctx) {
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 		var reader client.Reader = watched
 		r.kueue.reader.Store(&reader)
-		return true, nil
+		return nil
+	})
+}
+
+// watchWhenServed calls watch once, as soon as the API server serves the kind.
+func watchWhenServed(mgr ctrl.Manager, kind schema.GroupVersionKind, watch func(context.Context) error) error {
+	discover := func(ctx context.Context) (bool, error) {
+		_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("discover %s: %w", kind.Kind, err)
+		}
+		err = watch(ctx)
+		return err == nil, err
 	}
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		_ = wait.PollUntilContextCancel(ctx, kueueDiscoveryInterval, true, func(ctx context.Context) (bool, error) {
+		_ = wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(ctx context.Context) (bool, error) {
 			found, err := discover(ctx)
 			if err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "Failed to discover Kueue")
+				log.FromContext(ctx).Error(err, "Failed to watch queued workloads", "kind", kind)
 			}
 			return found, nil
-		}) // returns when ctx ends or the Workloads are watched
+		}) // returns when ctx ends or the kind is watched
 		return nil
 	}))
 	if err != nil {
-		return fmt.Errorf("watch Kueue's Workloads: %w", err)
+		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}
 	return nil
 }
@@ -99,7 +108,7 @@ func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err 
 	}
 }
 
-// reconcileQueued returns the project's workloads that Kueue has not admitted, and when it has to run
+// reconcileQueued returns the project's workloads that its schedulers have not admitted, and when it has to run
 // again. It records events on those that are new or have a new reason, and on evicted ones.
 func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, time.Duration, error) {
 	all, err := r.kueue.listWorkloads(ctx, project.NamespaceName())
@@ -107,6 +116,13 @@ func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Proj
 		return nil, 0, err
 	}
 	queued := ListQueued(all, r.Pods.ByUID)
+	unscheduled, err := r.listUnscheduled(ctx, project)
+	if err != nil {
+		return nil, 0, err
+	}
+	if queued = append(queued, unscheduled...); len(unscheduled) > 0 {
+		slices.SortFunc(queued, compareQueued)
+	}
 	before, now := r.announced[project.Name], announcements{}
 	if err := r.announceQueued(ctx, project, queued, before, now); err != nil {
 		return nil, 0, err

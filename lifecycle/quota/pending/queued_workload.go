@@ -13,19 +13,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
 )
 
-// QueuedWorkload is a workload in a Kueue queue: a Job, or the pods of one owner.
+// The schedulers that report why work waits, as messages name them.
+const (
+	schedulerKueue = "Kueue"
+	schedulerKAI   = "KAI-Scheduler"
+)
+
+// QueuedWorkload is a workload in a queue of a scheduler: a Job, or the pods of one owner.
 type QueuedWorkload struct {
-	// Owner is the owner of the Workload: a Job, a ReplicaSet or a bare pod.
+	// Scheduler is schedulerKueue or schedulerKAI.
+	Scheduler string
+	// Owner is the owner of the Workload or PodGroup: a Job, a ReplicaSet or a bare pod.
 	Owner corev1.ObjectReference
 	// Root is the Deployment of a ReplicaSet, else the owner.
 	Root corev1.ObjectReference
-	// Queue is the name of the LocalQueue.
+	// Queue is the name of the LocalQueue or Queue.
 	Queue string
 	// Pods is the number of queued pods, and Charge the GPU quota that they need in total.
 	Pods   int32
@@ -48,43 +57,63 @@ type eviction struct {
 	reason string
 }
 
+// queuedByOwner are queued workloads by the UID of their owner.
+type queuedByOwner map[types.UID]*QueuedWorkload
+
+// add adds a workload, or adds to that of the same owner, which has the reason of the oldest.
+func (by queuedByOwner) add(w QueuedWorkload) {
+	q := by[w.Owner.UID]
+	if q == nil {
+		w.Root = w.Owner
+		by[w.Owner.UID] = &w
+		return
+	}
+	if w.Since.Before(q.Since) {
+		q.Since, q.Reason = w.Since, w.Reason
+	}
+	if q.Pool != w.Pool {
+		q.Pool = ""
+	}
+	q.Pods = saturatingAdd(q.Pods, w.Pods)
+	q.Charge = min(q.Charge+w.Charge, maxKueueCharge)
+	q.UncreatedCharge = min(q.UncreatedCharge+w.UncreatedCharge, maxKueueCharge)
+}
+
+// sorted returns the workloads, the oldest first.
+func (by queuedByOwner) sorted() []QueuedWorkload {
+	queued := make([]QueuedWorkload, 0, len(by))
+	for _, q := range by {
+		queued = append(queued, *q)
+	}
+	slices.SortFunc(queued, compareQueued)
+	return queued
+}
+
+func compareQueued(a, b QueuedWorkload) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind),
+		cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
+}
+
 // ListQueued returns the queued Workloads by owner, the oldest first. pods returns a pod by its
 // UID.
 func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool)) []QueuedWorkload {
-	by := map[types.UID]*QueuedWorkload{}
+	by := queuedByOwner{}
 	for i := range all {
 		w := &all[i]
 		if !w.isPending() {
 			continue
 		}
-		owner := workloadOwner(w, pods)
 		since, reason := w.pendingReason()
-		q := by[owner.UID]
-		if q == nil {
-			q = &QueuedWorkload{Owner: owner, Root: owner, Queue: w.Spec.QueueName, Pool: w.pool, Reason: reason, Since: since}
-			by[owner.UID] = q
+		q := QueuedWorkload{
+			Scheduler: schedulerKueue, Owner: workloadOwner(w, pods), Queue: w.Spec.QueueName, Pool: w.pool,
+			Pods: w.pods, Charge: w.charge, Reason: reason, Since: since,
 		}
-		if since.Before(q.Since) {
-			q.Since, q.Reason = since, reason
-		}
-		if q.Pool != w.pool {
-			q.Pool = ""
-		}
-		q.Pods = saturatingAdd(q.Pods, w.pods)
-		q.Charge = min(q.Charge+w.charge, maxKueueCharge)
 		if !w.isForPods() {
-			q.UncreatedCharge = min(q.UncreatedCharge+w.charge, maxKueueCharge)
+			q.UncreatedCharge = w.charge
 		}
+		by.add(q)
 	}
-	queued := make([]QueuedWorkload, 0, len(by))
-	for _, q := range by {
-		queued = append(queued, *q)
-	}
-	slices.SortFunc(queued, func(a, b QueuedWorkload) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind),
-			cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
-	})
-	return queued
+	return by.sorted()
 }
 
 // listEvictions returns the Workloads that Kueue evicted and has not admitted again.
@@ -120,21 +149,28 @@ func (w *kueueWorkload) pendingReason() (time.Time, Reason) {
 		return w.CreationTimestamp.Time, ExplainQueued("")
 	case reserved.Status == metav1.ConditionTrue:
 		const message = "its GPUs are reserved, but a Kueue admission check is not complete"
-		return reserved.LastTransitionTime.Time, Reason{Summary: message, Details: message}
+		return reserved.LastTransitionTime.Time, Reason{Code: codeAdmissionCheck, Summary: message, Details: message}
 	default:
 		return reserved.LastTransitionTime.Time, ExplainQueued(reserved.Message)
 	}
 }
 
-// workloadOwner returns the controller of a Workload, else its first owner. For a pod it returns
-// the pod's controller.
+// workloadOwner returns the owner of a Workload.
 func workloadOwner(w *kueueWorkload, pods func(types.UID) (*podcache.Pod, bool)) corev1.ObjectReference {
+	return ownerOf(w, kueueGroupVersion.WithKind("Workload"), pods)
+}
+
+// ownerOf returns the controller of an object, else its first owner, else the object. For a pod it
+// returns the pod's controller.
+func ownerOf(
+	object metav1.Object, kind schema.GroupVersionKind, pods func(types.UID) (*podcache.Pod, bool),
+) corev1.ObjectReference {
 	owner := corev1.ObjectReference{
-		APIVersion: kueueGroupVersion.String(), Kind: "Workload", Namespace: w.Namespace, Name: w.Name, UID: w.UID,
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 	}
-	ref := metav1.GetControllerOfNoCopy(w)
-	if ref == nil && len(w.OwnerReferences) > 0 {
-		ref = &w.OwnerReferences[0]
+	ref := metav1.GetControllerOfNoCopy(object)
+	if owners := object.GetOwnerReferences(); ref == nil && len(owners) > 0 {
+		ref = &owners[0]
 	}
 	if ref == nil {
 		return owner
@@ -164,14 +200,29 @@ func summarizeQueued(queued []QueuedWorkload) string {
 	if more := len(queued) - maxNamedWorkloads; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s in the scheduler's queue, %s in total: %s; each starts automatically when Kueue admits it",
-		pluralize(int32(len(queued)), "workload waits", "workloads wait"), total.Describe(), list)
+	return fmt.Sprintf("%s in the scheduler's queue, %s in total: %s; each starts automatically when %s",
+		pluralize(int32(len(queued)), "workload waits", "workloads wait"), total.Describe(), list, startCondition(queued...))
 }
 
 // describeQueued returns the message of the event on a queued workload.
 func describeQueued(q *QueuedWorkload, project, department string) string {
-	return fmt.Sprintf("%s in queue %s of project %s (department %s), %s in total: %s; it starts automatically when Kueue admits it",
-		pluralize(q.Pods, "pod waits", "pods wait"), quoteMessage(q.Queue), project, department, q.Charge.Describe(), q.Reason.Details)
+	return fmt.Sprintf("%s in queue %s of project %s (department %s), %s in total: %s; it starts automatically when %s",
+		pluralize(q.Pods, "pod waits", "pods wait"), quoteMessage(q.Queue), project, department, q.Charge.Describe(), q.Reason.Details,
+		startCondition(*q))
+}
+
+// startCondition returns when queued workloads start: "Kueue admits it".
+func startCondition(queued ...QueuedWorkload) string {
+	var when []string
+	for _, scheduler := range []string{schedulerKueue, schedulerKAI} {
+		if slices.ContainsFunc(queued, func(q QueuedWorkload) bool { return q.Scheduler == scheduler }) {
+			when = append(when, scheduler)
+		}
+	}
+	if len(when) == 1 && when[0] == schedulerKAI {
+		return schedulerKAI + " schedules it"
+	}
+	return strings.Join(when, " or ") + " admits it"
 }
 
 func saturatingAdd(a, b int32) int32 { return int32(min(int64(a)+int64(b), 1<<31-1)) }

@@ -4,6 +4,7 @@
 package pending
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,10 +60,13 @@ type Reconciler struct {
 	unused map[string]map[types.UID]unusedReservation
 	// listedAt is when the list of workloads changed last, by project, in machine time.
 	listedAt map[string]time.Time
+	// queueChecks holds the comparisons with KAI-Scheduler's usage, by project.
+	queueChecks map[string]queueCheck
 	// leadingSince is when this process became the leader, in machine time.
 	leadingSince time.Time
 
 	kueue     kueueReader
+	groups    groupReader
 	waitTimes waitRecorder
 }
 
@@ -95,12 +99,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up controller of pending workloads: %w", err)
 	}
-	return r.watchKueueWorkloads(mgr, c)
+	return cmp.Or(r.watchKueueWorkloads(mgr, c), r.watchGroups(mgr, c))
 }
 
 func (r *Reconciler) initState() {
 	r.pendingSince, r.announced, r.listedAt = map[string]pendingTimes{}, map[string]announcements{}, map[string]time.Time{}
-	r.unused = map[string]map[types.UID]unusedReservation{}
+	r.unused, r.queueChecks = map[string]map[types.UID]unusedReservation{}, map[string]queueCheck{}
 	r.waitTimes.waitsByProject = map[string][]podWait{}
 	r.leadingSince = policytime.MachineNow()
 }
@@ -114,7 +118,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		delete(r.pendingSince, req.Name)
 		delete(r.announced, req.Name)
 		delete(r.unused, req.Name)
-		recordPending(req.Name, 0, time.Time{})
+		delete(r.queueChecks, req.Name)
+		recordPending(req.Name, nil, time.Time{})
 		r.waitTimes.drain(req.Name)
 		if isDeleted && project.Status.Namespace != nil {
 			return r.reconcileDeleted(ctx, &project)
@@ -158,11 +163,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, &project, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	recordPending(project.Name, len(pending)+len(queued), observed.oldestPending())
+	recordPending(project.Name, observed.countReasons(), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
-	for _, wait := range []time.Duration{wait, unusedWait} {
+	var compareWait time.Duration
+	if observed.UsageDifference, compareWait, err = r.compareQueues(ctx, &project, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, wait := range []time.Duration{wait, unusedWait, compareWait} {
 		if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 			result.RequeueAfter = wait
 		}

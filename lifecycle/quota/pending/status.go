@@ -34,10 +34,12 @@ type ObservedState struct {
 	// others.
 	Workloads     []v1alpha1.WorkloadUsage
 	MoreWorkloads int32
+	// UsageDifference is how the scheduler's usage differs from that of the pods; empty if it does not.
+	UsageDifference string
 }
 
 // DesiredStatus returns the project's status with the allocated and pending GPUs, the workloads
-// that hold them, and the condition Pending. It changes no other field.
+// that hold them, and the conditions Pending and UsageDiffers. It changes no other field.
 func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
 	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
@@ -52,6 +54,7 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	v1alpha1.SetOverQuota(&status.GPU, status.NodePools)
 	status.PoolSummary = v1alpha1.SummarizePools(status.NodePools)
 	status.Workloads, status.MoreWorkloads = observed.Workloads, observed.MoreWorkloads
+	setUsageDiffers(&status, observed.UsageDifference, project.Generation, now)
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionPending, Status: metav1.ConditionTrue,
 		ObservedGeneration: project.Generation, LastTransitionTime: now,
@@ -84,7 +87,7 @@ func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac
 	setQuantity(status.GPU.Allocated, gpu.WithAllocated)
 	setQuantity(status.GPU.OverQuota, gpu.WithOverQuota)
 	setQuantity(status.GPU.Pending, gpu.WithPending)
-	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
+	fields := ac.ProjectStatus().WithGPU(gpu).WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending, v1alpha1.ConditionUsageDiffers)...)
 	if status.PoolSummary != "" {
 		fields.WithPoolSummary(status.PoolSummary)
 	}
@@ -215,20 +218,23 @@ func earliest(a, b time.Time) time.Time {
 // allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound pods.
 // Pods without a node are pending and do not count twice. If a pool has its own quota resource,
 // the exact value of the ResourceQuota is used. If several pools share one, the quota has only
-// their sum, and the pods determine each pool's part.
+// their sum, and the pods determine each pool's part. Without a ResourceQuota, as on KAI-Scheduler,
+// the pods determine both.
 func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
 	in = poolCharges{}
-	var unbound workload.Milli
+	var bound, unbound workload.Milli
 	for _, pool := range project.Spec.NodePools {
 		_, used, alone := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilliFor(pool.Name))
 		if !alone {
 			in[pool.Name] = c.Bound[pool.Name]
-			unbound += c.Unbound[pool.Name]
+			bound, unbound = bound+c.Bound[pool.Name], unbound+c.Unbound[pool.Name]
 			continue
 		}
 		in[pool.Name] = max(0, workload.Milli(used)-c.Unbound[pool.Name])
 		all += in[pool.Name]
 	}
-	_, shared, _ := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli)
-	return all + max(0, workload.Milli(shared)-unbound), in
+	if _, shared, counted := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli); counted {
+		bound = max(0, workload.Milli(shared)-unbound)
+	}
+	return all + bound, in
 }

@@ -178,6 +178,8 @@ func TestPodsCountOnceAsQuotaCountsThem(t *testing.T) {
 		"a counted pod that is not in the cache yet": {
 			[]corev1.ResourceQuota{shared}, nil, []string{"8125m 3625m 0", "0 0 0", "0 0 0", "0 0 0"},
 		},
+		// KAI-Scheduler counts for itself: its projects have no ResourceQuota.
+		"no quota counts": {nil, busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
 		"a pod that waits for a node": {
 			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "7000")},
 			[]*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withoutNode)},

@@ -165,10 +165,10 @@ func describeMounts(pod corev1.PodSpec, c corev1.Container) map[string]string {
 func TestAgentLeavesForDriverUpgrades(t *testing.T) {
 	for folder, want := range map[string]struct {
 		selector map[string]string
-		affinity string
+		affinity []string
 	}{
-		manifests.Agent:                {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, ""},
-		manifests.AgentWithoutOperator: {nil, v1alpha1.LabelNodePool + " Exists"},
+		manifests.Agent:                {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, nil},
+		manifests.AgentWithoutOperator: {nil, []string{v1alpha1.LabelNodePool + " Exists"}},
 	} {
 		objects, err := manifests.Build(folder)
 		if err != nil {
@@ -177,15 +177,15 @@ func TestAgentLeavesForDriverUpgrades(t *testing.T) {
 		var set appsv1.DaemonSet
 		findObject(t, objects, "DaemonSet", "gpuagent", &set)
 		pod := set.Spec.Template.Spec
-		affinity := ""
+		var affinity []string
 		if pod.Affinity != nil {
 			for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 				for _, e := range term.MatchExpressions {
-					affinity += e.Key + " " + string(e.Operator)
+					affinity = append(affinity, e.Key+" "+string(e.Operator))
 				}
 			}
 		}
-		if !maps.Equal(want.selector, pod.NodeSelector) || affinity != want.affinity {
+		if !maps.Equal(want.selector, pod.NodeSelector) || !slices.Equal(affinity, want.affinity) {
 			t.Errorf("%s: it selects nodes by %v and the affinity %q", folder, pod.NodeSelector, affinity)
 		}
 	}

@@ -42,34 +42,11 @@ func (u DeviceUser) String() string {
 // DeviceUsers returns the processes that have a GPU open, without this process. The driver does not
 // report all of them: a daemon that only watches the GPU keeps it open, too.
 func DeviceUsers(proc, gpu string) ([]DeviceUser, error) {
-	minor, err := deviceMinor(proc, gpu)
+	minor, err := gpuMinor(proc, gpu)
 	if err != nil {
 		return nil, fmt.Errorf("find the device node of GPU %s: %w", gpu, err)
 	}
-	return nodeUsers(proc, "nvidia"+minor)
-}
-
-// deviceMinor returns the number of a GPU's device node. It differs from the GPU's index.
-func deviceMinor(proc, gpu string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(proc, "driver", "nvidia", "gpus", "*", "information"))
-	if err != nil {
-		return "", err
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			return "", err
-		}
-		fields := map[string]string{}
-		for line := range strings.Lines(string(raw)) {
-			key, value, _ := strings.Cut(line, ":")
-			fields[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-		if minor := fields["Device Minor"]; fields["GPU UUID"] == gpu && minor != "" {
-			return minor, nil
-		}
-	}
-	return "", fmt.Errorf("no file %s/driver/nvidia/gpus/*/information has it: %w", proc, fs.ErrNotExist)
+	return nodeUsers(proc, fmt.Sprintf("nvidia%d", minor))
 }
 
 // nodeUsers returns the processes that have a character device of a name open.

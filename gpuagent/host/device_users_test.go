@@ -5,7 +5,6 @@ package host
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,16 +77,13 @@ func TestNodeUsers(t *testing.T) {
 	}
 }
 
-func TestDeviceMinor(t *testing.T) {
+func TestUsersOfUnusedGPU(t *testing.T) {
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		"driver/nvidia/gpus/0000:07:00.0/information": "Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-1\nDevice Minor: \t 3\n",
 		"driver/nvidia/gpus/0000:0f:00.0/information": "GPU UUID: \t GPU-2\nDevice Minor: \t 0\n",
 	})
-	if minor, err := deviceMinor(root, "GPU-2"); minor != "0" || err != nil {
-		t.Errorf("%q, %v", minor, err)
-	}
-	if _, err := DeviceUsers(root, "GPU-3"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := DeviceUsers(root, "GPU-3"); err == nil || !strings.Contains(err.Error(), "has the UUID GPU-3") {
 		t.Errorf("%v", err)
 	}
 	if users, err := DeviceUsers(root, "GPU-1"); len(users) > 0 || err != nil {

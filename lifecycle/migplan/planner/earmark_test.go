@@ -30,7 +30,9 @@ const meanLifetime = time.Hour
 
 func newBusyNode(t *rapid.T, seed uint64) *busyNode {
 	h := &simulation{T: t, now: startTime, calm: true, chance: rand.New(rand.NewPCG(seed, seed))} //nolint:gosec // no secret
-	n := &simulatedNode{name: "n1", published: deviceCounts{}, real: make([][]*simulatedInstance, 8)}
+	n := &simulatedNode{
+		name: "n1", published: deviceCounts{}, real: make([][]*simulatedInstance, 8), off: make([]bool, 8), clients: newSimulatedClients(),
+	}
 	small, err := modelA100.Profile("1g.5gb")
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ import (
 func TestDescribeUsers(t *testing.T) {
 	pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "nvidia-dcgm-x", UID: "1"}}}
 	users := []host.DeviceUser{
-		{PID: 7, Program: "nv-hostengine", Pods: []types.UID{"1"}}, {PID: 8, Program: "python3.11", Pods: []types.UID{"gone"}},
+		{PID: 7, Program: "nv-hostengine", Pods: []types.UID{"1"}},
+		{PID: 8, Program: "python3.11", Pods: []types.UID{"gone"}},
 		{PID: 9, Program: "nvsm_core", Service: "nvsm-core.service"},
 	}
 	want := "it is open in process nv-hostengine (7) of pod gpu-operator/nvidia-dcgm-x, process python3.11 (8) of a pod, " +

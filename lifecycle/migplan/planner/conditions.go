@@ -98,7 +98,7 @@ func (d *draft) plannedCondition(pool int) metav1.Condition {
 			if w.draining && !w.changed {
 				text += " (after the pods have ended that hold a GPU to be reset)"
 			}
-			if d.nodes[at].clients.paused() {
+			if d.nodes[at].clientsPaused {
 				text += " (its GPU clients are paused)"
 			}
 			changing = append(changing, text)

@@ -135,7 +135,7 @@ func (d *draft) planActions() {
 	}
 	for at := range d.nodes {
 		w, n := &d.nodeDrafts[at], &d.nodes[at]
-		if n.taint == nil && n.clients.paused() { // the taint was removed by hand, or a program wrote an old value
+		if n.taint == nil && n.clientsPaused { // the taint was removed by hand, or a program wrote an old value
 			d.addAction(action{verb: resumeClients, node: n.name})
 			continue
 		}

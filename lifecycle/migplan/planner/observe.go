@@ -74,8 +74,9 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 			continue
 		}
 		s.nodeObjects[object.Name] = object
+		clients := clientsOf(object)
 		n := node{
-			name: object.Name, pool: at, taint: repartitioningTaint(object), clients: clientsOf(object),
+			name: object.Name, pool: at, taint: repartitioningTaint(object), clients: clients, clientsPaused: clients.paused(),
 			allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object),
 			free: newAmounts(object.Status.Allocatable),
 		}

@@ -36,7 +36,14 @@ func clientsOf(node *corev1.Node) clientLabels {
 }
 
 // paused reports whether Sluice pauses a client.
-func (c clientLabels) paused() bool { return len(c.resumePatch()) > 0 }
+func (c clientLabels) paused() bool {
+	for _, value := range c {
+		if _, ours := resumedValue(value); ours {
+			return true
+		}
+	}
+	return false
+}
 
 // pausePatch returns the labels to change so that the clients end. Values other than "true" are an
 // administrator's or another program's, and stay.
@@ -50,19 +57,28 @@ func (c clientLabels) pausePatch() map[string]string {
 	return patch
 }
 
-// resumePatch returns the labels to change so that the clients that Sluice pauses start again. The
-// driver's upgrade appends a value of its own (paused-by-sluice_paused-for-driver-upgrade), which stays.
+// resumePatch returns the labels to change so that the clients that Sluice pauses start again.
 func (c clientLabels) resumePatch() map[string]string {
 	patch := map[string]string{}
 	for key, value := range c {
-		if rest, found := strings.CutPrefix(value, v1alpha1.GPUClientPaused); found && (rest == "" || rest[0] == '_') {
-			patch[key] = strings.TrimPrefix(rest, "_")
-			if rest == "" {
-				patch[key] = "true"
-			}
+		if resumed, ours := resumedValue(value); ours {
+			patch[key] = resumed
 		}
 	}
 	return patch
+}
+
+// resumedValue returns the value that a label gets when Sluice resumes its client, and whether Sluice pauses
+// it. A driver upgrade appends a value of its own (paused-by-sluice_paused-for-driver-upgrade), which stays.
+func resumedValue(value string) (resumed string, ours bool) {
+	rest, found := strings.CutPrefix(value, v1alpha1.GPUClientPaused)
+	switch {
+	case !found || rest != "" && rest[0] != '_':
+		return value, false
+	case rest == "":
+		return "true", true
+	}
+	return rest[1:], true
 }
 
 // clientNames returns the names of the clients of these labels: dcgm, device-plugin.

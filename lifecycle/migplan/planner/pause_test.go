@@ -32,6 +32,7 @@ const (
 func (s *testSnapshot) withPause(dcgm string) *testSnapshot {
 	s.pools[0].resets, s.pools[0].pause = v1alpha1.MIGResetsWhenIdle, true
 	s.nodes[0].clients = clientLabels{labelDCGM: dcgm, labelPlugin: "false", labelNVSM: ""}
+	s.nodes[0].clientsPaused = s.nodes[0].clients.paused()
 	return s
 }
 
@@ -168,7 +169,7 @@ func newPausingCluster(t *testing.T, killedAt int, afterEffect bool) *pausingClu
 	c := &pausingCluster{fakeCluster: newFakeCluster(t, pool, node, createGPUNode(t, "a100 off")), killedAt: killedAt, afterEffect: afterEffect}
 	c.createPendingPod("3g.20gb")
 	(*c.pending)[0].constraints.selector = map[string]string{"nvidia.com/gpu.product": "A100"}
-	c.Reconciler.Client = interceptor.NewClient(c.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake client implements it
+	c.Client = interceptor.NewClient(c.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake client implements it
 		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			c.writes++
 			if c.writes == c.killedAt && !c.afterEffect {

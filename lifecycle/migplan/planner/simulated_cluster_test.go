@@ -397,6 +397,7 @@ func (h *simulation) runPlanner() decision {
 		object := n.object.DeepCopy()
 		one := node{name: n.name, taint: n.taint, allocatable: n.published, observed: observeNode(object), free: amounts{memory: nodeMemory}}
 		one.clients = clientLabels(maps.Clone(n.clients.labels))
+		one.clientsPaused = one.clients.paused()
 		if n.taint != nil && n.taint.generation == object.Generation {
 			if _, settled := one.settledAt(h.now); settled {
 				one.podsListed, one.boundPods = true, n.clients.pods()

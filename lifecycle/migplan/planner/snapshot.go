@@ -90,7 +90,8 @@ type node struct {
 	// unsuitableReason says why the node's labels rule out repartitioning; empty if they do not.
 	unsuitableReason string
 	// clients holds the node's labels of NVIDIA's GPU clients.
-	clients clientLabels
+	clients       clientLabels
+	clientsPaused bool // by Sluice
 	// allocatable counts the node's allocatable GPUs and MIG instances.
 	allocatable deviceCounts
 	// free holds the node's other resources that are free. Where the node's pods were not listed

@@ -152,7 +152,7 @@ func (d *draft) finishChange(at int) {
 	n := &d.nodes[at]
 	m := n.observed
 	switch byAgent := n.taint.since.Add(taintMaxAge + agentTimeout); {
-	case n.clients.paused() && (m == nil || m.specObserved || !d.now.Before(byAgent)):
+	case n.clientsPaused && (m == nil || m.specObserved || !d.now.Before(byAgent)):
 		// The device plugin publishes the new devices.
 		d.addAction(action{verb: resumeClients, node: n.name})
 	case m == nil:

@@ -6,6 +6,7 @@ package mig
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,6 +93,23 @@ type Profile struct {
 	Max int
 
 	index int // its index among the model's profiles
+	// limited reports whether other instances can exclude one although its slices are free.
+	limited bool
+}
+
+// IsLimited reports whether other instances can exclude one although its slices are free: by their
+// number, or by the media engines. [GPU.Check] and [Plan] consider that, the tables of places do not.
+func (p *Profile) IsLimited() bool { return p.limited }
+
+// isLimitedAmong returns [Profile.IsLimited] for a profile of a model.
+func (p *Profile) isLimitedAmong(profiles []Profile) bool {
+	room, free := 0, 0
+	for _, start := range p.Starts {
+		if start >= free {
+			room, free = room+1, start+p.Memory
+		}
+	}
+	return p.Max < room || slices.ContainsFunc(profiles, func(q Profile) bool { return p.Excludes(&q) })
 }
 
 // Excludes reports whether a GPU cannot have an instance of each of two profiles, wherever they are: it

@@ -95,7 +95,7 @@ func rtxProfiles() []Profile {
 func (b *Model) initProfiles() *Model {
 	for i := range b.Profiles {
 		p := &b.Profiles[i]
-		p.index = i
+		p.index, p.limited = i, p.isLimitedAmong(b.Profiles)
 		if p.MemoryMiB == 0 {
 			p.MemoryMiB = int64(b.MemoryGB) * 1024 * int64(p.Memory) / int64(b.Slices)
 		}

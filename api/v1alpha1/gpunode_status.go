@@ -191,6 +191,16 @@ type ObservedGPU struct {
 	// +kubebuilder:validation:MaxItems=32
 	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`
 
+	// MIGPlacements are the places that MIG instances may have, as the driver reports them. The
+	// planner uses them instead of its table of GPU models. They are absent if the driver
+	// reports none, as before version 550 while MIG mode is off.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=profile
+	// +kubebuilder:validation:MaxItems=32
+	MIGPlacements []MIGPlacement `json:"migPlacements,omitempty"`
+
 	// Instances are the MIG instances on the GPU.
 	//
 	// +optional
@@ -198,6 +208,39 @@ type ObservedGPU struct {
 	// +listMapKey=start
 	// +kubebuilder:validation:MaxItems=8
 	Instances []ObservedInstance `json:"instances,omitempty"`
+}
+
+// MIGPlacement is where instances of a MIG profile may be on a GPU.
+type MIGPlacement struct {
+	// Profile is the profile, such as 3g.40gb. Its name is that of the resource of NVIDIA's
+	// device plugin.
+	//
+	// +required
+	Profile MIGProfile `json:"profile"`
+
+	// Size is the number of memory slices of an instance.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
+	Size int32 `json:"size"`
+
+	// Starts are the memory slices at which an instance may start, counted from 0.
+	//
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=7
+	Starts []int32 `json:"starts"`
+
+	// Max is the number of instances that a GPU can have.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
+	Max int32 `json:"max"`
 }
 
 // MIGMode is the MIG mode of a GPU, now and after its next reset.

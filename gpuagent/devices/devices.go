@@ -20,7 +20,7 @@ type device struct {
 	uuid string
 	// shape is a MIG device's profile; nil for a whole GPU.
 	shape *mig.Shape
-	// model is nil for an unknown GPU model.
+	// model is nil for a whole GPU and for an unknown model.
 	model *mig.Model
 	// replaced reports that the GPU is in MIG mode by now, so that only an outdated kubelet offers
 	// it as a whole.
@@ -30,11 +30,11 @@ type device struct {
 // listDevices returns the devices that a GPU offers: itself, or its MIG devices. In MIG mode it
 // also returns the GPU itself, which the kubelet offers until the device plugin enumerates again.
 func listDevices(library nvml.Library, gpu string) ([]device, error) {
-	model, err := modelOf(library, gpu)
+	described, err := findGPU(library, gpu)
 	if err != nil {
 		return nil, err
 	}
-	whole := []device{{uuid: gpu, model: model}}
+	whole := []device{{uuid: gpu}}
 	current, _, err := library.MIGMode(gpu)
 	if errors.Is(err, nvml.ErrNotSupported) {
 		return whole, nil
@@ -53,6 +53,7 @@ func listDevices(library nvml.Library, gpu string) ([]device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list instances of %s: %w", gpu, err)
 	}
+	model := described.Model(profiles)
 	list := []device{{uuid: gpu, model: model, replaced: true}}
 	for _, instance := range instances {
 		computes, err := library.ComputeInstances(gpu, instance.ID)
@@ -69,7 +70,7 @@ func listDevices(library nvml.Library, gpu string) ([]device, error) {
 // observedDevices is listDevices for a GPU as it was last observed.
 func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 	uuid := string(gpu.UUID)
-	model, _ := mig.ModelByDeviceID(gpu.DeviceID)
+	model := mig.ObservedModel(gpu)
 	if gpu.MIG.Current != v1alpha1.MIGModeEnabled {
 		return []device{{uuid: uuid, model: model}}
 	}
@@ -87,15 +88,14 @@ func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 	return list
 }
 
-func modelOf(library nvml.Library, gpu string) (*mig.Model, error) {
+func findGPU(library nvml.Library, gpu string) (*nvml.GPU, error) {
 	gpus, err := library.GPUs()
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
-	for _, each := range gpus {
-		if each.UUID == gpu {
-			model, _ := mig.ModelByPCIDevice(each.PCIDevice)
-			return model, each.Err
+	for i := range gpus {
+		if gpus[i].UUID == gpu {
+			return &gpus[i], gpus[i].Err
 		}
 	}
 	return nil, fmt.Errorf("GPU %s: %w", gpu, nvml.ErrNotFound)

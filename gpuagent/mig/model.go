@@ -6,6 +6,7 @@ package mig
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,9 +26,9 @@ type Model struct {
 	// ModeWithoutReset reports whether the MIG mode changes at once. Before Hopper it is pending
 	// until the GPU is reset.
 	ModeWithoutReset bool
-	// IDsUnpublished reports that NVIDIA has not published the identifiers of the profiles. Those
-	// in the table are Sluice's own, for simulations; no driver reports them.
-	IDsUnpublished bool
+	// Estimated reports that no published output of a driver confirms the identifiers and places. They
+	// are those of similar models.
+	Estimated bool
 	// Profiles are the model's profiles, the smallest first.
 	Profiles []Profile
 
@@ -56,15 +57,6 @@ func ModelByPCIDevice(pciDevice uint32) (*Model, bool) {
 	return nil, false
 }
 
-// ModelByDeviceID is ModelByPCIDevice for an identifier in the GPUNode's form: 0x233010DE.
-func ModelByDeviceID(text string) (*Model, bool) {
-	var id uint32
-	if _, err := fmt.Sscanf(text, "0x%x", &id); err != nil {
-		return nil, false
-	}
-	return ModelByPCIDevice(id)
-}
-
 // ModelByName returns the GPU model with a name, in any case.
 func ModelByName(name string) (*Model, bool) {
 	for _, b := range models {
@@ -75,76 +67,13 @@ func ModelByName(name string) (*Model, bool) {
 	return nil, false
 }
 
-// models lists the GPU models. Sources: NVIDIA's MIG user guide (profiles and placements), NVIDIA's
-// mig-parted (device identifiers and profiles in its configurations).
-var models = []*Model{
-	sevenSliceModel("A100-40GB", 40, false, []uint16{0x20b0, 0x20b1, 0x20f1, 0x20f6}, 5, 10, 20),
-	sevenSliceModel("A100-80GB", 80, false, []uint16{0x20b2, 0x20b5, 0x20f3, 0x20f5}, 10, 20, 40),
-	fourSliceModel("A30", 24, []uint16{0x20b7}, 6),
-	sevenSliceModel("H100-80GB", 80, true, []uint16{0x2322, 0x2324, 0x2330, 0x2331}, 10, 20, 40),
-	sevenSliceModel("H100-NVL-94GB", 94, true, []uint16{0x2321}, 12, 24, 47),
-	sevenSliceModel("H100-96GB", 96, true, []uint16{0x233d}, 12, 24, 48),
-	sevenSliceModel("GH200-96GB", 96, true, []uint16{0x2342}, 12, 24, 48),
-	sevenSliceModel("GH200-144GB", 144, true, []uint16{0x2348}, 18, 36, 72),
-	sevenSliceModel("H200-141GB", 141, true, []uint16{0x2335, 0x233b}, 18, 35, 71),
-	withUnpublishedIDs(sevenSliceModel("B200-180GB", 180, true, []uint16{0x2901}, 23, 45, 90)),
-}
-
-// sevenSliceModel returns a model with seven compute and eight memory slices. The arguments are an
-// eighth, a quarter and a half of its memory in GB, as in its profiles' names.
-func sevenSliceModel(name string, whole int, atOnce bool, devices []uint16, eighth, quarter, half int) *Model {
-	any7, pairs := []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 2, 4, 6}
-	b := &Model{Name: name, MemoryGB: whole, Slices: 8, Devices: devices, ModeWithoutReset: atOnce, Profiles: []Profile{
-		{Shape: Shape{1, 1, ""}, ID: 19, Starts: any7, Max: 7},
-		{Shape: Shape{1, 1, "+me"}, ID: 20, Starts: any7, Max: 1},
-		{Shape: Shape{1, 2, ""}, ID: 15, Starts: pairs, Max: 4},
-		{Shape: Shape{2, 2, ""}, ID: 14, Starts: pairs[:3], Max: 3},
-		{Shape: Shape{3, 4, ""}, ID: 9, Starts: []int{0, 4}, Max: 2},
-		{Shape: Shape{4, 4, ""}, ID: 5, Starts: []int{0}, Max: 1},
-		{Shape: Shape{7, 8, ""}, ID: 0, Starts: []int{0}, Max: 1},
-	}}
-	return b.initProfiles(map[int]int{1: eighth, 2: quarter, 4: half, 8: whole})
-}
-
-// fourSliceModel returns a model with four compute and four memory slices of the given GB each.
-func fourSliceModel(name string, whole int, devices []uint16, slice int) *Model {
-	b := &Model{Name: name, MemoryGB: whole, Slices: 4, Devices: devices, Profiles: []Profile{
-		{Shape: Shape{1, 1, ""}, ID: 14, Starts: []int{0, 1, 2, 3}, Max: 4},
-		{Shape: Shape{1, 1, "+me"}, ID: 21, Starts: []int{0, 1, 2, 3}, Max: 1},
-		{Shape: Shape{2, 2, ""}, ID: 5, Starts: []int{0, 2}, Max: 2},
-		{Shape: Shape{2, 2, "+me"}, ID: 6, Starts: []int{0, 2}, Max: 1},
-		{Shape: Shape{4, 4, ""}, ID: 0, Starts: []int{0}, Max: 1},
-	}}
-	return b.initProfiles(map[int]int{1: slice, 2: 2 * slice, 4: whole})
-}
-
-// initProfiles sets the profiles' names and the placement table.
-func (b *Model) initProfiles(gigabytes map[int]int) *Model {
-	for i := range b.Profiles {
-		p := &b.Profiles[i]
-		p.index = i
-		p.Name = v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb%s", p.Compute, gigabytes[p.Memory], p.Attribute))
-		p.MemoryMiB = int64(b.MemoryGB) * 1024 * int64(p.Memory) / int64(b.Slices)
-	}
-	b.placements = newPlacementTable(b)
-	return b
-}
-
-// withUnpublishedIDs sets identifiers of Sluice's own.
-func withUnpublishedIDs(b *Model) *Model {
-	b.IDsUnpublished = true
-	for i := range b.Profiles {
-		b.Profiles[i].ID += 1000
-	}
-	return b
-}
-
 // Shape identifies a profile of a model. Names do not: drivers round the memory differently, so
 // that 3g.39gb and 3g.40gb are one profile.
 type Shape struct {
 	// Compute is the number of compute slices, Memory the number of memory slices.
 	Compute, Memory int
-	// Attribute is "+me" for the media engines, or "".
+	// Attribute is "+me" for the media engines, "+me.all" for all of them, "-me" for none, "+gfx" for
+	// graphics, or "".
 	Attribute string
 }
 
@@ -164,6 +93,36 @@ type Profile struct {
 	Max int
 
 	index int // its index among the model's profiles
+	// limited reports whether other instances can exclude one although its slices are free.
+	limited bool
+}
+
+// IsLimited reports whether other instances can exclude one although its slices are free: by their
+// number, or by the media engines. [GPU.Check] and [Plan] consider that, the tables of places do not.
+func (p *Profile) IsLimited() bool { return p.limited }
+
+// isLimitedAmong returns [Profile.IsLimited] for a profile of a model.
+func (p *Profile) isLimitedAmong(profiles []Profile) bool {
+	room, free := 0, 0
+	for _, start := range p.Starts {
+		if start >= free {
+			room, free = room+1, start+p.Memory
+		}
+	}
+	return p.Max < room || slices.ContainsFunc(profiles, func(q Profile) bool { return p.Excludes(&q) })
+}
+
+// Excludes reports whether a GPU cannot have an instance of each of two profiles, wherever they are: it
+// has the extensions of +me once, and with +me.all one instance has all media engines.
+func (p *Profile) Excludes(other *Profile) bool {
+	const one, all, none = "+me", "+me.all", "-me"
+	switch {
+	case p.Attribute == all:
+		return other.Attribute != none
+	case other.Attribute == all:
+		return p.Attribute != none
+	}
+	return p.Attribute == one && other.Attribute == one
 }
 
 // Mask returns the memory slices of an instance at start.
@@ -180,12 +139,10 @@ func (b *Model) Profile(name v1alpha1.MIGProfile) (*Profile, error) {
 			return &b.Profiles[i], nil
 		}
 	}
-	if part := profilePattern.FindStringSubmatch(string(name)); part != nil {
-		compute, _ := strconv.Atoi(part[1])
-		memory, _ := strconv.Atoi(part[2])
+	if compute, memory, attribute := parseName(name); compute > 0 {
 		for i := range b.Profiles {
 			p := &b.Profiles[i]
-			if p.Compute == compute && p.Attribute == part[3] && roundsTo(memory, p.nameGB()) {
+			if _, own, _ := parseName(p.Name); p.Compute == compute && p.Attribute == attribute && roundsTo(memory, own) {
 				return p, nil
 			}
 		}
@@ -193,14 +150,16 @@ func (b *Model) Profile(name v1alpha1.MIGProfile) (*Profile, error) {
 	return nil, fmt.Errorf("%s has no MIG profile %q; it has %v", b.Name, name, b.profileNames())
 }
 
-// nameGB is the memory in the profile's name.
-func (p *Profile) nameGB() int {
-	part := profilePattern.FindStringSubmatch(string(p.Name))
+// parseName returns the compute slices, the GB and the attribute in a profile's name; no compute slices for
+// an invalid one.
+func parseName(name v1alpha1.MIGProfile) (compute, gigabytes int, attribute string) {
+	part := profilePattern.FindStringSubmatch(string(name))
 	if part == nil {
-		return 0
+		return 0, 0, ""
 	}
-	gigabytes, _ := strconv.Atoi(part[2])
-	return gigabytes
+	compute, _ = strconv.Atoi(part[1])
+	gigabytes, _ = strconv.Atoi(part[2])
+	return compute, gigabytes, part[3]
 }
 
 func roundsTo(a, b int) bool {

@@ -5,6 +5,7 @@ package mig
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -152,7 +153,16 @@ func TestProfileNames(t *testing.T) {
 		"A30":           {"1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"},
 		"H100-NVL-94GB": {"1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"},
 		"H200-141GB":    {"1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"},
-		"B200-180GB":    {"1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"},
+		"A100-64GB":     {"1g.8gb", "1g.8gb+me", "1g.16gb", "2g.16gb", "3g.32gb", "4g.32gb", "7g.64gb"},
+		"GH200-144GB":   {"1g.18gb", "1g.18gb+me", "1g.36gb", "2g.36gb", "3g.72gb", "4g.72gb", "7g.144gb"},
+		"GB200-186GB":   {"1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"},
+		"B300-269GB":    {"1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"},
+		"GB300-278GB":   {"1g.35gb", "1g.35gb+me", "1g.70gb", "2g.70gb", "3g.139gb", "4g.139gb", "7g.278gb"},
+		"RTX-PRO-6000": {
+			"1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb", "2g.48gb+gfx", "2g.48gb+me.all", "2g.48gb-me",
+			"4g.96gb", "4g.96gb+gfx",
+		},
+		"B200-180GB": {"1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		b, ok := ModelByName(strings.ToLower(name))
@@ -171,6 +181,71 @@ func TestProfileNames(t *testing.T) {
 			t.Errorf("%q: %v; the error lacks the profiles", name, err)
 		}
 	}
+}
+
+// The device plugin computes its resources by this rule from what the driver reports, which is less than
+// the part of the GPU's memory in the name.
+func TestProfileName(t *testing.T) {
+	for want, of := range map[v1alpha1.MIGProfile][2]int64{
+		"1g.10gb": {9984, 81559}, "1g.18gb": {16384, 143771}, "1g.23gb": {20992, 183359}, "2g.45gb": {45312, 183359}, "3g.40gb": {40448, 81559},
+		"7g.80gb": {81152, 81559}, "1g.24gb+gfx": {23674, 97887}, "4g.96gb": {97280, 97887}, "1g.0gb": {5, 0}, "3g.71gb": {71168, 143771},
+	} {
+		compute := int(want[0] - '0')
+		_, attribute, found := strings.Cut(string(want), "+")
+		if found {
+			attribute = "+" + attribute
+		}
+		if got := ProfileName(Shape{compute, 1, attribute}, of[0], of[1]); got != want {
+			t.Errorf("%d of %d MiB: %s, want %s", of[0], of[1], got, want)
+		}
+	}
+}
+
+// The identifiers are those of the outputs of nvidia-smi that are named beside the models.
+func TestPublishedIdentifiers(t *testing.T) {
+	for model, ids := range map[string]map[v1alpha1.MIGProfile]uint32{
+		"B200-180GB":   {"1g.23gb": 19, "1g.23gb+me": 20, "1g.45gb": 15, "2g.45gb": 14},
+		"RTX-PRO-6000": {"1g.24gb": 14, "1g.24gb+me": 21, "1g.24gb+gfx": 47, "1g.24gb+me.all": 65, "1g.24gb-me": 67},
+	} {
+		b, ok := ModelByName(model)
+		if !ok {
+			t.Fatalf("no %s", model)
+		}
+		for name, id := range ids {
+			if p, err := b.Profile(name); err != nil || p.ID != id || p.Name != name {
+				t.Errorf("%s: %s is %+v (%v), want %d", model, name, p, err, id)
+			}
+		}
+	}
+}
+
+func TestExcludedProfiles(t *testing.T) {
+	b, _ := ModelByName("RTX-PRO-6000")
+	for text, allowed := range map[string]bool{
+		"1g.24gb+me 1g.24gb": true, "1g.24gb+me 1g.24gb+me": false, "1g.24gb+me.all 1g.24gb": false, "1g.24gb+me.all 1g.24gb-me": true,
+		"1g.24gb+me.all 1g.24gb+me": false, "1g.24gb+gfx 1g.24gb+gfx": true, "1g.24gb-me 2g.48gb-me": true, "2g.48gb+me.all 1g.24gb+me.all": false,
+	} {
+		names := strings.Fields(text)
+		p, _ := b.Profile(v1alpha1.MIGProfile(names[0]))
+		other, _ := b.Profile(v1alpha1.MIGProfile(names[1]))
+		layout := GPU{Model: b, Instances: []Instance{{Profile: p, Start: 0}, {Profile: other, Start: 2}}}
+		if err := layout.Check(); (err == nil) != allowed {
+			t.Errorf("%s: %v, want allowed %v", text, err, allowed)
+		}
+	}
+}
+
+func FuzzProfileName(f *testing.F) {
+	f.Add(1, int64(9984), int64(81559), "+me")
+	f.Fuzz(func(t *testing.T, compute int, instance, gpu int64, attribute string) {
+		name := ProfileName(Shape{Compute: compute, Attribute: attribute}, instance, gpu)
+		if instance < 0 || instance > gpu || gpu > 1<<23 || compute < 1 || compute > 8 {
+			return
+		}
+		if plain := strings.TrimSuffix(string(name), attribute); !profilePattern.MatchString(plain) {
+			t.Errorf("%q", name)
+		}
+	})
 }
 
 func FuzzProfile(f *testing.F) {
@@ -201,5 +276,53 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}},
 		[]v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
 		t.Errorf("planned beside one in use: %+v, want no room", change)
+	}
+}
+
+// FuzzObservedModel reads descriptions that only a broken agent or driver reports: a plan on them never
+// leaves the GPU.
+func FuzzObservedModel(f *testing.F) {
+	f.Add("3g.40gb", int32(4), int32(0), int32(4), int32(2))
+	f.Add("1g.24gb+me.all", int32(1), int32(3), int32(1), int32(1))
+	f.Add("9g.1gb", int32(9), int32(-1), int32(0), int32(0))
+	f.Fuzz(func(t *testing.T, name string, size, start, other, most int32) {
+		gpu := &v1alpha1.ObservedGPU{DeviceID: "0x123410DE", MIGPlacements: []v1alpha1.MIGPlacement{
+			{Profile: v1alpha1.MIGProfile(name), Size: size, Starts: []int32{start, other}, Max: most},
+			{Profile: "7g.80gb", Size: 8, Starts: []int32{0}, Max: 1},
+		}}
+		b := ObservedModel(gpu)
+		if b == nil {
+			return // the bound of models
+		}
+		if b.Slices > 8 || len(b.Profiles) == 0 {
+			t.Fatalf("%+v", b)
+		}
+		for i := range b.Profiles {
+			p := &b.Profiles[i]
+			if place, _, ok := b.BestPlacement(0, p); ok && p.Mask(place)&^b.allSlices() != 0 {
+				t.Errorf("%s at %d exceeds the GPU", p.Name, place)
+			}
+		}
+	})
+}
+
+// The documentation lists the built-in models.
+func TestDocumentedModels(t *testing.T) {
+	page, err := os.ReadFile("../../docs/platform/gpus.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "<!-- models -->")
+	list, _, _ := strings.Cut(rest, "<!-- end of models -->")
+	var want []string
+	for _, b := range Models() {
+		name := b.Name
+		if b.Estimated {
+			name += " (estimated)"
+		}
+		want = append(want, name)
+	}
+	if got := strings.Join(strings.Fields(list), " "); got != strings.Join(want, ", ")+"." {
+		t.Errorf("docs/platform/gpus.md lists %q, want %q", got, strings.Join(want, ", ")+".")
 	}
 }

@@ -52,7 +52,6 @@ func (i *Instance) Mask() Mask { return i.Profile.Mask(i.Start) }
 // overlaps, and no profile more often than the model allows.
 func (g *GPU) Check() error {
 	var taken Mask
-	media := 0
 	count := map[*Profile]int{}
 	for i := range g.Instances {
 		it := &g.Instances[i]
@@ -69,17 +68,15 @@ func (g *GPU) Check() error {
 		if count[it.Profile]++; count[it.Profile] > it.Profile.Max {
 			return fmt.Errorf("%d instances of %s; %s has at most %d", count[it.Profile], it.Profile.Name, g.Model.Name, it.Profile.Max)
 		}
-		if it.Profile.Attribute == mediaEngines {
-			if media++; media > 1 {
-				return fmt.Errorf("%d instances with the media engines (%s); a GPU has one set", media, mediaEngines)
+		for j := range i {
+			if other := &g.Instances[j]; it.Profile.Excludes(other.Profile) {
+				return fmt.Errorf("%s@%d and %s@%d need the same media engines; a GPU has one set",
+					other.Profile.Name, other.Start, it.Profile.Name, it.Start)
 			}
 		}
 	}
 	return nil
 }
-
-// mediaEngines is the attribute of an instance with all media engines. A GPU has one such instance.
-const mediaEngines = "+me"
 
 // allowsProfile reports whether the model allows another instance of the profile beside these. Some
 // profiles, such as those with media engines, exist once.
@@ -93,7 +90,7 @@ func (g *GPU) allowsProfile(p *Profile, without Mask) bool {
 		if it.Profile == p {
 			n++
 		}
-		if p.Attribute == mediaEngines && it.Profile.Attribute == mediaEngines {
+		if p.Excludes(it.Profile) {
 			return false
 		}
 	}

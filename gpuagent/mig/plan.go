@@ -179,7 +179,7 @@ func (d *layoutDraft) costOf(gpu int, p *Profile, start int, upTo Use) (cost pla
 			left &^= it.Mask()
 		}
 	}
-	if p.Attribute != "" && !g.allowsProfile(p, mask) {
+	if p.limited && !g.allowsProfile(p, mask) {
 		return placementCost{}, false
 	}
 	waste := &g.Model.placements.fragmentation

@@ -151,6 +151,8 @@ type Profile struct {
 	Compute, Memory int
 	// Attribute is an attribute as in package mig's Shape: "+me", or "".
 	Attribute string
+	// Starts are the memory slices at which an instance may start, the lowest first.
+	Starts []int
 	// Max is the number of such instances that an empty GPU can have.
 	Max int
 	// MemoryMiB is the memory of an instance.

@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
 
@@ -22,6 +21,7 @@ import (
 type gpuChange struct {
 	engine  *Engine
 	gpu     nvml.GPU
+	want    v1alpha1.DesiredGPU
 	desired desiredLayout
 	inUse   InUse
 	log     logr.Logger
@@ -48,9 +48,8 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	state.change.Lock()
 	defer state.change.Unlock()
 	defer e.readings.drop(gpu.UUID)
-	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
 	c := &gpuChange{
-		engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
+		engine: e, gpu: gpu, want: want, inUse: inUse, state: state,
 		log: e.Log.WithValues("gpu", gpu.UUID),
 	}
 	if pending, ok := e.Journal.PendingChange(gpu.UUID); ok {
@@ -96,6 +95,7 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
+	c.desired.resolve(p.model, c.want)
 	var pending *PendingChange
 	if known, ok := c.engine.Journal.PendingChange(c.gpu.UUID); ok {
 		pending = &known

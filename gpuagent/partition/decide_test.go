@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
-			desired(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`,
+			desired(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", "one set",
 		},
 		{
 			"no such profile", newGPUBuilder("A30"), desired(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",

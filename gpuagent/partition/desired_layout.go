@@ -25,16 +25,23 @@ type desiredLayout struct {
 	modeRequested, resetDone bool
 }
 
-// errUnknownModel reports a GPU model without a profile table.
-var errUnknownModel = errors.New("this version of Sluice does not know the GPU model, so the GPU stays as it is")
+// errUnknownModel reports a GPU whose profiles neither the driver nor the built-in table has.
+var errUnknownModel = errors.New("the driver reports no MIG profiles of the GPU and Sluice does not know the GPU model, so the GPU " +
+	"stays as it is; enable MIG mode, or install driver 550 or later")
 
 // resolveLayout finds the GPU model's profiles by shape and checks whether the layout is feasible.
 func resolveLayout(model *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
-	t := desiredLayout{migEnabled: want.MIGEnabled, mayReset: want.MayReset}
+	var t desiredLayout
+	t.resolve(model, want)
+	return t
+}
+
+// resolve is resolveLayout for a change in progress, whose model may become known with MIG mode.
+func (t *desiredLayout) resolve(model *mig.Model, want v1alpha1.DesiredGPU) {
+	t.migEnabled, t.mayReset = want.MIGEnabled, want.MayReset
 	if t.slots, t.infeasible = resolveSlots(model, want); t.infeasible != nil {
 		t.slots = nil // An infeasible layout adopts no instances.
 	}
-	return t
 }
 
 // resolveSlots returns the desired slots by start. Its errors are for the author of the layout.
@@ -58,25 +65,7 @@ func resolveSlots(model *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 		check.Instances = append(check.Instances, mig.Instance{Profile: profile, Start: int(it.Start)})
 	}
 	slices.SortFunc(found, func(a, b slot) int { return cmp.Compare(a.start, b.start) })
-	return found, cmp.Or(check.Check(), checkExclusive(found))
-}
-
-// checkExclusive checks resources that a GPU has once, such as the media engines, and that several
-// profiles can include.
-func checkExclusive(slots []slot) error {
-	for i, s := range slots {
-		for _, other := range slots[:i] {
-			if areExclusive(s.profile, other.profile) {
-				return fmt.Errorf("%s and %s cannot both have the attribute %q: the GPU has it once", other.placement(), s.placement(),
-					s.profile.Attribute)
-			}
-		}
-	}
-	return nil
-}
-
-func areExclusive(a, b *mig.Profile) bool {
-	return a.Attribute != "" && a.Attribute == b.Attribute && a.Max == 1 && b.Max == 1
+	return found, check.Check()
 }
 
 // layout returns the layout in the journal's form.
@@ -129,8 +118,8 @@ func (t *desiredLayout) checkForeign(p *observedGPU) error {
 			}
 			if it.profile == s.profile {
 				others++
-			} else if it.profile != nil && areExclusive(it.profile, s.profile) {
-				return fmt.Errorf("%s is not Sluice's and has the attribute %q, which the GPU has once", it.displayName(), s.profile.Attribute)
+			} else if it.profile != nil && it.profile.Excludes(s.profile) {
+				return fmt.Errorf("%s is not Sluice's and has media engines that %s needs; a GPU has one set", it.displayName(), s.profile.Name)
 			}
 		}
 		if others == 0 {

@@ -54,6 +54,15 @@ func TestObserve(t *testing.T) {
 		UUID: v1alpha1.GPUUUID(gpu), Model: "NVIDIA H100 80GB HBM3", DeviceID: "0x233010DE", MemoryMiB: 81559, Health: v1alpha1.GPUHealthy,
 		MIG:         v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled},
 		MIGProfiles: []v1alpha1.MIGProfile{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"},
+		MIGPlacements: []v1alpha1.MIGPlacement{
+			{Profile: "1g.10gb", Size: 1, Starts: []int32{0, 1, 2, 3, 4, 5, 6}, Max: 7},
+			{Profile: "1g.10gb+me", Size: 1, Starts: []int32{0, 1, 2, 3, 4, 5, 6}, Max: 1},
+			{Profile: "1g.20gb", Size: 2, Starts: []int32{0, 2, 4, 6}, Max: 4},
+			{Profile: "2g.20gb", Size: 2, Starts: []int32{0, 2, 4}, Max: 3},
+			{Profile: "3g.40gb", Size: 4, Starts: []int32{0, 4}, Max: 2},
+			{Profile: "4g.40gb", Size: 4, Starts: []int32{0}, Max: 1},
+			{Profile: "7g.80gb", Size: 8, Starts: []int32{0}, Max: 1},
+		},
 	}, first); diff != "" {
 		t.Error(diff)
 	}

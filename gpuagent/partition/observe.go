@@ -80,6 +80,9 @@ func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 	o.MIG = v1alpha1.MIGMode{Current: migModeState(p, p.current), Pending: migModeState(p, p.pending)}
 	if p.model != nil {
 		o.MIGProfiles = profileNames(p.model)
+		if len(p.profiles) > 0 {
+			o.MIGPlacements = p.model.Placements()
+		}
 	} else if p.migCapable {
 		o.Message = cmp.Or(o.Message, errUnknownModel.Error())
 	}
@@ -153,8 +156,8 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, pending 
 	return o
 }
 
-// profileName returns the instance's profile. If the GPU model's table lacks it, the name follows
-// from what the driver reports.
+// profileName returns the instance's profile. If the GPU model lacks it, the name follows from
+// what the driver reports.
 func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 	if it.profile != nil {
 		return it.profile.Name

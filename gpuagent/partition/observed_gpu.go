@@ -13,12 +13,12 @@ import (
 // observedGPU is a GPU at one moment.
 type observedGPU struct {
 	gpu nvml.GPU
-	// model is nil for an unknown GPU model.
+	// model is the model as the driver describes it, or the built-in table's; nil if both are unknown.
 	model *mig.Model
 	// migCapable reports whether the GPU has a MIG mode.
 	migCapable       bool
 	current, pending nvml.Mode
-	// profiles are the driver's profiles; empty while MIG mode is off.
+	// profiles are the driver's profiles; before driver 550 empty while MIG mode is off.
 	profiles  []nvml.Profile
 	instances []instance
 	processes []nvml.Process
@@ -35,7 +35,7 @@ type instance struct {
 	// id and driverProfile are the driver's identifiers.
 	id            uint32
 	driverProfile nvml.ProfileID
-	// profile is nil if the GPU model's table lacks it.
+	// profile is nil if the GPU model lacks it.
 	profile     *mig.Profile
 	start, size int
 	computes    []nvml.ComputeInstance
@@ -144,8 +144,8 @@ func profileShape(d nvml.Profile) mig.Shape {
 	return mig.Shape{Compute: d.Compute, Memory: d.Memory, Attribute: d.Attribute}
 }
 
-// modelProfile returns the GPU model's profile for a driver's identifier; nil if its table lacks
-// the shape.
+// modelProfile returns the GPU model's profile for a driver's identifier; nil if it lacks the
+// shape.
 func (p *observedGPU) modelProfile(id nvml.ProfileID) *mig.Profile {
 	if p.model == nil {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
 
@@ -23,9 +22,13 @@ func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse, known k
 		return nil, gpu.Err
 	}
 	p := &observedGPU{gpu: gpu}
-	p.model, _ = mig.ModelByPCIDevice(gpu.PCIDevice)
 	if err := e.readMode(p); err != nil {
 		return nil, readError("MIG mode", err)
+	}
+	if p.migCapable {
+		if err := e.readModel(p); err != nil {
+			return nil, readError("profiles", err)
+		}
 	}
 	if p.migCapable && p.current == nvml.Enabled {
 		if err := e.readInstances(p, known); err != nil {
@@ -59,12 +62,19 @@ func (e *Engine) readMode(p *observedGPU) error {
 	return err
 }
 
-func (e *Engine) readInstances(p *observedGPU, known knownDevices) error {
-	gpu := p.gpu.UUID
-	var err error
-	if p.profiles, err = callDriver(e, gpu, func() ([]nvml.Profile, error) { return e.Library.Profiles(gpu) }); err != nil {
+// readModel reads the profiles and the model that they describe. While MIG mode is off, a driver need not
+// know them.
+func (e *Engine) readModel(p *observedGPU) error {
+	profiles, err := callDriver(e, p.gpu.UUID, func() ([]nvml.Profile, error) { return e.Library.Profiles(p.gpu.UUID) })
+	if err != nil && (p.current == nvml.Enabled || !errors.Is(err, nvml.ErrNotSupported)) {
 		return err
 	}
+	p.profiles, p.model = profiles, p.gpu.Model(profiles)
+	return nil
+}
+
+func (e *Engine) readInstances(p *observedGPU, known knownDevices) error {
+	gpu := p.gpu.UUID
 	found, err := callDriver(e, gpu, func() ([]nvml.Instance, error) { return e.Library.Instances(gpu) })
 	if err != nil {
 		return err

@@ -19,8 +19,6 @@ import (
 // gives up what the driver refuses and continues with the rest.
 func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 	c.log.Info("Rolling back change", "reason", why.message)
-	model, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
-	former := slotsOfPlacements(model, c.before.Instances)
 	c.retries = retryCounts{}
 	var missed, left []slot
 	var hopeless []step
@@ -28,6 +26,7 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 		p, err := c.observe(ctx)
 		var failed *step
 		if err == nil {
+			former := slotsOfPlacements(p.model, c.before.Instances)
 			left = p.missingSlots(former)
 			if n == 0 {
 				missed = left

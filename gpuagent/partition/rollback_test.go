@@ -491,9 +491,14 @@ func (u unknownModelLibrary) GPUs() ([]nvml.GPU, error) {
 	return gpus, err
 }
 
+// silentLibrary is a driver with unknown GPU models that does not report their profiles.
+type silentLibrary struct{ unknownModelLibrary }
+
+func (silentLibrary) Profiles(string) ([]nvml.Profile, error) { return nil, nil }
+
 func TestUnknownModel(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	w.engine.Library = unknownModelLibrary{w.engine.Library}
+	w.engine.Library = silentLibrary{unknownModelLibrary{w.engine.Library}}
 	for _, d := range []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...), {UUID: v1alpha1.GPUUUID(gpu)}} {
 		o := w.apply(d)
 		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the GPU model") {
@@ -507,10 +512,44 @@ func TestUnknownModel(t *testing.T) {
 	if w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("it is %s", w.describeLayout(gpu))
 	}
-	// A version that knows the model again recognizes its own instances.
+	// A driver that reports the profiles lets the agent recognize its own instances.
 	w.startEngine()
 	if r := w.apply(newDesiredGPU(gpu)).Results[0]; r.State != Applied || w.describeLayout(gpu) != "" {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
+	}
+}
+
+// A GPU that no table has is partitioned by what its driver reports, and its status lets the planner do
+// the same. What Sluice does not know is no error (invariant 11).
+func TestModelThatOnlyTheDriverKnows(t *testing.T) {
+	w := newTestNode(t, simulator.GPU{Model: "RTX-PRO-6000"})
+	w.engine.Library = unknownModelLibrary{w.engine.Library}
+	gpu := w.uuid(0)
+	wanted := []Placement{placementAt("2g.48gb+gfx", 0), placementAt("1g.24gb-me", 2), placementAt("1g.24gb+me.all", 3)}
+	o := w.apply(newDesiredGPU(gpu, wanted[:2]...))
+	if r := o.Results[0]; r.State != Applied {
+		t.Fatalf("%+v", r)
+	}
+	got := o.Observed[0]
+	if got.Message != "" || len(got.Instances) != 2 || got.Instances[0].Profile != "2g.48gb+gfx" || got.Instances[1].Profile != "1g.24gb-me" {
+		t.Errorf("%+v", got)
+	}
+	if r := w.apply(newDesiredGPU(gpu, wanted...)).Results[0]; r.State != Invalid || !strings.Contains(r.Message, "one set") {
+		t.Errorf("all media engines beside graphics: %+v", r)
+	}
+	model, table := mig.ObservedModel(&got), mig.ObservedModel(&v1alpha1.ObservedGPU{DeviceID: "0x2BB510DE"})
+	if model == nil || model == table || model.Slices != table.Slices || !model.ModeWithoutReset || len(model.Profiles) != len(table.Profiles) {
+		t.Fatalf("the planner knows %+v, want %+v", model, table)
+	}
+	for i := range table.Profiles {
+		want := &table.Profiles[i]
+		if p, err := model.Profile(want.Name); err != nil || p.Name != want.Name || p.Shape != want.Shape || p.Max != want.Max ||
+			!slices.Equal(p.Starts, want.Starts) {
+			t.Errorf("%s: %+v, %v", want.Name, p, err)
+		}
+	}
+	if again := mig.ObservedModel(got.DeepCopy()); again != model {
+		t.Error("equal descriptions are two models")
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.S
 		Index: int(observed.Index), UUID: uuid, Model: observed.Model, MemoryMiB: observed.MemoryMiB,
 		Health: observed.Health, Message: observed.Message, Mode: observed.MIG,
 	}
-	model, _ := mig.ModelByDeviceID(observed.DeviceID)
+	model := mig.ObservedModel(observed)
 	for i := range observed.Instances {
 		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], model))
 	}

@@ -163,7 +163,7 @@ func TestInventoryObserve(t *testing.T) {
 
 func TestSliceCountOfUnknownModel(t *testing.T) {
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
-	unknown, _ := mig.ModelByDeviceID("0x123410DE")
+	unknown, _ := mig.ModelByName("none")
 	for _, tc := range []struct {
 		gpu  GPU
 		want int

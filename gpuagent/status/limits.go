@@ -66,6 +66,7 @@ func truncateGPU(gpu *v1alpha1.ObservedGPU) {
 	gpu.Model = truncateText(gpu.Model, maxModel)
 	gpu.MIGProfiles = stdslices.DeleteFunc(gpu.MIGProfiles, func(p v1alpha1.MIGProfile) bool { return !profilePattern.MatchString(string(p)) })
 	gpu.MIGProfiles = gpu.MIGProfiles[:min(len(gpu.MIGProfiles), maxProfiles)]
+	gpu.MIGPlacements = gpu.MIGPlacements[:min(len(gpu.MIGPlacements), maxProfiles)]
 	var kept []v1alpha1.ObservedInstance
 	for _, it := range gpu.Instances {
 		taken := func(other v1alpha1.ObservedInstance) bool { return other.Start == it.Start }

@@ -91,8 +91,8 @@ func profilesMatchModel(b *fixture) {
 }
 
 func profileIdentifiers(b *fixture) {
-	if b.model == nil || b.model.IDsUnpublished && b.readOnly {
-		b.Skipf("skipped: NVIDIA has not published the identifiers of %s", b.gpu.Name)
+	if b.model == nil || b.model.Estimated && b.readOnly {
+		b.Skipf("skipped: the identifiers of %s are not published", b.gpu.Name)
 	}
 	for _, p := range b.describedProfiles() {
 		for _, want := range b.model.Profiles {

@@ -113,8 +113,8 @@ func testReads(t *testing.T, l nvml.Library) {
 	check(nvml.Memory{TotalMiB: 24576, UsedMiB: 1024})(memory, err)
 	profiles, err := l.Profiles(a30UUID)
 	check([]nvml.Profile{
-		{ID: 14, Compute: 1, Memory: 1, Max: 4, MemoryMiB: 5952, Multiprocessors: 14},
-		{ID: 0, Compute: 4, Memory: 4, Max: 1, MemoryMiB: 24125, Multiprocessors: 56},
+		{ID: 14, Compute: 1, Memory: 1, Starts: []int{0, 1, 2, 3}, Max: 4, MemoryMiB: 5952, Multiprocessors: 14},
+		{ID: 0, Compute: 4, Memory: 4, Starts: []int{0}, Max: 1, MemoryMiB: 24125, Multiprocessors: 56},
 	})(profiles, err)
 	instances, err := l.Instances(a30UUID)
 	check([]nvml.Instance{

@@ -106,7 +106,7 @@ func TestConformance(t *testing.T) {
 // lists. A script in place of nvidia-smi resets the node's GPUs. The GPU models cover each number
 // of slices and each way to change the mode.
 func TestConformanceOverSimulator(t *testing.T) {
-	for _, model := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
+	for _, model := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB", "RTX-PRO-6000"} {
 		tally := conformance.Run(t, conformance.Target{Name: model, New: func(t *testing.T) conformance.Node {
 			node, err := simulator.New(simulator.Config{
 				Seed: t.Name(), GPUs: []simulator.GPU{{Model: model}, {Model: model}, {Model: "T4"}},
@@ -241,7 +241,10 @@ func (b *fakeBinding) findDevice(which func(nvml.GPU) bool) (gonvml.Device, gonv
 var shapeByIndex = map[int]mig.Shape{
 	0: {Compute: 1, Memory: 1}, 1: {Compute: 2, Memory: 2}, 2: {Compute: 3, Memory: 4}, 3: {Compute: 4, Memory: 4},
 	4: {Compute: 7, Memory: 8}, 7: {Compute: 1, Memory: 1, Attribute: "+me"}, 8: {Compute: 2, Memory: 2, Attribute: "+me"},
-	9: {Compute: 1, Memory: 2},
+	9: {Compute: 1, Memory: 2}, 10: {Compute: 1, Memory: 1, Attribute: "+gfx"}, 11: {Compute: 2, Memory: 2, Attribute: "+gfx"},
+	12: {Compute: 4, Memory: 4, Attribute: "+gfx"}, 13: {Compute: 1, Memory: 1, Attribute: "-me"},
+	14: {Compute: 2, Memory: 2, Attribute: "-me"}, 15: {Compute: 1, Memory: 1, Attribute: "+me.all"},
+	16: {Compute: 2, Memory: 2, Attribute: "+me.all"},
 }
 
 func (b *fakeBinding) newDevice(gpu nvml.GPU) *mock.Device {

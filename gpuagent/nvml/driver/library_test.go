@@ -122,13 +122,13 @@ func TestProfilesAreAddressedByIdentifier(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireEqual(t, got, []nvml.Profile{
-		{ID: 19, Compute: 1, Memory: 1, Max: 7, MemoryMiB: 4864, Multiprocessors: 14},
-		{ID: 14, Compute: 2, Memory: 2, Max: 3, MemoryMiB: 9856, Multiprocessors: 28},
-		{ID: 9, Compute: 3, Memory: 4, Max: 2, MemoryMiB: 19968, Multiprocessors: 42},
-		{ID: 5, Compute: 4, Memory: 4, Max: 1, MemoryMiB: 19968, Multiprocessors: 56},
-		{ID: 0, Compute: 7, Memory: 8, Max: 1, MemoryMiB: 40192, Multiprocessors: 98},
-		{ID: 20, Compute: 1, Memory: 1, Attribute: "+me", Max: 1, MemoryMiB: 4864, Multiprocessors: 14},
-		{ID: 15, Compute: 1, Memory: 2, Max: 4, MemoryMiB: 9856, Multiprocessors: 14},
+		{ID: 19, Compute: 1, Memory: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}, Max: 7, MemoryMiB: 4864, Multiprocessors: 14},
+		{ID: 14, Compute: 2, Memory: 2, Starts: []int{0, 2, 4}, Max: 3, MemoryMiB: 9856, Multiprocessors: 28},
+		{ID: 9, Compute: 3, Memory: 4, Starts: []int{0, 4}, Max: 2, MemoryMiB: 19968, Multiprocessors: 42},
+		{ID: 5, Compute: 4, Memory: 4, Starts: []int{0}, Max: 1, MemoryMiB: 19968, Multiprocessors: 56},
+		{ID: 0, Compute: 7, Memory: 8, Starts: []int{0}, Max: 1, MemoryMiB: 40192, Multiprocessors: 98},
+		{ID: 20, Compute: 1, Memory: 1, Attribute: "+me", Starts: []int{0, 1, 2, 3, 4, 5, 6}, Max: 1, MemoryMiB: 4864, Multiprocessors: 14},
+		{ID: 15, Compute: 1, Memory: 2, Starts: []int{0, 2, 4, 6}, Max: 4, MemoryMiB: 9856, Multiprocessors: 14},
 	})
 	var asked uint32
 	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,

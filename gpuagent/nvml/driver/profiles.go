@@ -11,7 +11,6 @@ import (
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
 
@@ -110,15 +109,10 @@ func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		pci, err := callValue(l, "nvmlDeviceGetPciInfo", dev.GetPciInfo)
-		if err != nil {
-			return nil, err
-		}
-		model, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
 		var profiles []nvml.Profile
 		for _, p := range all {
 			if len(p.placements) > 0 {
-				profiles = append(profiles, p.toProfile(model))
+				profiles = append(profiles, p.toProfile())
 			}
 		}
 		return profiles, nil
@@ -169,33 +163,33 @@ var profileAttributes = map[int]string{
 
 // toProfile converts a profile. Its slices follow from its places and the driver's compute slices,
 // never from its name, which drivers round differently.
-func (p *driverProfile) toProfile(model *mig.Model) nvml.Profile {
+func (p *driverProfile) toProfile() nvml.Profile {
 	attribute, known := profileAttributes[p.index]
 	if !known { // An unknown attribute of a newer driver, which no request has.
 		attribute = fmt.Sprintf("+unknown%d", p.index)
 	}
-	shape := mig.Shape{Compute: int(p.info.SliceCount), Memory: p.placements[0].Size, Attribute: attribute}
+	starts := make([]int, len(p.placements))
+	for i, place := range p.placements {
+		starts[i] = place.Start
+	}
 	return nvml.Profile{
 		ID:              nvml.ProfileID(p.info.Id),
-		Compute:         shape.Compute,
-		Memory:          shape.Memory,
+		Compute:         int(p.info.SliceCount),
+		Memory:          p.placements[0].Size,
 		Attribute:       attribute,
-		Max:             p.maxInstances(model, shape),
+		Starts:          starts,
+		Max:             p.maxInstances(attribute),
 		MemoryMiB:       int64(p.info.MemorySizeMB),
 		Multiprocessors: int(p.info.MultiprocessorCount),
 	}
 }
 
-// maxInstances returns the number of instances on an empty GPU: by the GPU model's table, or as
-// many as fit beside each other. The driver's count is wrong on an A30, so it only lowers the
-// number of profiles that are scarce for other reasons than room.
-func (p *driverProfile) maxInstances(model *mig.Model, shape mig.Shape) int {
-	if model != nil {
-		for _, known := range model.Profiles {
-			if known.Shape == shape {
-				return known.Max
-			}
-		}
+// maxInstances returns the number of instances on an empty GPU: as many as fit beside each other, one with
+// media extensions, which a GPU has once, and no more of the other attributes than the driver counts. The
+// driver's count of plain profiles is wrong on an A30, and zero on some drivers.
+func (p *driverProfile) maxInstances(attribute string) int {
+	if attribute == "+me" || attribute == "+me.all" {
+		return 1
 	}
 	room, free := 0, 0
 	for _, place := range p.placements {
@@ -203,7 +197,7 @@ func (p *driverProfile) maxInstances(model *mig.Model, shape mig.Shape) int {
 			room, free = room+1, place.Start+place.Size
 		}
 	}
-	if shape.Attribute != "" && p.info.InstanceCount > 0 {
+	if attribute != "" && p.info.InstanceCount > 0 {
 		room = min(room, int(p.info.InstanceCount))
 	}
 	return room

@@ -4,9 +4,11 @@
 package simulator_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 )
@@ -212,4 +214,28 @@ func TestDestroyInstance(t *testing.T) {
 	requireError(t, "DestroyInstance again", n.DestroyInstance(first, it.ID), nvml.ErrNotFound)
 	_, err = n.ComputeInstances(first, it.ID)
 	requireError(t, "ComputeInstances of none", err, nvml.ErrNotFound)
+}
+
+// The names that NVIDIA's device plugin computes from the driver's answers are those of the tables.
+func TestNamesOfReportedProfiles(t *testing.T) {
+	for _, model := range mig.Models() {
+		n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: model.Name, Mode: nvml.Enabled}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Init(); err != nil {
+			t.Fatal(err)
+		}
+		gpu := requireResult(n.GPUs())(t)[0]
+		for _, p := range requireResult(n.Profiles(gpu.UUID))(t) {
+			shape := mig.Shape{Compute: p.Compute, Memory: p.Memory, Attribute: p.Attribute}
+			at := slices.IndexFunc(model.Profiles, func(q mig.Profile) bool { return q.Shape == shape })
+			if got := mig.ProfileName(shape, p.MemoryMiB, gpu.MemoryMiB); got != model.Profiles[at].Name {
+				t.Errorf("%s: %d of %d MiB is named %s, want %s", model.Name, p.MemoryMiB, gpu.MemoryMiB, got, model.Profiles[at].Name)
+			}
+			if p.Multiprocessors < 8*p.Compute {
+				t.Errorf("%s: %s has %d multiprocessors", model.Name, model.Profiles[at].Name, p.Multiprocessors)
+			}
+		}
+	}
 }

@@ -30,8 +30,8 @@ func TestModels(t *testing.T) {
 			}
 			for _, p := range profiles {
 				whole := p.MemoryMiB > gpu.MemoryMiB*9/10
-				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 14*p.Compute ||
-					whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) == 5) {
+				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 8*p.Compute ||
+					whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) != 7) {
 					t.Errorf("profile %+v of a GPU with %d MiB", p, gpu.MemoryMiB)
 				}
 			}
@@ -253,7 +253,7 @@ func TestConfig(t *testing.T) {
 		}},
 		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
 		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
-		`simulated node: gpus[0].model: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
+		`simulated node: gpus[0].model: unknown GPU model "K80"; known are A100-40GB, A100-64GB, A100-80GB, PG506-96GB, A30, H100-64GB, H100-80GB, H100-NVL-94GB, H100-96GB, H20-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, GB200-186GB, B300-269GB, GB300-278GB, RTX-PRO-6000, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
 	} {
 		if _, err := simulator.New(c); err == nil || err.Error() != want {
 			t.Errorf("New = %v, want %s", err, want)

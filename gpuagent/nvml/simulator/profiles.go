@@ -25,8 +25,8 @@ func (p *session) Profiles(gpu string) ([]nvml.Profile, error) {
 		for i := range g.migModel.Profiles {
 			it := &g.migModel.Profiles[i]
 			list = append(list, nvml.Profile{
-				ID: nvml.ProfileID(it.ID), Compute: it.Compute, Memory: it.Memory, Attribute: it.Attribute, Max: it.Max,
-				MemoryMiB: g.instanceMemory(it), Multiprocessors: g.multiprocessors(it),
+				ID: nvml.ProfileID(it.ID), Compute: it.Compute, Memory: it.Memory, Attribute: it.Attribute, Starts: it.Starts, Max: it.Max,
+				MemoryMiB: g.instanceMemory(it), Multiprocessors: g.multiprocessorsOf(it),
 			})
 		}
 		return unordered(n, list), nil
@@ -102,12 +102,14 @@ func (g *gpu) remainingCapacity(p *mig.Profile) int {
 	return max(0, min(free, most))
 }
 
-// remainingAllowed returns how many more instances of a profile the GPU model allows. All profiles
-// share one set of media engines.
+// remainingAllowed returns how many more instances of a profile the GPU model allows.
 func (g *gpu) remainingAllowed(p *mig.Profile) int {
 	most := p.Max
 	for _, i := range g.instances {
-		if i.profile == p || p.Attribute != "" && i.profile.Attribute == p.Attribute {
+		switch {
+		case i.profile.Excludes(p):
+			return 0
+		case i.profile == p:
 			most--
 		}
 	}
@@ -127,35 +129,71 @@ func (g *gpu) instanceAt(start, size int) *instance {
 
 // modelSpec is a GPU model as the driver reports it.
 type modelSpec struct {
-	migModel                *mig.Model // nil without MIG
-	name                    string     // the driver's name
-	device                  uint16     // its PCI device identifier
-	memoryMiB               int64
-	multiprocessorsPerSlice int           // multiprocessors of a compute slice
-	wholeMultiprocessors    int           // multiprocessors of an instance with the whole GPU
-	memory                  map[int]int64 // MiB of an instance by its memory slices, if they differ from the model's
+	migModel  *mig.Model // nil without MIG
+	name      string     // the driver's name
+	device    uint16     // its PCI device identifier
+	memoryMiB int64
+	// multiprocessors of the profiles without attribute, in the order of the model's table.
+	multiprocessors []int
+	memory          map[int]int64 // MiB of an instance by its memory slices, if they differ from the model's
 }
 
+// The multiprocessors of 1g, 1g with double memory, 2g, 3g, 4g and 7g. Those of the A100, the H100 and the
+// H200 are of outputs of `nvidia-smi mig -lgip`, as those of 1g and 2g of the B200 and the GB200; the
+// sources are beside the models in package mig. All others are estimates.
+var (
+	a100SMs  = []int{14, 14, 28, 42, 56, 98}
+	h100SMs  = []int{16, 26, 32, 60, 64, 132}
+	h20SMs   = []int{8, 16, 18, 36, 38, 78} // estimated
+	b200SMs  = []int{18, 30, 36, 70, 72, 148}
+	gb200SMs = []int{18, 32, 38, 70, 76, 152}
+)
+
 // migModels are package mig's GPU models by name. Memory is what the driver reports; that of the
-// GH200-144GB and the multiprocessors of Blackwell are estimates. The identifiers of Blackwell's
-// profiles are Sluice's own (see [mig.Model.IDsUnpublished]).
+// A100-64GB, PG506, H100-64GB, H20, GB200, B300 and GB300 is estimated.
 var migModels = map[string]modelSpec{
 	"A100-40GB": {
-		name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessors: a100SMs,
 		memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192},
 	},
+	"A100-64GB": {name: "NVIDIA A100-SXM-64GB", memoryMiB: 65536, multiprocessors: a100SMs},
 	"A100-80GB": {
-		name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessors: a100SMs,
 		memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384},
 	},
-	"A30":           {name: "NVIDIA A30", memoryMiB: 24576, multiprocessorsPerSlice: 14, wholeMultiprocessors: 56},
-	"H100-80GB":     {name: "NVIDIA H100 80GB HBM3", device: 0x2330, memoryMiB: 81559, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"H100-NVL-94GB": {name: "NVIDIA H100 NVL", memoryMiB: 95830, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"H100-96GB":     {name: "NVIDIA H100 96GB HBM3", memoryMiB: 97871, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"GH200-96GB":    {name: "NVIDIA GH200 480GB", memoryMiB: 97871, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"GH200-144GB":   {name: "NVIDIA GH200 144G HBM3e", memoryMiB: 147456, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"H200-141GB":    {name: "NVIDIA H200", memoryMiB: 143771, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
-	"B200-180GB":    {name: "NVIDIA B200", memoryMiB: 183359, multiprocessorsPerSlice: 18, wholeMultiprocessors: 148},
+	"PG506-96GB": {name: "NVIDIA PG506-232", memoryMiB: 98304, multiprocessors: a100SMs},
+	"A30":        {name: "NVIDIA A30", memoryMiB: 24576, multiprocessors: []int{14, 28, 56}},
+	"H100-64GB":  {name: "NVIDIA H100 64GB HBM2", memoryMiB: 65247, multiprocessors: h100SMs},
+	"H100-80GB": {
+		name: "NVIDIA H100 80GB HBM3", memoryMiB: 81559, multiprocessors: h100SMs,
+		memory: map[int]int64{1: 9984, 2: 20096, 4: 40448, 8: 81152},
+	},
+	"H100-NVL-94GB": {name: "NVIDIA H100 NVL", memoryMiB: 95830, multiprocessors: h100SMs},
+	"H100-96GB":     {name: "NVIDIA H100 96GB HBM3", memoryMiB: 97871, multiprocessors: h100SMs},
+	"H20-96GB":      {name: "NVIDIA H20", memoryMiB: 97871, multiprocessors: h20SMs},
+	"GH200-96GB":    {name: "NVIDIA GH200 480GB", memoryMiB: 97871, multiprocessors: h100SMs},
+	"GH200-144GB": {
+		name: "NVIDIA GH200 144G HBM3e", memoryMiB: 147456, multiprocessors: h100SMs,
+		memory: map[int]int64{1: 17920, 2: 36096}, // 17.50 and 35.25 GiB
+	},
+	"H200-141GB": {
+		name: "NVIDIA H200", memoryMiB: 143771, multiprocessors: h100SMs,
+		memory: map[int]int64{1: 16384, 2: 33024, 4: 71168, 8: 143104},
+	},
+	"B200-180GB": {
+		name: "NVIDIA B200", memoryMiB: 183359, multiprocessors: b200SMs,
+		memory: map[int]int64{1: 22528, 2: 45312}, // 22.00 GiB, on another driver 20.50 (NVIDIA/gpu-operator #1351), and 44.25 GiB
+	},
+	"GB200-186GB": {
+		name: "NVIDIA GB200", memoryMiB: 189471, multiprocessors: gb200SMs,
+		memory: map[int]int64{1: 22528, 2: 46592}, // 22.00 GiB, on another driver 20.00, and 45.50 GiB
+	},
+	"B300-269GB":  {name: "NVIDIA B300", memoryMiB: 275040, multiprocessors: b200SMs},
+	"GB300-278GB": {name: "NVIDIA GB300", memoryMiB: 284208, multiprocessors: gb200SMs},
+	"RTX-PRO-6000": {
+		name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", memoryMiB: 97887, multiprocessors: []int{46, 94, 188},
+		memory: map[int]int64{1: 24192, 2: 48512, 4: 97280}, // 23.62, 47.38 and 95.00 GiB
+	},
 }
 
 // modelsWithoutMIG are GPU models without MIG.
@@ -205,12 +243,18 @@ func (m *modelSpec) instanceMemory(p *mig.Profile) int64 {
 	return min(p.MemoryMiB, m.memoryMiB*int64(p.Memory)/int64(m.migModel.Slices))
 }
 
-// multiprocessors returns the number of multiprocessors of an instance of a profile.
-func (m *modelSpec) multiprocessors(p *mig.Profile) int {
-	if p.Memory == m.migModel.Slices {
-		return m.wholeMultiprocessors
+// multiprocessorsOf returns the number of multiprocessors of an instance of a profile.
+func (m *modelSpec) multiprocessorsOf(p *mig.Profile) int {
+	at := 0
+	for i := range m.migModel.Profiles {
+		if plain := &m.migModel.Profiles[i]; plain.Attribute == "" {
+			if plain.Compute == p.Compute && plain.Memory == p.Memory {
+				break
+			}
+			at++
+		}
 	}
-	return m.multiprocessorsPerSlice * p.Compute
+	return m.multiprocessors[at]
 }
 
 // profileByNVMLID returns the profile with an identifier, or nil.

@@ -51,6 +51,16 @@ func TestDecide(t *testing.T) {
 			scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb") },
 			want:  []string{"taint n1"},
 		},
+		"a GPU that only its driver describes": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "2g.30gb+gfx")
+				return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
+					o.Status.GPUs[0].DeviceID, o.Status.GPUs[0].MIGProfiles = "0x999910DE", []v1alpha1.MIGProfile{"2g.30gb+gfx"}
+					o.Status.GPUs[0].MIGPlacements = []v1alpha1.MIGPlacement{{Profile: "2g.30gb+gfx", Size: 2, Starts: []int32{0, 2}, Max: 2}}
+				})
+			},
+			want: []string{"taint n1"},
+		},
 		"unschedulable for less than the grace period": {scene: func() *testSnapshot {
 			return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", since(unschedulableGracePeriod/2))
 		}},

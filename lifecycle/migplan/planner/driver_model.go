@@ -33,13 +33,18 @@ const maxAliases = 1024
 // driverModels holds each model once, so GPUs of one model share the value.
 var driverModels sync.Map
 
+type driverModelKey struct {
+	model *mig.Model
+	names string
+}
+
 func driverModelOf(model *mig.Model, names []v1alpha1.MIGProfile) *driverModel {
-	var key strings.Builder
-	key.WriteString(model.Name)
+	var text strings.Builder
 	for _, name := range names {
-		key.WriteString(" " + string(name))
+		text.WriteString(" " + string(name))
 	}
-	if known, ok := driverModels.Load(key.String()); ok {
+	key := driverModelKey{model, text.String()}
+	if known, ok := driverModels.Load(key); ok {
 		return known.(*driverModel) //nolint:forcetypeassert // the map holds only models
 	}
 	k := &driverModel{
@@ -60,7 +65,7 @@ func driverModelOf(model *mig.Model, names []v1alpha1.MIGProfile) *driverModel {
 			k.profileByName[p.Name], k.nameByProfile[p] = p, p.Name
 		}
 	}
-	known, _ := driverModels.LoadOrStore(key.String(), k)
+	known, _ := driverModels.LoadOrStore(key, k)
 	return known.(*driverModel) //nolint:forcetypeassert // the map holds only models
 }
 

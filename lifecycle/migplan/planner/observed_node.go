@@ -173,7 +173,7 @@ func observeGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 	g := gpu{uuid: observed.UUID, index: observed.Index, deviceID: observed.DeviceID, wholeHolders: holders}
 	g.migEnabled = observed.MIG.Current == v1alpha1.MIGModeEnabled
 	g.resetPending = observed.MIG.Pending != "" && observed.MIG.Pending != observed.MIG.Current
-	model, known := modelOf(observed.DeviceID)
+	model := mig.ObservedModel(observed)
 	switch {
 	case observed.Health != "" && observed.Health != v1alpha1.GPUHealthy:
 		g.unusableReason = strings.TrimSuffix("is "+string(observed.Health)+": "+observed.Message, ": ")
@@ -181,7 +181,7 @@ func observeGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 	case observed.MIG.Current == v1alpha1.MIGModeNotSupported || observed.MIG.Current == "":
 		g.unusableReason = "does not support MIG"
 		return g
-	case !known:
+	case model == nil:
 		g.unusableReason = fmt.Sprintf("is of a model (%s) whose MIG layouts are unknown", observed.DeviceID)
 		return g
 	}
@@ -212,16 +212,6 @@ func observeGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 	}
 	g.model = driverModelOf(model, observed.MIGProfiles)
 	return g
-}
-
-// modelOf returns the GPU model of a device ID as the agent writes it: 0x233010DE.
-func modelOf(device string) (*mig.Model, bool) {
-	digits := strings.TrimPrefix(strings.ToLower(device), "0x")
-	id, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil {
-		return nil, false
-	}
-	return mig.ModelByPCIDevice(uint32(id))
 }
 
 func migInstances(instances []instance) []mig.Instance {

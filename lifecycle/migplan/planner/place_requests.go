@@ -154,7 +154,7 @@ func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) b
 			if p == nil {
 				continue
 			}
-			if p.Attribute == "" {
+			if !p.IsLimited() {
 				if s, harm, ok := model.migModel.BestPlacement(it.occupied, p); ok {
 					if best < 0 || harm < leastHarm {
 						best, start, leastHarm = c, s, harm

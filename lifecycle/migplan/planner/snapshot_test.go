@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
 )
 
 // startTime is the time at the start of each test.
@@ -53,8 +54,8 @@ func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.
 	if slices.Contains(words, "lost") {
 		g.Health = v1alpha1.GPULost
 	}
-	model, ok := modelOf(g.DeviceID)
-	if !ok {
+	model := mig.ObservedModel(&g)
+	if model == nil {
 		t.Fatalf("%s is no GPU model", words[0])
 	}
 	for i := range model.Profiles {

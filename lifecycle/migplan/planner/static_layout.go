@@ -203,7 +203,11 @@ func fillGPU(model *mig.Model, kept []instance, rest profileCounts) (all []insta
 	if !ok {
 		return nil, remaining[min(deepest, len(remaining)-1)], false
 	}
-	return append(slices.Clone(kept), created...), nil, true
+	all = append(slices.Clone(kept), created...)
+	if (&mig.GPU{Model: model, Instances: migInstances(all)}).Check() != nil { // one set of media engines
+		return nil, remaining[0], false
+	}
+	return all, nil, true
 }
 
 func searchPlacements(model *mig.Model, occupied mig.Mask, remaining []*mig.Profile, depth int, deepest *int) ([]instance, bool) {

@@ -151,7 +151,7 @@ type DepartmentStatus struct {
 	// +kubebuilder:validation:MaxLength=300
 	PoolSummary string `json:"poolSummary,omitempty"`
 
-	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
+	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed, LimitExceeded and Unsupported.
 	//
 	// +optional
 	// +nullable

@@ -96,7 +96,7 @@ func agentCommand(s componentContext) (process.Spec, error) {
 		Proc:         filepath.Join(host, "proc"),
 		PodResources: podResourcesSocket(s.cluster.Dir(), s.node),
 		StateDir:     filepath.Join(host, agentProgram),
-		DevicePlugin: agentconfig.DevicePlugin{Command: strings.Join(plugin, " ")},
+		DevicePlugin: agentconfig.Daemon{Command: strings.Join(plugin, " ")},
 	})
 }
 

@@ -127,17 +127,18 @@ func (r *Reconciler) applyDepartmentCondition(ctx context.Context, department *v
 
 // requestsForDepartmentOf returns the request for the department of a pod whose charge changed.
 func (r *Reconciler) requestsForDepartmentOf(c podcache.Change) []reconcile.Request {
-	for _, request := range requestsForPod(c) {
-		var project v1alpha1.Project
-		if err := r.Client.Get(context.Background(), request.NamespacedName, &project); err != nil {
-			if client.IgnoreNotFound(err) != nil {
-				log.Log.Error(err, "Failed to get the project of a pod", "project", request.Name)
-			}
-			return nil
-		}
-		return requestFor(project.Spec.Department)
+	requests := requestsForPod(c)
+	if len(requests) == 0 {
+		return nil
 	}
-	return nil
+	var project v1alpha1.Project
+	if err := r.Client.Get(context.Background(), requests[0].NamespacedName, &project); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			log.Log.Error(err, "Failed to get the project of a pod", "project", requests[0].Name)
+		}
+		return nil
+	}
+	return requestFor(project.Spec.Department)
 }
 
 // requestForObject returns the request for a department, or for that of a project.

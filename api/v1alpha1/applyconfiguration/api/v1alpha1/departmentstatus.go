@@ -26,7 +26,7 @@ type DepartmentStatusApplyConfiguration struct {
 	// 1/4", for display: a sum over all pools would hide that one of them exceeds its limit. The
 	// pool closest to its limit is first. At most three pools are named; +2 means two more.
 	PoolSummary *string `json:"poolSummary,omitempty"`
-	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
+	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed, LimitExceeded and Unsupported.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -76,7 +76,7 @@ var _ = attacks(
 	},
 	row{
 		class: queues, name: "the project's queue held", engines: inKueue, roles: []role{namespaceAdmin}, rbac: users,
-		attack: patch(named("LocalQueue", "default"), `{"spec":{"stopPolicy":"Hold"}}`), want: "Sluice renders the one queue",
+		attack: patch(named("LocalQueue", "default"), `{"spec":{"stopPolicy":"Hold"}}`), want: "Sluice renders",
 	},
 	row{
 		class: queues, name: "a Workload of the user's own", engines: inKueue, roles: []role{namespaceAdmin}, rbac: users,

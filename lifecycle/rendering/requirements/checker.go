@@ -202,7 +202,8 @@ func (c *Checker) fetch(ctx context.Context, o objectRef) (objectState, error) {
 			fix:        "correct the policy",
 		}, nil
 	}
-	verb, found := "get", (map[string]any)(nil)
+	verb := "get"
+	var found map[string]any
 	if o.wherePath != "" {
 		verb = "list"
 		found, err = c.find(ctx, o)

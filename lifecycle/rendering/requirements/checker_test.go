@@ -258,8 +258,10 @@ func TestSettingNamesAreUniqueAndLimited(t *testing.T) {
 
 func TestMessagesAreGroupedByFix(t *testing.T) {
 	found := Findings{Missing: []Missing{
-		{"kueue", "a is missing", "install Kueue", false}, {"kueue", "x is off", "turn it on", true},
-		{"kueue", "b is missing", "install Kueue", false}, {"kai", "a is missing", "install Kueue", false},
+		{"kueue", "a is missing", "install Kueue", false},
+		{"kueue", "x is off", "turn it on", true},
+		{"kueue", "b is missing", "install Kueue", false},
+		{"kai", "a is missing", "install Kueue", false},
 	}}
 	want := []string{"a is missing, b is missing: install Kueue (policy kueue)", "x is off: turn it on (policy kueue)", "a is missing: install Kueue (policy kai)"}
 	if diff := cmp.Diff(want, found.Messages()); diff != "" {

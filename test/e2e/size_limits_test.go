@@ -104,7 +104,7 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 	}
 	for body, message := range map[string]string{
 		`{"metadata":{"labels":{"sluice.dev/project":"other"}}}`:                         "create the pod again",
-		`{"metadata":{"labels":{"runai-gpu-group/a":"y"}}}`:                              "only KAI-Scheduler assigns a pod to a GPU",
+		`{"metadata":{"labels":{"runai-gpu-group/a":"y","example.org/key-3":null}}}`:     "only KAI-Scheduler assigns a pod to a GPU",
 		`{"metadata":{"labels":{"priorityClassName":null}}}`:                             "what KAI-Scheduler reads",
 		`{"metadata":{"labels":{"kueue.x-k8s.io/podset":"x","example.org/key-2":null}}}`: "kueue.x-k8s.io/",
 		`{"metadata":{"annotations":{"sluice.dev/decisions":"{}"}}}`:                     "create the pod again",

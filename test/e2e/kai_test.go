@@ -122,7 +122,7 @@ func TestKAI(t *testing.T) {
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
 	})
 
-	t.Run("the project's condition has KAI's reason", func(t *testing.T) {
+	t.Run("the project's status has its pools and KAI's reason", func(t *testing.T) {
 		// As KAI-Scheduler 0.17.0 writes it: see lifecycle/quota/pending/testdata.
 		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-b","status":"True","transitionID":"2",
 "reasons":[{"reason":"OverLimit","message":"kai-faculty quota has reached the allowable limit of GPUs. Limit is 4 GPUs, currently 3.75 GPUs allocated and workload requested 0.5 GPUs",
@@ -136,6 +136,9 @@ func TestKAI(t *testing.T) {
 			if condition == nil || !strings.Contains(condition.Message, "(1 pod, 0.5 of a GPU, since ") ||
 				!strings.Contains(condition.Message, "department kai-faculty has reached its limit of GPUs in node pool kai-b") {
 				return fmt.Errorf("condition %+v", condition)
+			}
+			if got := project.Status.PoolSummary; got != "kai-a 0/2, kai-b 0/2" {
+				return unexpectedState("allocated of limit is kai-a 0/2, kai-b 0/2", got)
 			}
 			return nil
 		})

@@ -176,8 +176,9 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 }
 
 // ComputeUsage returns the project's quota in GPUs by its spec, over all pools and for
-// each pool whose quota is counted, with the share of uncounted pods. Allocated and
-// pending are unknown here and keep their values.
+// each pool whose quota is counted, with the share of uncounted pods. KAI-Scheduler counts
+// for itself, without a ResourceQuota. Allocated and pending are unknown here and keep their
+// values.
 func ComputeUsage(
 	project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, pods []UncountedPod,
 ) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
@@ -193,7 +194,7 @@ func ComputeUsage(
 	var each []v1alpha1.PoolUsage
 	for i := range pools {
 		pool := &pools[i]
-		if _, _, counted := apply.EnforcedLimit(quotas, pool.QuotaResource); !counted {
+		if _, _, counted := apply.EnforcedLimit(quotas, pool.QuotaResource); !counted && pool.Scheduler != v1alpha1.SchedulerKAI {
 			continue
 		}
 		use := v1alpha1.PoolUsage{Name: pool.Name}

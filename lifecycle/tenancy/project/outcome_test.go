@@ -196,6 +196,7 @@ func formatUsage(u v1alpha1.GPUUsage) string {
 func TestComputeUsage(t *testing.T) {
 	schedulers := map[string]v1alpha1.Scheduler{
 		"dgx": v1alpha1.SchedulerKube, "old": v1alpha1.SchedulerKube, "kai-a": v1alpha1.SchedulerKAI, "kai-b": v1alpha1.SchedulerKAI,
+		"queue-a": v1alpha1.SchedulerKueue, "queue-b": v1alpha1.SchedulerKueue,
 	}
 	has := func(pool, guaranteed, limit string) v1alpha1.PoolQuota {
 		return v1alpha1.PoolQuota{Name: pool, GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}
@@ -225,12 +226,21 @@ func TestComputeUsage(t *testing.T) {
 			all:   "2 of 2, 1 guaranteed, 1 beyond, 250m pending",
 		},
 		"two that are counted together": {
-			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("kai-a", "0", "1"), has("kai-b", "0", "2")},
+			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("queue-a", "0", "1"), has("queue-b", "0", "2")},
 			quotas: []corev1.ResourceQuota{shared},
 			all:    "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
 			each: map[string]string{
 				"dgx":   "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
-				"kai-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
+				"queue-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "queue-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
+			},
+		},
+		// Protects invariant 11: KAI-Scheduler counts for itself, and its projects have no quota of GPUs.
+		"KAI-Scheduler's have no quota": {
+			pools:  []v1alpha1.PoolQuota{has("kai-a", "500m", "1"), has("kai-b", "500m", "2"), has("dgx", "0", "3")},
+			quotas: []corev1.ResourceQuota{{}},
+			all:    "2 of 6, 1 guaranteed, 1 beyond, 250m pending",
+			each: map[string]string{
+				"kai-a": "0 of 1, 500m guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 500m guaranteed, 500m beyond, 0 pending",
 			},
 		},
 		"usage above the guarantee of one pool is over quota although another pool is free": {
@@ -249,6 +259,7 @@ func TestComputeUsage(t *testing.T) {
 			p.Status.NodePools = []v1alpha1.PoolUsage{
 				{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1"), Pending: resource.MustParse("250m")}},
 				{Name: "kai-b", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1")}},
+				{Name: "queue-b", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1")}},
 			}
 			pools := input.NewProjectPools(p, func(name string) *v1alpha1.NodePool {
 				if schedulers[name] == "" {

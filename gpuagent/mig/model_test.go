@@ -223,7 +223,8 @@ func TestExcludedProfiles(t *testing.T) {
 	b, _ := ModelByName("RTX-PRO-6000")
 	for text, allowed := range map[string]bool{
 		"1g.24gb+me 1g.24gb": true, "1g.24gb+me 1g.24gb+me": false, "1g.24gb+me.all 1g.24gb": false, "1g.24gb+me.all 1g.24gb-me": true,
-		"1g.24gb+me.all 1g.24gb+me": false, "1g.24gb+gfx 1g.24gb+gfx": true, "1g.24gb-me 2g.48gb-me": true, "2g.48gb+me.all 1g.24gb+me.all": false,
+		"1g.24gb+me.all 1g.24gb+me": false, "1g.24gb+gfx 1g.24gb+gfx": true,
+		"1g.24gb-me 2g.48gb-me": true, "2g.48gb+me.all 1g.24gb+me.all": false,
 	} {
 		names := strings.Fields(text)
 		p, _ := b.Profile(v1alpha1.MIGProfile(names[0]))

@@ -101,11 +101,21 @@ func (b *Model) Placements() []v1alpha1.MIGPlacement {
 	return list
 }
 
-// isPossible reports whether a profile has a valid name and fits a GPU.
+// isPossible reports whether a profile has a valid name and fits a GPU, and a GPUNode accepts it: each start
+// is listed once, the lowest first.
 func (p *Profile) isPossible() bool {
 	compute, _, attribute := parseName(p.Name)
-	valid := compute > 0 && compute == p.Compute && attribute == p.Attribute && p.Memory > 0 && len(p.Starts) > 0 && p.Max > 0
-	return valid && slices.IsSorted(p.Starts) && p.Starts[0] >= 0 && p.Starts[len(p.Starts)-1]+p.Memory <= maxSlices
+	if compute == 0 || compute != p.Compute || attribute != p.Attribute || p.Memory < 1 || p.Max < 1 || p.Max > maxSlices {
+		return false
+	}
+	last := -1
+	for _, start := range p.Starts {
+		if start <= last || start+p.Memory > maxSlices {
+			return false
+		}
+		last = start
+	}
+	return last >= 0
 }
 
 // isHopperOrLater reports whether the MIG mode of an unknown model changes without a reset: identifiers

@@ -223,7 +223,8 @@ func TestExcludedProfiles(t *testing.T) {
 	b, _ := ModelByName("RTX-PRO-6000")
 	for text, allowed := range map[string]bool{
 		"1g.24gb+me 1g.24gb": true, "1g.24gb+me 1g.24gb+me": false, "1g.24gb+me.all 1g.24gb": false, "1g.24gb+me.all 1g.24gb-me": true,
-		"1g.24gb+me.all 1g.24gb+me": false, "1g.24gb+gfx 1g.24gb+gfx": true, "1g.24gb-me 2g.48gb-me": true, "2g.48gb+me.all 1g.24gb+me.all": false,
+		"1g.24gb+me.all 1g.24gb+me": false, "1g.24gb+gfx 1g.24gb+gfx": true,
+		"1g.24gb-me 2g.48gb-me": true, "2g.48gb+me.all 1g.24gb+me.all": false,
 	} {
 		names := strings.Fields(text)
 		p, _ := b.Profile(v1alpha1.MIGProfile(names[0]))
@@ -284,6 +285,7 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 func FuzzObservedModel(f *testing.F) {
 	f.Add("3g.40gb", int32(4), int32(0), int32(4), int32(2))
 	f.Add("1g.24gb+me.all", int32(1), int32(3), int32(1), int32(1))
+	f.Add("2g.20gb", int32(2), int32(4), int32(4), int32(2))
 	f.Add("9g.1gb", int32(9), int32(-1), int32(0), int32(0))
 	f.Fuzz(func(t *testing.T, name string, size, start, other, most int32) {
 		gpu := &v1alpha1.ObservedGPU{DeviceID: "0x123410DE", MIGPlacements: []v1alpha1.MIGPlacement{
@@ -299,6 +301,9 @@ func FuzzObservedModel(f *testing.F) {
 		}
 		for i := range b.Profiles {
 			p := &b.Profiles[i]
+			if len(slices.Compact(slices.Clone(p.Starts))) != len(p.Starts) || !slices.IsSorted(p.Starts) {
+				t.Errorf("%s starts at %v, which a GPUNode rejects", p.Name, p.Starts)
+			}
 			if place, _, ok := b.BestPlacement(0, p); ok && p.Mask(place)&^b.allSlices() != 0 {
 				t.Errorf("%s at %d exceeds the GPU", p.Name, place)
 			}

@@ -538,7 +538,8 @@ func TestModelThatOnlyTheDriverKnows(t *testing.T) {
 		t.Errorf("all media engines beside graphics: %+v", r)
 	}
 	model, table := mig.ObservedModel(&got), mig.ObservedModel(&v1alpha1.ObservedGPU{DeviceID: "0x2BB510DE"})
-	if model == nil || model == table || model.Slices != table.Slices || !model.ModeWithoutReset || len(model.Profiles) != len(table.Profiles) {
+	if model == nil || model == table || model.Slices != table.Slices || !model.ModeWithoutReset ||
+		len(model.Profiles) != len(table.Profiles) {
 		t.Fatalf("the planner knows %+v, want %+v", model, table)
 	}
 	for i := range table.Profiles {

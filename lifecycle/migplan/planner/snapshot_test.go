@@ -45,7 +45,7 @@ func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.
 	words := strings.Fields(head)
 	g := v1alpha1.ObservedGPU{
 		UUID: gpuUUID(node, index), Index: int32(index), Health: v1alpha1.GPUHealthy, //nolint:gosec // small
-		DeviceID: map[string]string{"a100": gpuA100, "h100": gpuH100}[words[0]],
+		DeviceID: map[string]string{"a100": gpuA100, "h100": gpuH100, "rtx": "0x2BB510DE"}[words[0]],
 		MIG:      v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled},
 	}
 	if slices.Contains(words, "off") {

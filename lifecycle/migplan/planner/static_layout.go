@@ -204,7 +204,8 @@ func fillGPU(model *mig.Model, kept []instance, rest profileCounts) (all []insta
 		return nil, remaining[min(deepest, len(remaining)-1)], false
 	}
 	all = append(slices.Clone(kept), created...)
-	if (&mig.GPU{Model: model, Instances: migInstances(all)}).Check() != nil { // one set of media engines
+	// The kept ones are a possible layout.
+	if len(created) > 0 && (&mig.GPU{Model: model, Instances: migInstances(all)}).Check() != nil {
 		return nil, remaining[0], false
 	}
 	return all, nil, true

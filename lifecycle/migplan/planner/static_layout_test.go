@@ -33,6 +33,12 @@ func TestStaticLayouts(t *testing.T) {
 			scene: newTestSnapshot(t, []string{"a100:"}).withStaticLayout(layoutOf(m{"3g.20gb": 1, "1g.5gb": 3})).withTaint("n1", bindSettleTime, 1),
 			want:  []string{"write n1 [1g.5gb@1 1g.5gb@2 1g.5gb@3 3g.20gb@4]"},
 		},
+		"one set of media engines": {
+			scene: newTestSnapshot(t, []string{"rtx:"}).withStaticLayout(layoutOf(m{"1g.24gb+me.all": 1, "2g.48gb+gfx": 1})),
+			messages: []string{
+				"GPU 0 of node n1 (RTX-PRO-6000) cannot be partitioned into 1g.24gb+me.all: 1, 2g.48gb+gfx: 1: no room for 2g.48gb+gfx",
+			},
+		},
 		"the node is tainted first": {
 			scene: newTestSnapshot(t, []string{"a100:"}).withStaticLayout(layoutOf(m{"7g.40gb": 1})), want: []string{"taint n1"},
 		},

@@ -108,7 +108,7 @@ func (w *webhookMemory) watch(t *testing.T, end <-chan struct{}) {
 			return
 		}
 		for _, file := range children {
-			raw, _ := os.ReadFile(file) //nolint:errcheck // the thread may have ended
+			raw, _ := os.ReadFile(file) // the thread may have ended
 			for pid := range strings.FieldsSeq(string(raw)) {
 				child, err := strconv.Atoi(pid)
 				if err == nil {
@@ -168,7 +168,7 @@ func (w *webhookMemory) createPod(ctx context.Context, raw []byte) error {
 
 // residentMemory returns the present memory of a process in KiB, zero if it has ended.
 func residentMemory(pid int) (kib int) {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) //nolint:errcheck // zero then
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // zero then
 	_, after, _ := strings.Cut(string(raw), "VmRSS:")
 	_, _ = fmt.Sscan(after, &kib)
 	return kib

@@ -230,7 +230,7 @@ func TestComputeUsage(t *testing.T) {
 			quotas: []corev1.ResourceQuota{shared},
 			all:    "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
 			each: map[string]string{
-				"dgx":   "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
+				"dgx":     "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
 				"queue-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "queue-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
 			},
 		},

@@ -36,11 +36,12 @@ const (
 
 // queueCheck is the last comparison of a project's pods with the usage in KAI-Scheduler's Queues.
 type queueCheck struct {
-	// bound are the GPU quota and the number of the bound pods that were, or will be, compared at due.
-	bound, pods poolCharges
-	due         time.Time
-	compared    bool
-	difference  string
+	// bound is the GPU quota of the bound pods that were, or will be, compared at due, ending the part
+	// of those that are being deleted, and pods their number.
+	bound, ending, pods poolCharges
+	due                 time.Time
+	compared            bool
+	difference          string
 }
 
 // compareQueues returns how the usage in the project's Queues of KAI-Scheduler differs from that of
@@ -57,16 +58,20 @@ func (r *Reconciler) compareQueues(ctx context.Context, project *v1alpha1.Projec
 		delete(r.queueChecks, project.Name)
 		return "", 0, nil
 	}
-	bound, pods := poolCharges{}, poolCharges{}
+	seen := queueCheck{bound: poolCharges{}, ending: poolCharges{}, pods: poolCharges{}, due: now.Add(queueCheckDelay)}
 	for pod := range r.Pods.InNamespace(project.NamespaceName()) {
 		if pod.Project == project.Name && pod.IsBound() {
-			bound[pod.Pool] += pod.Milli
-			pods[pod.Pool]++
+			seen.bound[pod.Pool] += pod.Milli
+			seen.pods[pod.Pool]++
+			if pod.Deleting {
+				seen.ending[pod.Pool] += pod.Milli
+			}
 		}
 	}
 	check, known := r.queueChecks[project.Name]
-	if !known || !maps.Equal(check.bound, bound) || !maps.Equal(check.pods, pods) {
-		check = queueCheck{bound: bound, pods: pods, due: now.Add(queueCheckDelay), difference: check.difference}
+	if !known || !maps.Equal(check.bound, seen.bound) || !maps.Equal(check.ending, seen.ending) || !maps.Equal(check.pods, seen.pods) {
+		seen.difference = check.difference
+		check = seen
 	}
 	if !now.Before(check.due) && (!check.compared || check.difference != "") {
 		if check.difference, err = r.describeQueueDifferences(ctx, places, pools, &check); err != nil {
@@ -95,8 +100,9 @@ func (r *Reconciler) describeQueueDifferences(
 		}
 		at := slices.IndexFunc(pools, func(pool input.NodePool) bool { return pool.Name == place.Pool })
 		counted, known := queueUsage(queue, &pools[at])
-		held := check.bound[place.Pool]
-		if known && max(counted-held, held-counted) > check.pods[place.Pool]*maxPodDifference {
+		// KAI-Scheduler counts a pod that is being deleted only as long as its PodGroup exists.
+		held, rounding := check.bound[place.Pool], check.pods[place.Pool]*maxPodDifference
+		if known && (counted > held+rounding || counted < held-check.ending[place.Pool]-rounding) {
 			differences = append(differences, fmt.Sprintf("queue %s of KAI-Scheduler counts %s, and the bound pods hold %s of node pool %s",
 				place.Queue, describeUsage(counted), describeUsage(held), place.Pool))
 		}

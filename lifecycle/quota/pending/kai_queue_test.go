@@ -99,4 +99,9 @@ func TestUsageDiffersFromQueue(t *testing.T) {
 	g.pods = append(g.pods, newGPUPod("a", 1000))
 	compare(time.Hour, "", time.Minute)
 	compare(time.Hour+time.Minute, "queue thesis.a of KAI-Scheduler counts 1.125 GPUs, and the bound pods hold 2.13 GPUs of node pool a", time.Minute)
+
+	// Its PodGroup is gone with its Job, and the pod has its grace period.
+	g.pods = fakePods{newGPUPod("a", 1000), newGPUPod("a", 130), newGPUPod("a", 1000, withDeletion)}
+	compare(2*time.Hour, "queue thesis.a of KAI-Scheduler counts 1.125 GPUs, and the bound pods hold 2.13 GPUs of node pool a", time.Minute)
+	compare(2*time.Hour+time.Minute, "", 0)
 }

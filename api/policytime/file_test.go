@@ -26,7 +26,7 @@ func openFile(t *testing.T, path string) *policytime.File {
 	return f
 }
 
-// offsetFromReal is how far policy time is ahead of real time, in whole hours.
+// offsetFromReal is the lead of policy time over real time, in whole hours.
 func offsetFromReal(c policytime.Clock) time.Duration {
 	return time.Until(c.Now()).Round(time.Hour)
 }

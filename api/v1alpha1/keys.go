@@ -208,11 +208,11 @@ const (
 	// AnnotationSimUtilization is the utilization of the GPU by these processes, 0 to 100
 	// percent.
 	AnnotationSimUtilization = "sim.sluice.dev/utilization"
-	// AnnotationSimExitDelay is how long the processes outlive their pod: "5s".
+	// AnnotationSimExitDelay is the time for which the processes outlive their pod: "5s".
 	AnnotationSimExitDelay = "sim.sluice.dev/exit-delay"
-	// AnnotationSimRunFor is how long the pod runs until it completes: "10m".
+	// AnnotationSimRunFor is the time for which the pod runs until it completes: "10m".
 	AnnotationSimRunFor = "sim.sluice.dev/run-for"
-	// AnnotationSimFailAfter is how long the pod runs until it fails.
+	// AnnotationSimFailAfter is the time for which the pod runs until it fails.
 	AnnotationSimFailAfter = "sim.sluice.dev/fail-after"
 	// AnnotationSimExitCode is the exit code with which it fails, 1 to 255.
 	AnnotationSimExitCode = "sim.sluice.dev/exit-code"

@@ -66,7 +66,7 @@ type WorkloadLimits struct {
 	// +optional
 	Clock WorkloadClockMode `json:"clock,omitempty"`
 
-	// ResetAfter is how long a workload must be stopped before its running time is reset to
+	// ResetAfter is the time for which a workload must be stopped before its running time is reset to
 	// zero. It must not be longer than maxRuntime. Default: 1h.
 	//
 	// +optional
@@ -97,7 +97,7 @@ type Limits struct {
 	StartTimeout period.Duration
 	// Clock selects which time counts as running time.
 	Clock WorkloadClockMode
-	// ResetAfter is how long a workload must be stopped before its running time is reset.
+	// ResetAfter is the time for which a workload must be stopped before its running time is reset.
 	ResetAfter period.Duration
 	// DryRun reports the workloads that would be stopped and stops none.
 	DryRun bool

@@ -96,7 +96,7 @@ type NoticeSpec struct {
 	// +required
 	DueAt metav1.Time `json:"dueAt"`
 
-	// Lead is how long before the deadline the message is due.
+	// Lead is the time from dueAt to the deadline.
 	//
 	// +optional
 	Lead *period.Duration `json:"lead,omitempty"`

@@ -11,7 +11,7 @@ import (
 
 // ClockLead is a warning that was recorded.
 type ClockLead struct {
-	// Lead is how long before the end the warning was due.
+	// Lead is the time between the warning's due time and the end.
 	//
 	// +required
 	Lead period.Duration `json:"lead"`

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// unhealthyBackoff is how long the engine writes nothing to a GPU after writes failed with an
+// unhealthyBackoff is the time for which the engine writes nothing to a GPU after writes failed with an
 // unknown error.
 const unhealthyBackoff = 5 * time.Minute
 

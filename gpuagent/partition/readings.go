@@ -10,7 +10,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// maxReadingAge is how long Observe uses the compute instances that it read. The driver reuses
+// maxReadingAge is the time for which Observe uses the compute instances that it read. The driver reuses
 // identifiers, so it then reads all of them again.
 const maxReadingAge = time.Minute
 

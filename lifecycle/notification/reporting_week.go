@@ -82,7 +82,7 @@ func addDays(d period.Date, days int, zone *time.Location) period.Date {
 // monthLayout is the layout of a UsageRecord's month.
 const monthLayout = "2006-01"
 
-// monthSettleDelay is how long after its end a month's records are final, since they are updated
+// monthSettleDelay is the time after its end from which a month's records are final, since they are updated
 // hourly.
 const monthSettleDelay = 2 * time.Hour
 

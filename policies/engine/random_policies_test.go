@@ -95,7 +95,7 @@ func requireRandomPolicy(t *testing.T, seed uint64, pods []any) bool {
 // policyGenerator writes a random policy.
 type policyGenerator struct {
 	*rand.Rand
-	// rules and functions are how many of them are written already: later ones may use them.
+	// rules and functions count those that are written already: later ones may use them.
 	rules, functions int
 	variables        int
 }

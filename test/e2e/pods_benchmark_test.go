@@ -318,7 +318,7 @@ func (r *throughputComparison) benchmarkPod(ns string) *corev1.Pod {
 	return p
 }
 
-// callStats is how long the API server waited for a webhook, and how often.
+// callStats is the time that the API server waited for a webhook, and the number of calls.
 type callStats struct{ seconds, count float64 }
 
 // webhookLatencies returns the metrics of the API server about Sluice's webhooks for pods.

@@ -27,7 +27,7 @@ var (
 	projectsRate = flag.Float64("projects-rate", 4, "how many projects BenchmarkProjects creates per second")
 )
 
-// restPeriod is how long writes are counted once all projects are rendered.
+// restPeriod is the time for which writes are counted once all projects are rendered.
 const restPeriod = 20 * time.Second
 
 // BenchmarkProjects measures the time from the creation of a Project until its objects are

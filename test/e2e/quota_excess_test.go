@@ -34,7 +34,7 @@ var quotaRaceRounds = flag.Int("quota-race-rounds", 2, "how many times TestQuota
 const (
 	raceLimit     = 60 // GPUs
 	raceDeletions = 50 // pods
-	// raceDuration is how long creates are repeated while the quota refuses them.
+	// raceDuration is the time for which creates are repeated while the quota refuses them.
 	raceDuration = 5 * time.Second
 	// limitInForce is longer than lifecycle waits before it ends pods for a new limit.
 	limitInForce = 6 * time.Second

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// waveDuration is how long pods come and go in a round. Most rounds exceed the limit.
+	// waveDuration is the time for which pods come and go in a round. Most rounds exceed the limit.
 	waveDuration = 20 * time.Second
 	waveCreators = 20
 	// waveDeletionInterval is the time between two deletions. Each causes a recount.

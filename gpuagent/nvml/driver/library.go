@@ -30,7 +30,7 @@ const (
 	defaultResetCommand = "nvidia-smi"
 	defaultResetTimeout = 2 * time.Minute
 
-	// idleTimeout is how long Init, Shutdown and Reset wait for calls in progress. On a broken GPU
+	// idleTimeout is the time for which Init, Shutdown and Reset wait for calls in progress. On a broken GPU
 	// a call may never return.
 	idleTimeout = 30 * time.Second
 )

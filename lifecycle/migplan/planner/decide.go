@@ -193,36 +193,36 @@ const (
 	// apiTimeResolution is the resolution of times in the API: an event may have happened
 	// up to this long after its timestamp.
 	apiTimeResolution = time.Second
-	// unschedulableGracePeriod is how long a pod must be unschedulable before the planner
+	// unschedulableGracePeriod is the time for which a pod must be unschedulable before the planner
 	// creates an instance for it. Pods arrive in batches; one plan for a batch is better.
 	unschedulableGracePeriod = time.Second
-	// bindSettleTime is how long a tainted node must be without a new binding. A scheduler
+	// bindSettleTime is the time for which a tainted node must be without a new binding. A scheduler
 	// that had not seen the taint has finished its binding cycle by then.
 	bindSettleTime = 5 * time.Second
-	// idleOfferGracePeriod is how long the scheduler may take to use an idle instance for a
+	// idleOfferGracePeriod is the time that the scheduler may take to use an idle instance for a
 	// pod before the planner creates another one for it.
 	idleOfferGracePeriod = 15 * time.Second
-	// nominationPeriod is how long the node that a scheduler chose for a pod keeps its instances.
+	// nominationPeriod is the time for which the node that a scheduler chose for a pod keeps its instances.
 	nominationPeriod = 15 * time.Minute
-	// claimPeriod is how long idle instances are kept for a pending pod that fits, whose scheduler
+	// claimPeriod is the time for which idle instances are kept for a pending pod that fits, whose scheduler
 	// records no choice: it may be in a binding cycle.
 	claimPeriod = 10 * time.Minute
-	// madePeriod is how long an instance that was created for a request is kept from requests of
+	// madePeriod is the time for which an instance that was created for a request is kept from requests of
 	// equal or lower priority.
 	madePeriod = 10 * time.Minute
-	// ignoredOfferBackoff is how long no instance is created for a pod on a node after its scheduler
+	// ignoredOfferBackoff is the time for which no instance is created for a pod on a node after its scheduler
 	// did not use one there. It doubles each time.
 	ignoredOfferBackoff    = 10 * time.Minute
 	ignoredOfferBackoffMax = 2 * time.Hour
 	// maxIgnoredOffers is the number of such offers on a node whose GPU pods do not change.
 	maxIgnoredOffers = 3
-	// earmarkDelay is how long a pod finds no room before a GPU is earmarked for it.
+	// earmarkDelay is the time for which a pod finds no room before a GPU is earmarked for it.
 	earmarkDelay = 5 * time.Minute
 	// settleTimeout bounds the time during which bindings of GPU pods hold back a change.
 	settleTimeout = 2 * time.Minute
 	// drainTimeout bounds the time for which a node accepts no pods while the pods of a GPU end.
 	drainTimeout = 5 * time.Minute
-	// usageMaxAge is how long the listed pods of a node stand for its use; usageMaxAgeWithoutRoom the
+	// usageMaxAge is the time for which the listed pods of a node stand for its use; usageMaxAgeWithoutRoom the
 	// same where repeated listings showed no room.
 	usageMaxAge            = time.Minute
 	usageMaxAgeWithoutRoom = 16 * time.Minute
@@ -233,7 +233,7 @@ const (
 	// each change without effect, up to nodeBackoffMax.
 	nodeBackoffBase = 10 * time.Second
 	nodeBackoffMax  = 5 * time.Minute
-	// gpuBackoffBase is how long a GPU is not planned after its layout could not be applied.
+	// gpuBackoffBase is the time for which a GPU is not planned after its layout could not be applied.
 	// It doubles with each failure, up to gpuBackoffMax.
 	gpuBackoffBase = time.Minute
 	gpuBackoffMax  = 16 * time.Minute

@@ -24,7 +24,7 @@ type earmark struct {
 	pods  uint64
 }
 
-// maxHolds is how often a node accepts no pods for an earmark while no pod on the GPU ends.
+// maxHolds is the number of times that a node accepts no pods for an earmark while no pod on the GPU ends.
 const maxHolds = 6
 
 // earmarkGPUs earmarks at most one GPU of each pool, for the most urgent request that has found no

@@ -13,7 +13,7 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// batchDelay is how long changes are collected before a plan, in machine time.
+// batchDelay is the time for which changes are collected before a plan, in machine time.
 const batchDelay = 250 * time.Millisecond
 
 // pendingPods are the pending pods of the pod cache that request MIG instances. It is a source of

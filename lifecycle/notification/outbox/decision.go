@@ -119,7 +119,7 @@ func decideAttempt(now Instant, n *v1alpha1.Notice, limits Limits) Decision {
 	return decideAfterSettling(now, n, limits.SettleDelay, ActionSend)
 }
 
-// maxTestAge is how long a test stays relevant, in machine time.
+// maxTestAge is the time for which a test stays relevant, in machine time.
 const maxTestAge = 24 * time.Hour
 
 // decideTest decides on an unfinished Test. It is due on creation, is in no digest, and is

@@ -22,7 +22,7 @@ import (
 // or the configuration. The Notice is retried and other mails are sent. Mail pauses only if the
 // configuration is the cause: see deniesAllMail.
 
-// proofWindow is how long an accepted mail proves that the configuration works, in machine time. A
+// proofWindow is the time for which an accepted mail proves that the configuration works, in machine time. A
 // Notice is retried for longer, so a pause at its end still loses no mail.
 const proofWindow = 24 * time.Hour
 

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// retentionMonths is how many months a Notice is kept, workloadRetentionDays how many days one
+	// retentionMonths is the number of months for which a Notice is kept, workloadRetentionDays the number of days for one
 	// about an object in a namespace, such as a workload: most Notices. Both are policy time.
 	retentionMonths       = 13
 	workloadRetentionDays = 30
@@ -31,7 +31,7 @@ const (
 	retentionBatchDelay = 10 * time.Second
 	// retentionBatchSize bounds the deletions of one batch.
 	retentionBatchSize = 200
-	// retentionLookbackYears is how long ago the retention of a Notice may have ended that is found
+	// retentionLookbackYears is the number of years since the end of a Notice's retention up to which it is found
 	// after a start.
 	retentionLookbackYears = 10
 )

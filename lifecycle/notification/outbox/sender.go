@@ -84,7 +84,7 @@ const (
 	maxRequeueAfter   = time.Hour
 )
 
-// mailStateMaxAge is how long the mail state is cached while nothing is due.
+// mailStateMaxAge is the time for which the mail state is cached while nothing is due.
 const mailStateMaxAge = 5 * time.Minute
 
 func (s *Sender) currentInstant() Instant {

@@ -97,7 +97,7 @@ type Limits struct {
 	// FirstRetry is the approximate delay after the first failure. It doubles with each failure,
 	// up to MaxRetry. Greylisting requires at least five minutes.
 	FirstRetry, MaxRetry time.Duration
-	// SendTimeout bounds one attempt. ClaimLease is how long a claim is valid; it exceeds
+	// SendTimeout bounds one attempt. ClaimLease is the time for which a claim is valid; it exceeds
 	// SendTimeout by more than the clock skew between machines.
 	SendTimeout, ClaimLease time.Duration
 	// SettleDelay is the minimum age of a Notice before it is sent, DigestSettleDelay before a

@@ -20,7 +20,7 @@ const (
 	maxReplyLineBytes = 2000
 )
 
-// cancelGracePeriod is how long a canceled Send waits for the reply to a completely sent
+// cancelGracePeriod is the time for which a canceled Send waits for the reply to a completely sent
 // message. Giving up earlier causes duplicates.
 const cancelGracePeriod = 5 * time.Second
 

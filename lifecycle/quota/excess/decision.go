@@ -93,7 +93,7 @@ func gracePeriod(pod *podcache.Pod, now time.Time) *int64 {
 	return ptr.To(int64(1))
 }
 
-// limitSettleTime is how long after a lower limit was observed the API server may still admit
+// limitSettleTime is the time after the observation of a lower limit in which the API server may still admit
 // pods under the former one, the difference between its clock and this one included.
 const limitSettleTime = 5 * time.Second
 

@@ -16,7 +16,7 @@ import (
 
 // Delays of changes to a group, in machine time.
 const (
-	// schedulerSettleDelay is how long the scheduler may take to finish an attempt after it
+	// schedulerSettleDelay is the time that the scheduler may take to finish an attempt after it
 	// was set to try only once.
 	schedulerSettleDelay = 5 * time.Second
 	// minMoveInterval is the minimum time between two moves of a group.

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// queueCheckDelay is how long KAI-Scheduler may take to count pods that were bound or ended, and
+	// queueCheckDelay is the time that KAI-Scheduler may take to count pods that were bound or ended, and
 	// the interval of the checks while its usage differs, in machine time.
 	queueCheckDelay = time.Minute
 	// maxPodDifference is the difference for each pod that follows from rounding: KAI-Scheduler counts

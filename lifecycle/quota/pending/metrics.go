@@ -38,7 +38,7 @@ const (
 	maxRecordedWaits = 10000
 )
 
-// podWait is how long a pod waited until it ran.
+// podWait is the time for which a pod waited until it ran.
 type podWait struct {
 	namespace, pool string
 	workloadType    v1alpha1.WorkloadType

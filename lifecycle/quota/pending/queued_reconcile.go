@@ -161,7 +161,7 @@ type announcement struct {
 	evictedAt time.Time
 }
 
-// leaderOverlap is how long before this process became the leader another one may have recorded
+// leaderOverlap is the time before this process became the leader in which another one may have recorded
 // events, in machine time.
 const leaderOverlap = time.Minute
 

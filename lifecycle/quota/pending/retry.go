@@ -17,7 +17,7 @@ const (
 	// maxRetriesPerPass is the largest number of retries that one pass triggers. The next pass
 	// uses the remaining quota.
 	maxRetriesPerPass = 10
-	// retryGracePeriod is how long quota is kept for a workload after a triggered retry.
+	// retryGracePeriod is the time for which quota is kept for a workload after a triggered retry.
 	retryGracePeriod = 5 * time.Second
 	// repeatedRetryInterval is when a retry is triggered again for a workload that neither created
 	// its pods nor was rejected again.

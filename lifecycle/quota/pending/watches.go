@@ -27,7 +27,7 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// eventSettleDelay is how long changes are collected before a pass, in machine time. Rejections
+// eventSettleDelay is the time for which changes are collected before a pass, in machine time. Rejections
 // and quota updates come in bursts.
 const eventSettleDelay = time.Second
 

@@ -35,7 +35,7 @@ type Workload struct {
 // PendingCharge returns the GPU quota that the missing pods need.
 func (w *Workload) PendingCharge() workload.Milli { return workload.Milli(w.MissingPods) * w.Charge }
 
-// statusSettleDelay is how long after a rejection the object's status may not include it yet.
+// statusSettleDelay is the time after a rejection in which the object's status may not include it yet.
 const statusSettleDelay = 10 * time.Second
 
 // ObserveWorkload returns the pending workload of an object, which has at least existingPods pods:

@@ -70,7 +70,7 @@ type testEnv struct {
 	// by user.
 	ended []endedUse
 	lost  map[string]int64
-	// elapsed is how long the controller has run.
+	// elapsed is the time for which the controller has run.
 	elapsed time.Duration
 }
 
@@ -220,11 +220,11 @@ func (w *testEnv) advance(span time.Duration) {
 type endedUse struct {
 	user, clock string
 	Use
-	// elapsed is how long the controller had run when the pod ended.
+	// elapsed is the time for which the controller had run when the pod ended.
 	elapsed time.Duration
 }
 
-// maxWriteDelay is how long the controller needs at most to write what has ended,
+// maxWriteDelay is the longest time that the controller needs to write what has ended,
 // with a write that fails now and then.
 const maxWriteDelay = 2*minWriteInterval + 10*time.Second
 

@@ -20,7 +20,7 @@ import (
 // historyEvent is one event of a history. Each kind defines the meaning of its numbers.
 type historyEvent struct {
 	action string
-	// target is which of several; seconds is how long, or how far.
+	// target selects one of several; seconds is a duration or a distance.
 	target, seconds int
 	milli           int
 	done, crash     bool

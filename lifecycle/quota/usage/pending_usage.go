@@ -146,7 +146,7 @@ func (l *pendingUsage) timeUntilWrite() time.Duration {
 }
 
 const (
-	// clockWaitTimeout is how long a running workload waits for its clock, in machine time,
+	// clockWaitTimeout is the time for which a running workload waits for its clock, in machine time,
 	// before its usage is attributed to UnknownName.
 	clockWaitTimeout = time.Minute
 	// maxUserLength and maxNodePoolLength are the longest names of a user and a node pool in

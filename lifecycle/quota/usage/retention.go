@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// retentionMonths is how many whole months a record is kept, in policy time.
+	// retentionMonths is the number of whole months for which a record is kept, in policy time.
 	retentionMonths = 36
-	// retentionInterval is how often expired records are deleted, in machine time.
+	// retentionInterval is the interval at which expired records are deleted, in machine time.
 	retentionInterval = time.Hour
 	// listPageSize is the number of records in one list request.
 	listPageSize = 500

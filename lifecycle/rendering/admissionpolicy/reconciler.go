@@ -72,7 +72,7 @@ var (
 	}}
 )
 
-// parameterKindRequeue is how long to wait for the API server to serve the restored kind.
+// parameterKindRequeue is the time to wait for the API server to serve the restored kind.
 const parameterKindRequeue = time.Second
 
 // allPoliciesRequest is the only request: all policies are applied together.

@@ -23,10 +23,10 @@ import (
 type RequestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 const (
-	// changedObjectDelay is how long changes of rendered objects are collected, in machine
+	// changedObjectDelay is the time for which changes of rendered objects are collected, in machine
 	// time: those of one subject change together.
 	changedObjectDelay = 50 * time.Millisecond
-	// createdObjectDelay is how long new objects are: mostly the controller created them
+	// createdObjectDelay is that for new objects: mostly the controller created them
 	// itself.
 	createdObjectDelay = time.Second
 )

@@ -112,7 +112,7 @@ func (w *QueueWatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// syncTimeout is how long a discovery waits for the objects of a new kind, in machine
+// syncTimeout is the time for which a discovery waits for the objects of a new kind, in machine
 // time. A later discovery adds what takes longer.
 const syncTimeout = 5 * time.Second
 

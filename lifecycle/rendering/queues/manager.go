@@ -168,7 +168,7 @@ func statusFields(object client.Object, conditions []metav1.Condition) runtime.A
 // maxConcurrentReconciles is the number of subjects of a kind that are reconciled at a time.
 const maxConcurrentReconciles = 4
 
-// relatedChangeDelay is how long changes of other objects are collected, in machine
+// relatedChangeDelay is the time for which changes of other objects are collected, in machine
 // time: a thousand projects of a department may be created at once, and their
 // guarantees are added up.
 const relatedChangeDelay = 200 * time.Millisecond

@@ -75,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// usageChangeDelay is how long changes of usage are collected, in machine time: a
+// usageChangeDelay is the time for which changes of usage are collected, in machine time: a
 // department has many projects.
 const usageChangeDelay = time.Second
 

@@ -83,7 +83,7 @@ func restrictProfilesToLayout(pool *v1alpha1.NodePool, models []v1alpha1.GPUMode
 // schedulerPolicyPrefix begins the names of the policies that support a scheduler.
 const schedulerPolicyPrefix = "schedulers."
 
-// checkerTTL is how long a checker's reads stay valid, in machine time: pools have the
+// checkerTTL is the time for which a checker's reads stay valid, in machine time: pools have the
 // same requirements and are reconciled when any of a thousand nodes changes.
 const checkerTTL = 5 * time.Second
 

@@ -125,7 +125,7 @@ func (r *Reconciler) gpuNodeHandler() handler.EventHandler {
 	}
 }
 
-// nodePoolResizeDelay is how long changes of only a pool's size are collected, in machine
+// nodePoolResizeDelay is the time for which changes of only a pool's size are collected, in machine
 // time: the size changes with every node.
 const nodePoolResizeDelay = 10 * time.Second
 
@@ -173,10 +173,10 @@ func nodePoolInput(pool *v1alpha1.NodePool) []input.NodePool {
 }
 
 const (
-	// createdObjectDelay is how long new objects are collected, in machine time: lifecycle
+	// createdObjectDelay is the time for which new objects are collected, in machine time: lifecycle
 	// created them itself.
 	createdObjectDelay = time.Second
-	// changedObjectDelay is how long others are: the quotas of a project are counted one
+	// changedObjectDelay is that for others: the quotas of a project are counted one
 	// after the other.
 	changedObjectDelay = 50 * time.Millisecond
 )

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// clockRetention is how long a clock is kept after its workload was deleted, in policy time.
+// clockRetention is the time for which a clock is kept after its workload was deleted, in policy time.
 const clockRetention = 30 * 24 * time.Hour
 
 // retentionInterval is the interval of the search for deleted workloads, in machine time.

@@ -24,7 +24,7 @@ const stopLimitWindow = time.Hour
 // stopLimiterRequeue is the retry interval of deferred stops, in machine time.
 const stopLimiterRequeue = 30 * time.Second
 
-// stopLimiterStateTTL is how long the ConfigMap is cached, in machine time: thousands of
+// stopLimiterStateTTL is the time for which the ConfigMap is cached, in machine time: thousands of
 // workloads can end at once.
 const stopLimiterStateTTL = time.Second
 
@@ -129,7 +129,7 @@ type stopCount struct {
 	allowed int
 }
 
-// stopCountTTL is how long a count is cached, in either time, as long as the stops allowed
+// stopCountTTL is the time for which a count is cached, in either time, as long as the stops allowed
 // since cannot exceed the limit. Counting reads all clocks.
 const stopCountTTL = time.Second
 

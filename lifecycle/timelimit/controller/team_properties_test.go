@@ -65,7 +65,7 @@ type teamRun struct {
 	completed, deleted, paused, stopped bool
 	// resumed is true if the Job runs again, in a later run.
 	resumed bool
-	// away is how long lifecycle was away meanwhile.
+	// away is the time for which lifecycle was away meanwhile.
 	away time.Duration
 }
 

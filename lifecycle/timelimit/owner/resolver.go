@@ -63,13 +63,13 @@ const (
 	maxDepth = 8
 	// maxCachedOwners is enough for 20 000 workloads with three owners each, in about 20 MiB.
 	maxCachedOwners = 60_000
-	// ownerCacheTTL is how long the controller of an existing owner is cached, in machine
+	// ownerCacheTTL is the time for which the controller of an existing owner is cached, in machine
 	// time. It changes only if it is orphaned or adopted.
 	ownerCacheTTL = time.Hour
-	// unresolvedCacheTTL is how long an owner that ended a walk is cached, in machine time. A
+	// unresolvedCacheTTL is the time for which an owner that ended a walk is cached, in machine time. A
 	// permission can be granted, or a kind installed.
 	unresolvedCacheTTL = time.Minute
-	// lastingErrorAge is how long the server must answer with errors, in machine time, before an
+	// lastingErrorAge is the time for which the server must answer with errors, in machine time, before an
 	// owner counts as unreadable.
 	lastingErrorAge = time.Minute
 )

@@ -47,7 +47,7 @@ type SluiceTests struct {
 	list  []*Sluice
 }
 
-// parallelTests is how many parallel tests run at a time unless -parallel is given. Most of
+// parallelTests is the number of parallel tests that run at a time unless -parallel is given. Most of
 // their time they wait for timers of Kubernetes and for the simulated nodes, so there may be
 // more of them than processors.
 const parallelTests = "4"

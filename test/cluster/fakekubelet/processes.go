@@ -179,9 +179,9 @@ func (e *startError) Error() string {
 // Annotations of a pod about its simulated processes. They are read when the pod is
 // admitted.
 const (
-	// ExitDelay is how long the processes outlive the pod: "30s", "1h30m".
+	// ExitDelay is the time for which the processes outlive the pod: "30s", "1h30m".
 	ExitDelay = "sim.sluice.dev/exit-delay"
-	// Memory is how much memory, in MiB, each container's process uses on each of its
+	// Memory is the memory, in MiB, that each container's process uses on each of its
 	// devices: "8192". The default is nine tenths.
 	Memory = "sim.sluice.dev/memory"
 	// Utilization is the utilization of each device in percent: "0" to "100".

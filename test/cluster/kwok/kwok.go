@@ -154,10 +154,10 @@ var RBAC []byte
 
 // Annotations of a pod for the simulation. The stages use the same names.
 const (
-	// RunFor is how long the pod's containers run before they end with exit code 0: a Go
+	// RunFor is the time for which the pod's containers run before they end with exit code 0: a Go
 	// duration such as "30s" or "1h30m". Without it they run until the pod is deleted.
 	RunFor = "sim.sluice.dev/run-for"
-	// FailAfter is how long the pod's containers run before they fail, in the format of
+	// FailAfter is the time for which the pod's containers run before they fail, in the format of
 	// RunFor. A pod may have only one of the two.
 	FailAfter = "sim.sluice.dev/fail-after"
 	// ExitCode is the exit code of containers after FailAfter: 1 to 255, default 1.

@@ -15,7 +15,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockPollInterval is how often WaitForLock tries again.
+// lockPollInterval is the interval at which WaitForLock tries again.
 const lockPollInterval = 100 * time.Millisecond
 
 // LockHeldError reports that another process holds the lock.

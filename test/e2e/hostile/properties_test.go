@@ -28,7 +28,7 @@ const (
 	// `make hostile`) and SLUICE_HOSTILE_SEED=1234.
 	durationVariable, seedVariable = "SLUICE_HOSTILE_DURATION", "SLUICE_HOSTILE_SEED"
 	defaultDuration                = 20 * time.Second
-	// excessBound is how long a project may exceed its limit, on a busy machine: lifecycle ends the
+	// excessBound is the time for which a project may exceed its limit, on a busy machine: lifecycle ends the
 	// newest pods, with a grace period of a second.
 	excessBound = 15 * time.Second
 	// simulatedLimit is each project's limit in whole GPUs.

@@ -34,7 +34,7 @@ type Pod struct {
 	// Grants has an entry for each container with devices. A device that an init container
 	// passed on to another container is in both.
 	Grants []Grant `json:"grants"`
-	// ExitDelay is how long the processes outlive the pod.
+	// ExitDelay is the time for which the processes outlive the pod.
 	ExitDelay time.Duration `json:"exitDelay"`
 	// ReleaseAt is the time at which the processes end; zero while the pod runs.
 	ReleaseAt time.Time `json:"releaseAt,omitzero"`

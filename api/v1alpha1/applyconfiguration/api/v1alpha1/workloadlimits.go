@@ -28,7 +28,7 @@ type WorkloadLimitsApplyConfiguration struct {
 	// Clock selects which time counts toward maxRuntime: the time in which GPU pods run
 	// (Running, the default), or only the time in which their GPUs are used (Active).
 	Clock *apiv1alpha1.WorkloadClockMode `json:"clock,omitempty"`
-	// ResetAfter is how long a workload must be stopped before its running time is reset to
+	// ResetAfter is the time for which a workload must be stopped before its running time is reset to
 	// zero. It must not be longer than maxRuntime. Default: 1h.
 	ResetAfter *period.Duration `json:"resetAfter,omitempty"`
 	// DryRun reports the workloads that would be stopped and stops none. Default: false.

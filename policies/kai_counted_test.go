@@ -8,14 +8,18 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/input"
+	"sluice.dev/policies/kaigroup"
 )
 
 // Pods are charged what KAI-Scheduler counts, and a request that it would never place is refused: before, twenty pods of a
@@ -82,4 +86,56 @@ func checkCharge(t *testing.T, set *engine.Set, pool input.NodePool, annotations
 		t.Errorf("%s on GPUs of %d MiB: charged %d, KAI counts %d", annotations, pool.Products[0].MemoryMiB, charge.Value(), want)
 	}
 	return result
+}
+
+// KAI-Scheduler adds the shares of a queue in binary fractions and compares the sum with the limit without a tolerance
+// (isOverLimit of pkg/scheduler/plugins/proportion/capacity_policy): of three shares of 0.1, the last never ran in a project of
+// 0.3. So many pods run as the limit allows, and none more. Limits in whole GPUs have no margin, since it would take a GPU from the
+// share of another queue. Guards invariant 3 of the design.
+func TestKAIRunsWhatTheLimitAllows(t *testing.T) {
+	set := compileBuiltIn(t)
+	for _, pods := range []int{3, 7, 10} {
+		for milli := 10; milli < 1000; milli += 30 {
+			if pods*milli%1000 == 0 {
+				continue
+			}
+			pool := kaiSharedPool
+			pool.Limit, pool.Guaranteed = workload.Milli(pods*milli), workload.Milli(pods*milli)
+			queue := renderQueue(t, set, pool)
+			for _, field := range []string{"limit", "quota"} {
+				number, _, _ := unstructured.NestedFieldNoCopy(queue, "spec", "resources", "gpu", field)
+				most, err := strconv.ParseFloat(fmt.Sprint(number), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				allocated, running := 0.0, 0
+				for share := float64(milli) / 1000; most >= allocated+share; running++ {
+					allocated += share
+				}
+				if running != pods {
+					t.Errorf("%d of %d pods of %dm run with a %s of %g", running, pods, milli, field, most)
+				}
+			}
+		}
+	}
+}
+
+// renderQueue returns the queue of project thesis in a pool.
+func renderQueue(t *testing.T, set *engine.Set, pool input.NodePool) map[string]any {
+	t.Helper()
+	project := map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": "Project", "metadata": map[string]any{"name": "thesis"}}
+	rendering, err := set.RenderObjects(t.Context(), engine.Input{
+		Object: newDocument(t, project), Project: newDocument(t, testProject), NodePools: newDocument(t, []input.NodePool{pool}),
+		Department: newDocument(t, input.Department{Name: "students"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range rendering.Objects {
+		if object.Value["kind"] == kaigroup.QueueKind.Kind {
+			return object.Value
+		}
+	}
+	t.Fatal("no queue was rendered")
+	return nil
 }

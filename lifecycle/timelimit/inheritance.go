@@ -164,6 +164,11 @@ func ComparePredecessors(a, b *v1alpha1.WorkloadClock, now time.Time) int {
 	return cmp.Or(cmp.Compare(runningTimeOf(&b.Status, now), runningTimeOf(&a.Status, now)), cmp.Compare(a.Name, b.Name))
 }
 
+// RanLonger reports whether a clock has more running time than another.
+func RanLonger(a, b *v1alpha1.WorkloadClockStatus, now time.Time) bool {
+	return runningTimeOf(a, now) > runningTimeOf(b, now)
+}
+
 // InheritStatus returns the first status of a workload that continues the clock of another.
 // It keeps the running time until now, the warnings, the extensions and the stop, and drops
 // what belongs to the old workload.

@@ -37,6 +37,8 @@ type Requirement struct {
 	// As is the name under which policies read the text at the setting, and Default the
 	// text if it does not exist. Such a setting requires nothing.
 	As, Default string
+	// AllowEmpty: an empty text at the setting is its value. Else it means the default.
+	AllowEmpty bool
 	// Fix says what to do if the requirement is not met; it may be empty with As.
 	Fix string
 }
@@ -116,10 +118,11 @@ func (n *converter) parseRequirement(value ast.Value) (Requirement, error) {
 		r.Optional = f.boolean("optional")
 		r.Fix = f.fixText()
 	case f.has("as"):
-		f.allowOnly("setting", "as", "default", "advisory", "fix")
+		f.allowOnly("setting", "as", "default", "allowEmpty", "advisory", "fix")
 		r.Setting = f.setting("setting")
 		r.As = f.requiredString("as", settingNameFormat)
 		r.Default = f.requiredString("default", anyStringFormat)
+		r.AllowEmpty = f.boolean("allowEmpty")
 		if f.has("fix") {
 			r.Fix = f.fixText()
 		}

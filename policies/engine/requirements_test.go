@@ -49,6 +49,7 @@ func TestRequirementForms(t *testing.T) {
 		`{"setting": ` + fairSharingSetting + `, "is": {"a": [1, 0.5, "x"]}, "optional": false, "fix": "turn it on"}`: {Setting: place, HasIs: true, Is: map[string]any{"a": []any{int64(1), 0.5, "x"}}, Fix: "turn it on"},
 		`{"setting": ` + fairSharingSetting + `, "as": "queueLabelKey", "default": "kai.scheduler/queue"}`:            {Setting: place, As: "queueLabelKey", Default: "kai.scheduler/queue"},
 		`{"setting": ` + fairSharingSetting + `, "as": "queueLabelKey", "default": "", "fix": "say it"}`:              {Setting: place, As: "queueLabelKey", Fix: "say it"},
+		`{"setting": ` + fairSharingSetting + `, "as": "class", "default": "d", "allowEmpty": true}`:                  {Setting: place, As: "class", Default: "d", AllowEmpty: true},
 		`{"setting": {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "where": {"path": ["spec", "partitionLabelValue"], "is": ""}, "path": ["spec", "args"]}, "advisory": true, "fix": "x"}`: {
 			Setting: &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "SchedulingShard", Where: &engine.Where{Path: []string{"spec", "partitionLabelValue"}}, Path: []string{"spec", "args"}}, Advisory: true, Fix: "x",
 		},
@@ -85,7 +86,7 @@ func TestInvalidRequirementsNamePolicyAndAllowedForms(t *testing.T) {
 		{`{"setting": ` + fairSharingSetting + `, "as": "x"}`, `has no default`},
 		{`{"setting": ` + fairSharingSetting + `, "as": "x", "default": 3}`, `default must be a string of at most 1000 characters, and is 3`},
 		{`{"setting": ` + fairSharingSetting + `, "as": "x y", "default": ""}`, `as must be a name of letters and digits, such as queueLabelKey, and is "x y"`},
-		{`{"setting": ` + fairSharingSetting + `, "as": "x", "default": "", "is": 1}`, `has the field "is"; setting, as, default, advisory, fix are allowed`},
+		{`{"setting": ` + fairSharingSetting + `, "as": "x", "default": "", "is": 1}`, `has the field "is"; setting, as, default, allowEmpty, advisory, fix are allowed`},
 		{`{"setting": {` + object + `}, "fix": "x"}`, `setting: path must be an array of 1 to 32 keys, as in ["data", "config.yaml", "fairSharing"], and is null`},
 		{`{"setting": {` + object + `, "path": []}, "fix": "x"}`, `setting: path must be an array of 1 to 32 keys, as in ["data", "config.yaml", "fairSharing"], and is []`},
 		{`{"setting": {` + object + `, "path": ["a", 0]}, "fix": "x"}`, `setting: path[1] must be a key or, in quotes, an index, and is 0`},

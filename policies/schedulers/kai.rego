@@ -217,8 +217,24 @@ requires contains {
 }
 
 # KAI's webhook gives pods with a share this runtime class, and the API server refuses
-# pods with a class that does not exist.
-requires contains {"setting": config_setting(["spec", "admission", "gpuFractionRuntimeClassName"]), "as": "runtimeClass", "default": "nvidia"} if {
+# pods with a class that does not exist. An empty name switches the class off. The second
+# name is the first one's deprecated name, which counts if the first is not set.
+requires contains {
+	"setting": config_setting(["spec", "admission", "gpuFractionRuntimeClassName"]),
+	"as": "runtimeClass",
+	"default": object.get(input.nodePool, ["settings", "podRuntimeClass"], "nvidia"),
+	"allowEmpty": true,
+} if {
+	input.nodePool.scheduler == "kai"
+	input.nodePool.sharing == "KAI"
+}
+
+requires contains {
+	"setting": config_setting(["spec", "admission", "gpuPodRuntimeClassName"]),
+	"as": "podRuntimeClass",
+	"default": "nvidia",
+	"allowEmpty": true,
+} if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"
 }
@@ -229,6 +245,7 @@ requires contains {
 } if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"
+	runtime_class != ""
 }
 
 default runtime_class := "nvidia"

@@ -144,7 +144,7 @@ test_krm_project if {
 test_requirements if {
 	requirements := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": a, "parameters": {"krm": "own"}}
 	{requirement.crd | some requirement in requirements} == {"queues.scheduling.run.ai", "podgroups.scheduling.run.ai"}
-	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "updatePodEvictionCondition", "runtimeClass"}
+	{requirement.as | some requirement in requirements} == {"queueLabelKey", "nodePoolLabelKey", "schedulerName", "updatePodEvictionCondition", "runtimeClass", "podRuntimeClass"}
 	some requirement in requirements
 	requirement.setting.kind == "SchedulingShard"
 	requirement.setting.where == {"path": ["spec", "partitionLabelValue"], "is": "a"}
@@ -158,6 +158,12 @@ test_requirements if {
 test_requires_the_runtime_class_of_shares if {
 	with_class := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"settings": {"runtimeClass": "nvidia-cdi"}}), "parameters": {"krm": "own"}}
 	{requirement.setting.name | some requirement in with_class; requirement.setting.kind == "RuntimeClass"} == {"nvidia-cdi"}
+	of_pods := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"settings": {"podRuntimeClass": "nvidia-cdi"}}), "parameters": {"krm": "own"}}
+	{requirement.default | some requirement in of_pods; requirement.as == "runtimeClass"} == {"nvidia-cdi"}
+
+	# An empty name switches the class off.
+	without_class := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"settings": {"runtimeClass": ""}}), "parameters": {"krm": "own"}}
+	{requirement | some requirement in without_class; requirement.setting.kind == "RuntimeClass"} == set()
 	whole := policy.requires with input as {"object": {"kind": "NodePool"}, "nodePool": object.union(a, {"sharing": "None"}), "parameters": {"krm": "own"}}
 	{requirement.setting.kind | some requirement in whole; requirement.setting.kind == "RuntimeClass"} == set()
 	policy.requires == set() with input as {"object": {"kind": "NodePool"}, "nodePool": fixtures.whole, "parameters": {"krm": "own"}}

@@ -4,6 +4,7 @@
 package excess
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
@@ -111,5 +113,26 @@ func TestDepartmentLimitKeepsOthers(t *testing.T) {
 	e.add(-10, "a", "b", "c", "d")
 	if c := e.reconcileDepartmentOnce(t); c == nil || c.Reason != v1alpha1.ReasonLimitLowered || len(e.evicted) > 0 {
 		t.Errorf("with pods from before its projects joined it: %+v, evicted %v", c, e.evicted)
+	}
+}
+
+// While a department is full, a ReplicaSet creates the ended pod again at once, without end. Each pod is ended and counted, and
+// the events stay few. Guards invariant 10 of the design.
+func TestReportsOfRepeatedExcessAreFew(t *testing.T) {
+	e := newTestEnv(t)
+	e.addDepartment(t, v1alpha1.SchedulerKube)
+	e.recorder = events.NewFakeRecorder(1000)
+	e.Events = e.recorder
+	e.add(60, "a", "b", "c")
+	for i := range 100 {
+		e.add(61, fmt.Sprint("web-", i))
+		e.reconcileDepartmentOnce(t)
+		e.pods = e.pods[:3]
+	}
+	if len(e.evicted) != 100 {
+		t.Errorf("ended %d pods of 100", len(e.evicted))
+	}
+	if n := len(e.recorder.Events); n < 2 || n > maxEvents+2 {
+		t.Errorf("%d events for 100 pods", n)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +68,8 @@ type Reconciler struct {
 	ended map[types.UID]bool
 	// last describes the last excess of each holder.
 	last map[string]string
+	// events limits the events about each holder.
+	events map[string]flowcontrol.PassiveRateLimiter
 	// members has, by department, the UIDs of its projects and since when they were seen in it.
 	members map[string]map[types.UID]time.Time
 }
@@ -112,7 +115,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 
 func (r *Reconciler) initState(pods podReader) {
 	r.pods, r.limits, r.ended, r.last = pods, limits{}, map[types.UID]bool{}, map[string]string{}
-	r.members = map[string]map[types.UID]time.Time{}
+	r.members, r.events = map[string]map[types.UID]time.Time{}, map[string]flowcontrol.PassiveRateLimiter{}
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -180,14 +183,36 @@ func (r *Reconciler) endExcess(ctx context.Context, object client.Object, exceed
 	return errors.Join(problems...)
 }
 
+// maxEvents and eventsPerSecond limit the events about the excess of a project or department: in a full
+// department, a ReplicaSet creates an ended pod again at once, and each event is an object.
+const (
+	maxEvents       = 20
+	eventsPerSecond = 0.2
+)
+
+// mayRecord reports whether one more event about a holder may be recorded now.
+func (r *Reconciler) mayRecord(h holder) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events[h.String()] == nil {
+		r.events[h.String()] = flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, maxEvents)
+	}
+	return r.events[h.String()].TryAccept()
+}
+
 // report records that pods were ended.
 func (r *Reconciler) report(ctx context.Context, object client.Object, s *scope, ended []*podcache.Pod, now time.Time) {
 	summary := s.describe() + "; ended the newest: " + joinNames(ended)
 	log.FromContext(ctx).Info("Ended pods above limit", "holder", s.holder.String(), "quotaResource", s.resource,
 		"limit", s.limit.Milli.String(), "excess", s.decision.Excess.String(), "pods", len(ended))
 	observeExcess(s.decision.Excess, len(ended), now.Sub(ended[0].CreatedAt))
-	r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", summary)
+	if r.mayRecord(s.holder) {
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", summary)
+	}
 	for _, pod := range ended {
+		if !r.mayRecord(s.holder) {
+			break
+		}
 		r.Events.Eventf(referTo(pod), nil, corev1.EventTypeWarning, reasonLimitExceeded, "EndPods", "%s", s.describeForPod(gracePeriod(pod, now)))
 	}
 	r.mu.Lock()
@@ -231,6 +256,7 @@ func (r *Reconciler) forgetHolder(h holder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, h.String())
+	delete(r.events, h.String())
 	if h.kind == "department" {
 		delete(r.members, h.name)
 	}

@@ -196,6 +196,7 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 	const mended = `: correct it, or remove it, so that policies use "d"`
 	for name, tt := range map[string]struct {
 		setting       *engine.Setting
+		allowEmpty    bool
 		known         string
 		want, missing string
 	}{
@@ -204,6 +205,8 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 		"what stands there":                  {setting: kaiSetting("schedulerName"), known: "old", want: "mine"},
 		"nothing stands there":               {setting: kaiSetting("other"), known: "old", want: "d"},
 		"an empty text":                      {setting: kaiSetting("blank"), want: "d"},
+		"an empty text that is a value":      {setting: kaiSetting("blank"), allowEmpty: true, known: "old", want: ""},
+		"nothing, where it may be empty":     {setting: kaiSetting("other"), allowEmpty: true, known: "old", want: "d"},
 		"no object":                          {setting: kueueSetting("gone", "x"), known: "old", want: "d"},
 		"no kind":                            {setting: &engine.Setting{APIVersion: "x.y/v1", Kind: "Z", Name: "z", Path: []string{"a"}}, want: "d"},
 		"a number":                           {setting: kaiSetting("count"), want: "d", missing: "spec.global.count of Config kai-config is 3 and must be a text of at most 1024 bytes" + mended},
@@ -221,7 +224,7 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 			if tt.known != "" {
 				known["key"] = tt.known
 			}
-			requires := []engine.Requirement{{Policy: "it", Setting: tt.setting, As: "key", Default: "d"}}
+			requires := []engine.Requirement{{Policy: "it", Setting: tt.setting, As: "key", Default: "d", AllowEmpty: tt.allowEmpty}}
 			found, err := NewChecker(newFakeReader(t), newRESTMapper(t)).Check(t.Context(), requires, known)
 			if err != nil {
 				t.Fatal(err)

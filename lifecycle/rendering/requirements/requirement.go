@@ -65,7 +65,7 @@ func (c *Checker) readSetting(ctx context.Context, r *engine.Requirement, known 
 	}
 	text, isText := value.(string)
 	switch {
-	case value == nil, isText && text == "":
+	case value == nil, isText && text == "" && !r.AllowEmpty:
 		return r.Default, nil, nil
 	case !isText, len(text) > maxSettingLength:
 		what := fmt.Sprintf("%s of %s is %s and must be a text of at most %d bytes", formatPath(r.Setting.Path), o, formatValue(value),

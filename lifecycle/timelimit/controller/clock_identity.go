@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +32,10 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	if len(w.roots) == 0 {
 		return nil
 	}
-	if w.clock.Status.RootUID == w.roots[0].UID {
+	if s := &w.clock.Status; s.RootUID == w.roots[0].UID {
+		if err := r.continueFormer(ctx, w, s.CreatedBy); err != nil {
+			return err
+		}
 		return r.continueCopy(ctx, w)
 	}
 	root := w.roots[0]
@@ -63,6 +65,10 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	case successor.ContinuesOwn(w.clock, w.now):
 		inheritedFrom = timelimit.InheritedFrom(s, successor.Creator)
 		s.CompletedAt, s.MissingSince = nil, nil // those of the earlier workload
+		if err := r.continueFormer(ctx, w, successor.Creator); err != nil {
+			return err
+		}
+		s = &w.clock.Status
 	default:
 		if err := r.keepFormerClock(ctx, w, successor.Creator); err != nil {
 			return err
@@ -223,21 +229,6 @@ func (r *Reconciler) claimPredecessor(ctx context.Context, w *workload, n timeli
 		return found, nil
 	}
 	return r.recordSuccessor(ctx, found, w.clock.Name)
-}
-
-// claimFormer returns the clock under which pods ran that their controller created and released, or
-// nil. The workload continues it as that of its creator, whose program they run.
-func (r *Reconciler) claimFormer(ctx context.Context, w *workload, n *timelimit.Successor) (*v1alpha1.WorkloadClock, error) {
-	name, known := r.Workloads.formerClock(w.roots[0])
-	if !known || !w.hasPods || !strings.HasPrefix(n.Creator, "system:") {
-		return nil, nil
-	}
-	var former v1alpha1.WorkloadClock
-	if err := r.Client.Get(ctx, name, &former); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	n.Creator, n.TemplateHash = former.Status.CreatedBy, former.Status.TemplateHash
-	return r.recordSuccessor(ctx, &former, w.clock.Name)
 }
 
 // recordSuccessor records which workload continues a clock.

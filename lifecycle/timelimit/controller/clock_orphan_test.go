@@ -8,6 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"sluice.dev/lifecycle/podcache"
 )
 
@@ -68,3 +73,63 @@ func TestTerminatingPodPassesNoTimeOn(t *testing.T) {
 		}
 	})
 }
+
+// Protects the time limit: a Deployment that is deleted without its ReplicaSet and created again adopts it, and continues
+// the time of its pods.
+func TestDeploymentThatAdoptsItsReplicaSetContinuesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTeamCluster(t)
+		c.mapper.Add(deploymentKind, meta.RESTScopeNamespace)
+		c.mapper.Add(replicaSetKind, meta.RESTScopeNamespace)
+		c.createObject(deploymentKind, "web", alice)
+		c.create(replicaSetKind, "web-1", "system:serviceaccount:kube-system:deployment-controller", c.ownedBy("web"))
+		c.advance(30 * time.Hour)
+		c.expectRan(deploymentKind, "web", 30*time.Hour)
+		replicaSet := c.getObject(replicaSetKind, "web-1")
+		c.replacePod(replicaSet)
+		c.advance(5 * time.Hour)
+		c.expectRan(deploymentKind, "web", 35*time.Hour)
+
+		ran := 35 * time.Hour
+		for range 2 {
+			if err := c.rawClient.Delete(t.Context(), c.getObject(deploymentKind, "web")); err != nil {
+				t.Fatal(err)
+			}
+			replicaSet.SetOwnerReferences(nil)
+			if err := c.rawClient.Update(t.Context(), replicaSet); err != nil {
+				t.Fatal(err)
+			}
+			c.advance(time.Hour)
+			c.expectRan(replicaSetKind, "web-1", ran+time.Hour)
+
+			c.createObject(deploymentKind, "web", alice)
+			c.ownedBy("web")(replicaSet)
+			if err := c.rawClient.Update(t.Context(), replicaSet); err != nil {
+				t.Fatal(err)
+			}
+			c.advance(2 * time.Hour) // owners are read again after an hour
+			c.replacePod(replicaSet)
+			c.advance(time.Hour)
+			ran += 4 * time.Hour
+			c.expectRan(deploymentKind, "web", ran)
+		}
+	})
+}
+
+// ownedBy makes a Deployment the controller of an object.
+func (c *teamCluster) ownedBy(deployment string) func(*unstructured.Unstructured) {
+	return func(object *unstructured.Unstructured) {
+		object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(c.getObject(deploymentKind, deployment), deploymentKind)})
+	}
+}
+
+// replacePod replaces the pod of a workload by a new one.
+func (c *teamCluster) replacePod(object *unstructured.Unstructured) {
+	c.endPods(object.GetUID())
+	c.startRootPod(object)
+}
+
+var (
+	deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	replicaSetKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+)

@@ -56,6 +56,15 @@ func newTeamCluster(t testing.TB) *teamCluster {
 // create creates a workload and starts its pod.
 func (c *teamCluster) create(kind schema.GroupVersionKind, name, creator string, change ...func(*unstructured.Unstructured)) {
 	c.t.Helper()
+	c.startRootPod(c.createObject(kind, name, creator, change...))
+	c.advance(0)
+}
+
+// createObject creates a workload that has no pod of its own.
+func (c *teamCluster) createObject(
+	kind schema.GroupVersionKind, name, creator string, change ...func(*unstructured.Unstructured),
+) *unstructured.Unstructured {
+	c.t.Helper()
 	c.objects++
 	uid := types.UID(fmt.Sprint("root-", c.objects))
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
@@ -82,8 +91,7 @@ func (c *teamCluster) create(kind schema.GroupVersionKind, name, creator string,
 	if err := c.rawClient.Create(c.t.Context(), object); err != nil {
 		c.t.Fatal(err)
 	}
-	c.startRootPod(object)
-	c.advance(0)
+	return object
 }
 
 // startRootPod starts the pod of a workload.

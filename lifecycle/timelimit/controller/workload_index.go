@@ -157,6 +157,13 @@ func (x *WorkloadIndex) formerClock(root owner.Root) (types.NamespacedName, bool
 	return clock, known
 }
 
+// forgetFormerClock forgets the former clock of a root, after the root continued it.
+func (x *WorkloadIndex) forgetFormerClock(root owner.Root) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.former, root.UID)
+}
+
 func (x *WorkloadIndex) forgetEndedPod(clock types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -24,13 +24,22 @@ krm_queue(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool),
 # omitted number as 0.
 resources(owner, pool) := {
 	"gpu": {
-		"quota": pool.guaranteed * kai.units_per_gpu(pool),
-		"limit": pool.limit * kai.units_per_gpu(pool),
+		"quota": in_units(pool, pool.guaranteed),
+		"limit": in_units(pool, pool.limit),
 		"overQuotaWeight": pool.weight,
 	},
 	"cpu": unweighted_quota(owner, "cpu"),
 	"memory": unweighted_quota(owner, "memory"),
 }
+
+# in_units returns a number of GPUs in units of KAI. KAI adds shares as binary fractions,
+# in which three times 0.1 is more than 0.3, and compares the sum without a tolerance. A
+# ten-thousandth more is less than any further share. Whole numbers stay as they are: KAI
+# divides what is left of a pool in whole GPUs.
+in_units(pool, gpus) := ((gpus * 10000) + 1) / 10000 if {
+	pool.sharing == "KAI"
+	gpus != floor(gpus)
+} else := gpus * kai.units_per_gpu(pool)
 
 unweighted_quota(owner, resource) := {"quota": limit, "limit": limit, "overQuotaWeight": 1} if limit := in_kai_units(owner, resource)
 

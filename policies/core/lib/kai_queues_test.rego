@@ -16,10 +16,17 @@ test_mig_pool_counts_slices if {
 	kai_queues.resources({}, fixtures.mig).gpu == {"quota": 7, "limit": 14, "overQuotaWeight": 1}
 }
 
+# KAI-Scheduler adds shares in binary fractions, in which three times 0.1 is more than 0.3.
+test_limit_of_shares_has_a_margin if {
+	thirds := object.union(shared, {"guaranteed": 0, "limit": 0.3})
+	kai_queues.resources({}, thirds).gpu == {"quota": 0, "limit": 0.3001, "overQuotaWeight": 1}
+	kai_queues.resources({}, object.union(thirds, {"sharing": "None"})).gpu.limit == 0.3
+}
+
 test_resources_set_all_nine_numbers if {
 	owner := {"name": "thesis", "resources": {"cpu": "1500m", "memory": "2Gi"}}
 	kai_queues.resources(owner, object.union(shared, {"guaranteed": 0.5, "limit": 1.5, "weight": 4})) == {
-		"gpu": {"quota": 0.5, "limit": 1.5, "overQuotaWeight": 4},
+		"gpu": {"quota": 0.5001, "limit": 1.5001, "overQuotaWeight": 4},
 		"cpu": {"quota": 1500, "limit": 1500, "overQuotaWeight": 1},
 		"memory": {"quota": 2147, "limit": 2147, "overQuotaWeight": 1},
 	}

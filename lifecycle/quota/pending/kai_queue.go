@@ -38,6 +38,9 @@ const (
 type queueCheck struct {
 	// bound are the GPU quota and the number of the bound pods that were, or will be, compared at due.
 	bound, pods poolCharges
+	// terminating is the GPU quota of the bound pods that terminate. KAI-Scheduler counts them until
+	// they end or their PodGroup is deleted.
+	terminating poolCharges
 	due         time.Time
 	compared    bool
 	difference  string
@@ -57,17 +60,21 @@ func (r *Reconciler) compareQueues(ctx context.Context, project *v1alpha1.Projec
 		delete(r.queueChecks, project.Name)
 		return "", 0, nil
 	}
-	bound, pods := poolCharges{}, poolCharges{}
+	bound, pods, terminating := poolCharges{}, poolCharges{}, poolCharges{}
 	for pod := range r.Pods.InNamespace(project.NamespaceName()) {
 		if pod.Project == project.Name && pod.IsBound() {
 			bound[pod.Pool] += pod.Milli
 			pods[pod.Pool]++
+			if pod.Deleting {
+				terminating[pod.Pool] += pod.Milli
+			}
 		}
 	}
 	check, known := r.queueChecks[project.Name]
 	if !known || !maps.Equal(check.bound, bound) || !maps.Equal(check.pods, pods) {
 		check = queueCheck{bound: bound, pods: pods, due: now.Add(queueCheckDelay), difference: check.difference}
 	}
+	check.terminating = terminating
 	if !now.Before(check.due) && (!check.compared || check.difference != "") {
 		if check.difference, err = r.describeQueueDifferences(ctx, places, pools, &check); err != nil {
 			return "", 0, err
@@ -96,7 +103,7 @@ func (r *Reconciler) describeQueueDifferences(
 		at := slices.IndexFunc(pools, func(pool input.NodePool) bool { return pool.Name == place.Pool })
 		counted, known := queueUsage(queue, &pools[at])
 		held := check.bound[place.Pool]
-		if known && max(counted-held, held-counted) > check.pods[place.Pool]*maxPodDifference {
+		if known && max(counted-held, held-check.terminating[place.Pool]-counted) > check.pods[place.Pool]*maxPodDifference {
 			differences = append(differences, fmt.Sprintf("queue %s of KAI-Scheduler counts %s, and the bound pods hold %s of node pool %s",
 				place.Queue, describeUsage(counted), describeUsage(held), place.Pool))
 		}

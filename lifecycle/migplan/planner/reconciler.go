@@ -198,7 +198,7 @@ var nodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent)
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		newAmounts(before.Status.Allocatable).differs(newAmounts(after.Status.Allocatable)) ||
-		!equality.Semantic.DeepEqual(allocatableDevices(before), allocatableDevices(after))
+		!slices.Equal(allocatableDevices(before), allocatableDevices(after))
 }}
 
 // gpuNodeChangedPredicate passes changes that affect a plan, and drops usage samples.

@@ -105,3 +105,35 @@ func TestUsageDiffersFromQueue(t *testing.T) {
 	compare(2*time.Hour, "queue thesis.a of KAI-Scheduler counts 1.125 GPUs, and the bound pods hold 2.13 GPUs of node pool a", time.Minute)
 	compare(2*time.Hour+time.Minute, "", 0)
 }
+
+// Protects invariant 11: KAI-Scheduler stops counting pods when their PodGroup is deleted with their Job, while they
+// still have their grace period. This is not another usage; more than the bound pods hold is.
+func TestUsageOfTerminatingPodsMayDiffer(t *testing.T) {
+	g, _ := newKAIEnv(t)
+	g.pods = fakePods{newGPUPod("a", 1000), newGPUPod("a", 2000, withDeletion)}
+	var project v1alpha1.Project
+	if err := g.client.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &project); err != nil {
+		t.Fatal(err)
+	}
+	queue := newKAIQueue("thesis.a", map[string]any{})
+	if err := g.client.Create(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	for counted, want := range map[string]string{
+		"0": "queue thesis.a of KAI-Scheduler counts no GPUs, and the bound pods hold 3 GPUs of node pool a",
+		"1": "", "3": "",
+		"4": "queue thesis.a of KAI-Scheduler counts 4 GPUs, and the bound pods hold 3 GPUs of node pool a",
+	} {
+		queue.Object["status"] = map[string]any{"allocated": map[string]any{"nvidia.com/gpu": counted}}
+		if err := g.client.Update(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		clear(g.queueChecks)
+		for _, at := range []time.Duration{0, time.Minute} {
+			difference, _, err := g.compareQueues(t.Context(), &project, noon.Add(at))
+			if last := at > 0; err != nil || last && difference != want {
+				t.Errorf("%s counted: %q, %v; want %q", counted, difference, err, want)
+			}
+		}
+	}
+}

@@ -18,7 +18,8 @@ import (
 )
 
 // kaiStatuses returns statuses of PodGroups by name. testdata/kai-0.17.0.jsonl has what KAI-Scheduler v0.17.0
-// (commit f218c69bee5e) writes: the first four are the output of its capacity policy and ToUnschedulableExplanation
+// (commit f218c69bee5e) writes: "department limit" and "no room" come from a cluster, and have other names here. "limit",
+// "guarantee" and "slices" are the output of its capacity policy and ToUnschedulableExplanation
 // (pkg/scheduler/plugins/proportion/capacity_policy, pkg/scheduler/api/common_info), the others have the texts of its
 // pkg/scheduler/actions and cache/cluster_info. The amounts in its details are rounded down to whole GPUs.
 func kaiStatuses(t *testing.T) map[string]map[string]any {
@@ -65,7 +66,7 @@ func TestExplainUnschedulable(t *testing.T) {
 		},
 		"department limit": {
 			Code: codeLimitReached, Summary: "department students has reached its limit of GPUs in node pool a",
-			Details: "department students has reached its limit of GPUs in node pool a (limit 16 GPUs, 16 GPUs in use, 2 GPUs requested)",
+			Details: "department students has reached its limit of GPUs in node pool a (limit 16 GPUs, 16 GPUs in use, 1 GPU requested)",
 		},
 		"guarantee": {
 			Code: codeGuaranteeReached, Summary: guarantee,
@@ -77,7 +78,8 @@ func TestExplainUnschedulable(t *testing.T) {
 		},
 		"no room": {
 			Code: codeNoRoom, Summary: noRoom,
-			Details: noRoom + " (KAI-Scheduler reports: Resources were not found for pod thesis/train-0 due to: no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs.)",
+			Details: noRoom + " (KAI-Scheduler reports: Resources were not found for pod thesis/train-0 due to: no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs. " +
+				"2 node(s) didn't have enough resources: sluice.dev/gpu-milli.)",
 		},
 		"guarantee on a node": {
 			Code: codeGuaranteeReached, Summary: "its queue has used its guarantee of GPUs in node pool a, which is the limit of work that cannot be preempted",

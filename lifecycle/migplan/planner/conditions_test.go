@@ -93,6 +93,14 @@ func TestConditions(t *testing.T) {
 			want: "False ChangeLimitReached ns/p requests 4g.20gb: node n1: it was repartitioned 2 times within an hour, and " +
 				"spec.mig.maxChangesPerHour of the node pool is 2; the next change is possible at 2026-11-21T12:59:00Z",
 		},
+		"a node that has no GPUNode yet": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, nil, []string{"a100: 7g.40gb@0!a"}).withPendingPod("p", "4g.20gb")
+				s.nodes[0].observed, s.pools[0].maxChangesPerHour = nil, defaultMaxChangesPerHour
+				return s
+			}(),
+			want: "False InsufficientCapacity ns/p requests 4g.20gb: there is no room now; node n1: it has no GPUNode",
+		},
 		"bindings without end": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb")

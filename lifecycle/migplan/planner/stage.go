@@ -68,7 +68,7 @@ func (d *draft) closedReason(n *node) string {
 // changeLimitReason returns why a node has reached the limit of changes; empty if it has not.
 func (d *draft) changeLimitReason(n *node) string {
 	limit := d.pools[n.pool].maxChangesPerHour
-	if limit == 0 || len(n.observed.changes) < limit {
+	if limit == 0 || n.observed == nil || len(n.observed.changes) < limit {
 		return ""
 	}
 	recent := recentChanges(n.observed.changes, d.now)

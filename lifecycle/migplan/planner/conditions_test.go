@@ -126,6 +126,11 @@ func TestConditions(t *testing.T) {
 			}(),
 			want: "False AgentFailed node n1 accepts no pods, since its allocatable still has destroyed instances; restart its device plugin",
 		},
+		"containers cannot open the devices": {
+			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", time.Minute, 1),
+			want: "False AgentFailed node n1 accepts no pods: DeviceNodesMissing: nvidia-cap66 does not exist",
+		},
 		"another strategy": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"})

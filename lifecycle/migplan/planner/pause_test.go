@@ -97,6 +97,16 @@ func TestPauseDecisions(t *testing.T) {
 				withTaint("n1", 10*time.Second, 1).withPause(paused),
 			[]string{"resume n1"},
 		},
+		"a new device plugin would offer devices that containers cannot open": {
+			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", 10*time.Second, 1).withPause(paused),
+			nil,
+		},
+		"but for two minutes only, since they also report metrics": {
+			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", taintMaxAge+agentTimeout, 1).withPause(paused),
+			[]string{"resume n1"},
+		},
 		"they stay paused while the agent works": {
 			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100 off").
 				updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 }).withTaint("n1", 10*time.Second, 1).withPause(paused),

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +59,20 @@ func (w *gpuStates) get(gpu string) *gpuState {
 		w.gpus[gpu] = &gpuState{}
 	}
 	return w.gpus[gpu]
+}
+
+// forget discards which GPUs are unhealthy and which changes failed, but not which calls have not returned.
+func (w *gpuStates) forget() {
+	w.mu.Lock()
+	known := slices.Collect(maps.Values(w.gpus))
+	w.mu.Unlock()
+	for _, state := range known {
+		state.change.Lock() // A change locks it before mu.
+		w.mu.Lock()
+		state.unhealthyReason, state.lastRollback, state.waitedFor = "", rolledBackChange{}, ""
+		w.mu.Unlock()
+		state.change.Unlock()
+	}
 }
 
 // markUnhealthy suspends writes to the GPU.

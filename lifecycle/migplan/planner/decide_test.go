@@ -385,6 +385,13 @@ func TestDecide(t *testing.T) {
 				return s
 			},
 		},
+		"a mode that the driver could not set, since the GPU was in use": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"h100 off"}).withPendingPod("p", "3g.40gb").
+					updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.GPUs[0].MIG.Pending = v1alpha1.MIGModeEnabled })
+			},
+			want: []string{"taint n1"},
+		},
 		"containers cannot open the devices": {
 			scene: func() *testSnapshot {
 				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").

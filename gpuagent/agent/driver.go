@@ -137,7 +137,7 @@ func (r *reconciler) reconcileDriverLoad() {
 		r.log.Error(err, "Failed to read load of driver")
 		return
 	}
-	reloaded, err := r.engine.Journal.SetDriverLoad(load)
+	reloaded, err := r.engine.SetDriverLoad(load)
 	if err != nil {
 		r.log.Error(err, "Failed to record load of driver")
 	}

@@ -116,6 +116,9 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 // finish ends the change and rolls it back if it failed. If nothing can be written now, the change
 // stays open in the journal.
 func (c *gpuChange) finish(ctx context.Context, v decision) Result {
+	if v.state == Applied {
+		c.state.waitedFor = ""
+	}
 	switch {
 	case !v.state.isFinal():
 		if c.journaled && !c.driverCalled {

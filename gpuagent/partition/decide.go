@@ -180,7 +180,7 @@ func resetRequired(what string) decision {
 func whenIdle(p *observedGPU, steps ...step) decision {
 	if holder := p.anyHolder(); holder != "" {
 		v := refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", holder)
-		v.gpuInUse = true
+		v.gpuInUse = len(p.processes) > 0
 		return v
 	}
 	return decision{steps: steps}

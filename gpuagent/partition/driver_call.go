@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,10 @@ import (
 // unhealthyBackoff is the time for which the engine writes nothing to a GPU after writes failed with an
 // unknown error.
 const unhealthyBackoff = 5 * time.Minute
+
+// inUseBackoff is how long the engine does not try again to change a GPU that the driver reported in use. It is
+// shorter than the planner's backoff: the program may have ended since.
+const inUseBackoff = 30 * time.Second
 
 // errNotAnswering reports that the driver has not answered for the GPU in time.
 var errNotAnswering = errors.New("the driver does not answer")
@@ -38,6 +44,9 @@ type gpuState struct {
 	unhealthyUntil  time.Time
 	// lastRollback is the last change that was rolled back.
 	lastRollback rolledBackChange
+	// waitedFor is the layout for which the driver reported the GPU in use during the whole wait. It is
+	// tried again without a wait.
+	waitedFor string
 }
 
 func (w *gpuStates) get(gpu string) *gpuState {
@@ -50,6 +59,20 @@ func (w *gpuStates) get(gpu string) *gpuState {
 		w.gpus[gpu] = &gpuState{}
 	}
 	return w.gpus[gpu]
+}
+
+// forget discards which GPUs are unhealthy and which changes failed, but not which calls have not returned.
+func (w *gpuStates) forget() {
+	w.mu.Lock()
+	known := slices.Collect(maps.Values(w.gpus))
+	w.mu.Unlock()
+	for _, state := range known {
+		state.change.Lock() // A change locks it before mu.
+		w.mu.Lock()
+		state.unhealthyReason, state.lastRollback, state.waitedFor = "", rolledBackChange{}, ""
+		w.mu.Unlock()
+		state.change.Unlock()
+	}
 }
 
 // markUnhealthy suspends writes to the GPU.
@@ -234,7 +257,7 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 		return c.markUnhealthy(err), true
 	case k == classStale && again(&c.retries.stale, maxStaleRetries, 0):
 		return decision{}, false
-	case k == classInUse && again(&c.retries.inUse, maxInUseRetries, inUseRetryDelay):
+	case k == classInUse && c.state.waitedFor != c.desired.fingerprint() && again(&c.retries.inUse, maxInUseRetries, inUseRetryDelay):
 		if c.retries.inUse == reloadAfterInUse && !c.reloaded && c.engine.ReloadMonitoring != nil {
 			c.engine.ReloadMonitoring()
 			c.reloaded = true
@@ -242,7 +265,9 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 		return decision{}, false
 	case k == classStale || k == classInUse:
 		v := refuse(Reclaiming, v1alpha1.ReasonInUse, "%v", err)
-		v.gpuInUse = k == classInUse
+		if v.gpuInUse = k == classInUse; v.gpuInUse {
+			c.state.waitedFor = c.desired.fingerprint()
+		}
 		return c.nameHolders(ctx, v), true
 	case k == classNoCapacity && again(&c.retries.noCapacity, maxCapacityRetries, capacityRetryDelay):
 		return decision{}, false

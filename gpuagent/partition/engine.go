@@ -47,6 +47,16 @@ type Engine struct {
 	readings readings
 }
 
+// SetDriverLoad is [Journal.SetDriverLoad]. After a reload it also forgets what it read of the GPUs, which of
+// them are unhealthy, and which changes failed.
+func (e *Engine) SetDriverLoad(load string) (reloaded bool, err error) {
+	if reloaded, err = e.Journal.SetDriverLoad(load); reloaded {
+		e.readings.dropAll()
+		e.states.forget()
+	}
+	return reloaded, err
+}
+
 // Recover compares the journal with the driver, and completes the changes of a former process, or
 // undoes them if an instance is in use. Call it once after a start, before the first Apply. After a
 // reboot it has nothing to do: the layout is gone, and Apply creates it again.

@@ -343,3 +343,27 @@ func TestDecisionsReadDevicesAgain(t *testing.T) {
 		t.Errorf("after a change the report has %s, want %s", after[0].Instances[0].UUID, made.UUID)
 	}
 }
+
+// An administrator loads the driver again to mend a GPU. What the engine remembers of the former load, that
+// the GPU is unhealthy or its compute instances, says nothing about the next.
+func TestDriverReloadEndsBackoff(t *testing.T) {
+	w := newTestNode(t, simulator.GPU{Model: "H100-80GB"})
+	gpu := w.uuid(0)
+	w.setDriverLoad("1")
+	want := newDesiredGPU(gpu, placementAt("3g.40gb", 0))
+	if r := w.apply(want).Results[0]; r.State != Applied || w.engine.readings.computeInstances(gpu, w.now) == nil {
+		t.Errorf("%+v", r)
+	}
+	w.engine.markUnhealthy(gpu, "no answer")
+	w.setDriverLoad("1")
+	if r := w.apply(want).Results[0]; r.State != Unhealthy {
+		t.Errorf("%+v", r)
+	}
+	w.setDriverLoad("2")
+	if w.engine.readings.computeInstances(gpu, w.now) != nil {
+		t.Error("the compute instances of the former load are known")
+	}
+	if r := w.apply(want).Results[0]; r.State != Applied {
+		t.Errorf("%+v", r)
+	}
+}

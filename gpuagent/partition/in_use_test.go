@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
@@ -72,6 +73,63 @@ func TestProcessOnGPUIsNamed(t *testing.T) {
 	want := newDesiredGPU(gpu, placementAt("2g.12gb", 0))
 	want.MayReset = true
 	if r := w.apply(want).Results[0]; r.State != Reclaiming || !strings.Contains(r.Message, "nv-hostengine") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// An administrator who ended the named program need not wait for minutes, and the named processes are those of
+// now, also while no planner begins the change again. A GPU that was in use for the whole wait costs one call
+// then: it neither holds up the other GPUs again, nor is dcgm-exporter reloaded without end. Guards invariant 11
+// of the design.
+func TestGPUThatWasInUseIsTriedAgain(t *testing.T) {
+	for model, profile := range map[string]v1alpha1.MIGProfile{"A30": "2g.12gb", "H100-80GB": "2g.20gb"} {
+		t.Run(model, func(t *testing.T) {
+			w := newTestNode(t, simulator.GPU{Model: model})
+			gpu := w.uuid(0)
+			var waited time.Duration
+			w.engine.Sleep = func(_ context.Context, d time.Duration) { waited += d }
+			reloads, named := 0, 0
+			w.engine.ReloadMonitoring = func() { reloads++ }
+			w.engine.OpenBy = func(context.Context, string) string { named++; return "" }
+			change, former := newDesiredGPU(gpu, placementAt(profile, 0)), v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpu)}
+			change.MayReset = true
+			for _, step := range []struct {
+				when           string
+				after          time.Duration
+				spec           v1alpha1.DesiredGPU
+				held           bool
+				want           State
+				reloads, named int
+				waits          bool
+			}{
+				{"first", 0, change, true, Reclaiming, 1, 1, true},
+				{"at once", retryAfter[Reclaiming], change, true, Reclaiming, 1, 1, false},
+				{"later", inUseBackoff, change, true, Reclaiming, 1, 2, false},
+				{"restored", 0, former, true, Applied, 1, 2, false},
+				{"begun again", time.Minute, change, true, Reclaiming, 2, 3, true},
+				{"restored again", 0, former, true, Applied, 2, 3, false},
+				{"released", time.Minute, change, false, Applied, 2, 3, false},
+			} {
+				w.now, waited = w.now.Add(step.after), 0
+				requireNoError(t, w.sim.Hold(gpu, step.held))
+				r := w.apply(step.spec).Results[0]
+				if r.State != step.want || reloads != step.reloads || named != step.named || waited > 30*time.Second != step.waits {
+					t.Errorf("%s: %+v after %d reloads, named %d times, waited %s", step.when, r, reloads, named, waited)
+				}
+			}
+		})
+	}
+}
+
+// A pod that holds the GPU is the reason for a refusal, whether or not it has the GPU open.
+func TestPodThatHoldsGPUIsTheReason(t *testing.T) {
+	w := newTestNode(t, simulator.GPU{Model: "A30"})
+	gpu := w.uuid(0)
+	w.pods[gpu] = Holder{Pod: &v1alpha1.PodReference{Namespace: "ml", Name: "notebook"}}
+	w.engine.OpenBy = func(context.Context, string) string { return "a kernel module may hold it" }
+	want := newDesiredGPU(gpu, placementAt("2g.12gb", 0))
+	want.MayReset = true
+	if r := w.apply(want).Results[0]; r.State != Reclaiming || !strings.HasSuffix(r.Message, "pod ml/notebook") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -80,6 +80,13 @@ func (r *readings) drop(gpu string) {
 	delete(r.byGPU, gpu)
 }
 
+// dropAll forgets all GPUs.
+func (r *readings) dropAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byGPU = nil
+}
+
 // Running returns the processes on a GPU as Observe last read them, and the first slices of its
 // instances by identifier.
 func (e *Engine) Running(gpu string) (processes []nvml.Process, starts map[uint32]int) {

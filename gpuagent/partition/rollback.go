@@ -50,9 +50,13 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 		}
 	}
 	r := c.closeJournal(c.rollbackResult(why, missed, left))
+	backoff := unhealthyBackoff
+	if why.gpuInUse && len(missed) == 0 {
+		backoff = inUseBackoff
+	}
 	c.state.lastRollback = rolledBackChange{
 		desired: c.desired.fingerprint(), fingerprint: c.fingerprint,
-		until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message),
+		until: c.engine.now().Add(backoff), decision: refuse(r.State, r.Reason, "%s", r.Message),
 	}
 	return r
 }

@@ -129,7 +129,7 @@ func (w *testNode) startEngine() {
 // setDriverLoad reports a load of the driver to the engine, as the agent does when it connects.
 func (w *testNode) setDriverLoad(load string) {
 	w.t.Helper()
-	if _, err := w.engine.Journal.SetDriverLoad(load); err != nil {
+	if _, err := w.engine.SetDriverLoad(load); err != nil {
 		w.t.Fatalf("%v", err)
 	}
 }

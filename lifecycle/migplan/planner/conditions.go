@@ -146,6 +146,10 @@ func (d *draft) agentFailures(pool int) (failures []string) {
 		}
 		switch m := n.observed; {
 		case n.taint != nil:
+			if d.nodeDrafts[at].stage == stageFinishing && m.nodesMissing {
+				failures = append(failures, fmt.Sprintf("node %s accepts no pods: %s", n.name, m.message))
+				continue
+			}
 			late := n.taint.since.Add(taintMaxAge + agentTimeout + allocatableTimeout)
 			if d.nodeDrafts[at].stage == stageFinishing && m.specObserved && m.isExceededBy(n.allocatable) && !d.now.Before(late) {
 				failures = append(failures, fmt.Sprintf(

@@ -93,6 +93,14 @@ func TestConditions(t *testing.T) {
 			want: "False ChangeLimitReached ns/p requests 4g.20gb: node n1: it was repartitioned 2 times within an hour, and " +
 				"spec.mig.maxChangesPerHour of the node pool is 2; the next change is possible at 2026-11-21T12:59:00Z",
 		},
+		"a node that has no GPUNode yet": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, nil, []string{"a100: 7g.40gb@0!a"}).withPendingPod("p", "4g.20gb")
+				s.nodes[0].observed, s.pools[0].maxChangesPerHour = nil, defaultMaxChangesPerHour
+				return s
+			}(),
+			want: "False InsufficientCapacity ns/p requests 4g.20gb: there is no room now; node n1: it has no GPUNode",
+		},
 		"bindings without end": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb")
@@ -117,6 +125,11 @@ func TestConditions(t *testing.T) {
 				return s
 			}(),
 			want: "False AgentFailed node n1 accepts no pods, since its allocatable still has destroyed instances; restart its device plugin",
+		},
+		"containers cannot open the devices": {
+			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", time.Minute, 1),
+			want: "False AgentFailed node n1 accepts no pods: DeviceNodesMissing: nvidia-cap66 does not exist",
 		},
 		"another strategy": {
 			scene: func() *testSnapshot {

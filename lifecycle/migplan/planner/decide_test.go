@@ -32,6 +32,12 @@ func setLayoutNotApplied(o *v1alpha1.GPUNode) {
 	})
 }
 
+// setDeviceNodesMissing has the agent report an applied layout of which the device plugin was not told.
+func setDeviceNodesMissing(o *v1alpha1.GPUNode) {
+	setLayoutNotApplied(o)
+	o.Status.Conditions[0].Reason, o.Status.Conditions[0].Message = v1alpha1.ReasonDeviceNodesMissing, "nvidia-cap66 does not exist"
+}
+
 func setDevicesShared(o *v1alpha1.GPUNode) {
 	o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionDevicesShared, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDevicesReplicated, Message: "replicas",
@@ -376,6 +382,29 @@ func TestDecide(t *testing.T) {
 					withPendingPod("p", "3g.20gb").
 					withTaint("n1", 10*time.Second, 1)
 				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.20gb", 1}, {"nvidia.com/mig-7g.40gb", 1}}
+				return s
+			},
+		},
+		"a mode that the driver could not set, since the GPU was in use": {
+			scene: func() *testSnapshot {
+				return newTestSnapshot(t, []string{"h100 off"}).withPendingPod("p", "3g.40gb").
+					updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.GPUs[0].MIG.Pending = v1alpha1.MIGModeEnabled })
+			},
+			want: []string{"taint n1"},
+		},
+		"containers cannot open the devices": {
+			scene: func() *testSnapshot {
+				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					updateGPUNode("n1", setDeviceNodesMissing).
+					withTaint("n1", 10*time.Second, 1)
+			},
+		},
+		"containers cannot open the devices, and the device plugin offers the former ones": {
+			scene: func() *testSnapshot {
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100: 3g.20gb@4"}), "a100: 3g.20gb@0 3g.20gb@4").
+					updateGPUNode("n1", setDeviceNodesMissing).
+					withTaint("n1", time.Hour, 1)
+				s.nodes[0].allocatable = deviceCounts{{"nvidia.com/mig-3g.20gb", 1}}
 				return s
 			},
 		},

@@ -209,7 +209,7 @@ func (d *draft) eligibilityOf(n *node, g *gpu, wholeUnknown bool) eligibility {
 		return eligibleInMIGMode
 	case g.migEnabled: // a reset is pending that disables the mode
 		return notEligible
-	case g.model.migModel.ModeWithoutReset && !g.resetPending:
+	case g.model.migModel.ModeWithoutReset: // also after a call that left the mode pending, since the GPU was in use
 		if g.wholeHolders > 0 || wholeUnknown {
 			return notEligible
 		}

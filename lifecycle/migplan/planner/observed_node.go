@@ -30,6 +30,9 @@ type observedNode struct {
 	message              string
 	// pluginOutdated reports whether the device plugin has yet to enumerate the devices of an applied spec.
 	pluginOutdated bool
+	// nodesMissing reports whether containers cannot open a device of an applied spec: the device plugin was
+	// not told of the spec's devices.
+	nodesMissing bool
 	// shared reports whether the device plugin offers several replicas of each MIG device.
 	shared bool
 	// unusableReason says why the node cannot be planned; empty if it can.
@@ -94,6 +97,7 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLayoutApplied); c != nil && c.Status == metav1.ConditionFalse &&
 		m.specObserved {
 		m.pluginOutdated = c.Reason == v1alpha1.ReasonDevicePluginNotFound
+		m.nodesMissing = c.Reason == v1alpha1.ReasonDeviceNodesMissing
 		m.failed, m.message = true, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	m.unusableReason = unusableReason(status)

@@ -179,7 +179,8 @@ func (l labelsBeforePause) restore(node *corev1.Node) *corev1.Node {
 	restored := *node
 	restored.Labels = maps.Clone(node.Labels)
 	for key, value := range l[node.Name] {
-		if _, found := restored.Labels[key]; !found && strings.HasPrefix(key, "nvidia.com/") {
+		_, found := restored.Labels[key]
+		if !found && strings.HasPrefix(key, "nvidia.com/") && !slices.Contains(v1alpha1.GPUClientLabels(), key) {
 			restored.Labels[key] = value
 		}
 	}

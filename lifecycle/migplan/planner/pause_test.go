@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -97,6 +98,16 @@ func TestPauseDecisions(t *testing.T) {
 				withTaint("n1", 10*time.Second, 1).withPause(paused),
 			[]string{"resume n1"},
 		},
+		"a new device plugin would offer devices that containers cannot open": {
+			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", 10*time.Second, 1).withPause(paused),
+			nil,
+		},
+		"but for two minutes only, since they also report metrics": {
+			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100: 3g.20gb@0").updateGPUNode("n1", setDeviceNodesMissing).
+				withTaint("n1", taintMaxAge+agentTimeout, 1).withPause(paused),
+			[]string{"resume n1"},
+		},
 		"they stay paused while the agent works": {
 			withSpecApplied(newTestSnapshot(t, []string{"a100 off"}), "a100 off").
 				updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 }).withTaint("n1", 10*time.Second, 1).withPause(paused),
@@ -175,10 +186,13 @@ func newPausingCluster(t *testing.T, killedAt int, afterEffect bool) *pausingClu
 			if c.writes == c.killedAt && !c.afterEffect {
 				return errKilled
 			}
+			before := &v1alpha1.GPUNode{}
+			_ = w.Get(ctx, client.ObjectKeyFromObject(o), before)
 			if err := w.Patch(ctx, o, patch, opts...); err != nil {
 				return err
 			}
-			if gpuNode, ok := o.(*v1alpha1.GPUNode); ok { // as an API server does
+			// as an API server does
+			if gpuNode, ok := o.(*v1alpha1.GPUNode); ok && !equality.Semantic.DeepEqual(before.Spec, gpuNode.Spec) {
 				gpuNode.Generation++
 				if err := w.Update(ctx, gpuNode); err != nil {
 					return err
@@ -243,7 +257,9 @@ func (c *pausingCluster) runNode() {
 	gpuNode := &v1alpha1.GPUNode{}
 	c.getObject(gpuNode, "n1")
 	gpuNode.Status.SampledAt = &metav1.Time{Time: c.time}
-	if gpuNode.Status.ObservedGeneration != gpuNode.Generation {
+	retried := len(gpuNode.Status.Conditions) > 0 && !running
+	if gpuNode.Status.ObservedGeneration != gpuNode.Generation || retried {
+		gpuNode.Status.Conditions = nil
 		gpuNode.Status.ObservedGeneration = gpuNode.Generation
 		gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(c, "n1", 0, "a100: 3g.20gb@4")}
 		if running {
@@ -330,5 +346,20 @@ func TestHolderIsReportedAfterRollback(t *testing.T) {
 	after := decide(&s.snapshot, startTime)
 	if c := after.conditions(nil)[0]; c.Reason != ReasonAgentFailed {
 		t.Errorf("%s: %s", c.Reason, c.Message)
+	}
+}
+
+// A client label that another program removes meanwhile stays removed: with its former value it would have to
+// be paused, which the API server refuses, and the pass would fail.
+func TestRemovedClientLabelStaysRemoved(t *testing.T) {
+	const product = "nvidia.com/gpu.product"
+	labels := labelsBeforePause{}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{labelDCGM: "true", labelPlugin: "true", product: "A100"}}}
+	node.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintRepartitioning}}
+	labels.restore(node)
+	node = node.DeepCopy()
+	node.Labels = map[string]string{labelPlugin: v1alpha1.GPUClientPaused}
+	if diff := cmp.Diff(map[string]string{labelPlugin: v1alpha1.GPUClientPaused, product: "A100"}, labels.restore(node).Labels); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }

@@ -68,7 +68,7 @@ func (d *draft) closedReason(n *node) string {
 // changeLimitReason returns why a node has reached the limit of changes; empty if it has not.
 func (d *draft) changeLimitReason(n *node) string {
 	limit := d.pools[n.pool].maxChangesPerHour
-	if limit == 0 || len(n.observed.changes) < limit {
+	if limit == 0 || n.observed == nil || len(n.observed.changes) < limit {
 		return ""
 	}
 	recent := recentChanges(n.observed.changes, d.now)
@@ -152,7 +152,7 @@ func (d *draft) finishChange(at int) {
 	n := &d.nodes[at]
 	m := n.observed
 	switch byAgent := n.taint.since.Add(taintMaxAge + agentTimeout); {
-	case n.clientsPaused && (m == nil || m.specObserved || !d.now.Before(byAgent)):
+	case n.clientsPaused && (m == nil || m.specObserved && !m.nodesMissing || !d.now.Before(byAgent)):
 		// The device plugin publishes the new devices.
 		d.addAction(action{verb: resumeClients, node: n.name})
 	case m == nil:
@@ -172,6 +172,10 @@ func (d *draft) finishChange(at int) {
 		d.requeueAt(byAgent)
 	case m.shared && m.specObserved: // allocatable counts replicas, so that it never matches
 		d.releaseNode(at, outcomeFailed, m.unusableReason)
+	case m.nodesMissing:
+		// The device plugin offers former devices or, if it has started since, devices without device nodes. A
+		// pod with one would fail.
+		d.requeueAt(byAgent)
 	case (!m.matchesAllocatable(n.allocatable) || m.pluginOutdated) && d.now.Before(byAgent.Add(allocatableTimeout)):
 		d.requeueAt(byAgent.Add(allocatableTimeout))
 	case !m.matchesAllocatable(n.allocatable) && m.isExceededBy(n.allocatable):

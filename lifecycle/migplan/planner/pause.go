@@ -45,6 +45,17 @@ func (c clientLabels) paused() bool {
 	return false
 }
 
+// pausedByOther reports whether another program pauses a client for a while, as NVIDIA's driver manager
+// and MIG manager do. It starts the client again whatever Sluice does meanwhile.
+func (c clientLabels) pausedByOther() bool {
+	for _, value := range c {
+		if _, ours := resumedValue(value); !ours && strings.Contains(value, "paused-for-") {
+			return true
+		}
+	}
+	return false
+}
+
 // pausePatch returns the labels to change so that the clients end. Values other than "true" are an
 // administrator's or another program's, and stay.
 func (c clientLabels) pausePatch() map[string]string {
@@ -145,8 +156,10 @@ func (d *draft) pauseNode(at int) bool {
 			joinLimited(starting), settleTimeout))
 	case len(starting) > 0:
 		d.requeueAt(d.now.Add(pausePollInterval))
-	case !pausing && len(running) == 0:
+	case !pausing && len(running) == 0 && !n.clients.pausedByOther():
 		return true
+	case d.now.Sub(since) >= drainTimeout && n.clients.pausedByOther():
+		d.releaseNode(at, outcomeTimedOut, "another program pauses the GPU clients, as NVIDIA's driver manager does during an upgrade")
 	case d.now.Sub(since) >= drainTimeout && pausing:
 		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf("another program sets the labels nvidia.com/gpu.deploy.* of the node back: %s",
 			clientNames(n.clients.pausePatch())))

@@ -57,10 +57,13 @@ func TestPauseDecisions(t *testing.T) {
 		scene *testSnapshot
 		want  []string
 	}{
-		"active clients are paused":                {off("true", dcgm), []string{"pause n1"}},
-		"the change waits for their pods":          {off(paused, dcgm), nil},
-		"the change begins when they have ended":   {off(paused), []string{write}},
-		"an administrator's values count as ended": {off("false"), []string{write}},
+		"active clients are paused":                                                {off("true", dcgm), []string{"pause n1"}},
+		"the change waits for their pods":                                          {off(paused, dcgm), nil},
+		"the change begins when they have ended":                                   {off(paused), []string{write}},
+		"an administrator's values count as ended":                                 {off("false"), []string{write}},
+		"the end of an upgrade of the driver, which starts them again, is awaited": {off("paused-for-driver-upgrade"), nil},
+		"for a time only":                                                          {off("paused-for-driver-upgrade").pausedFor(drainTimeout), []string{"untaint n1 timed-out"}},
+		"an upgrade while Sluice pauses them changes nothing":                      {off(paused + "_paused-for-driver-upgrade"), []string{write}},
 		"without a change of the mode they stay": {
 			newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime, 1, dcgm).withPause("true"),
 			[]string{"write n1 [3g.20gb@4]"},

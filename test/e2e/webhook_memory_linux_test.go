@@ -44,10 +44,13 @@ func TestWebhookMemoryThroughHostileCorpus(t *testing.T) {
 	t.Cleanup(sync.OnceFunc(func() { close(end) }))
 
 	for name, text := range corpus.ExhaustingPolicies() {
-		err := s.adminClient.Create(t.Context(), hostilePolicy("exhausting", text), client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "the policy cannot be compiled") {
-			t.Errorf("%s: %v", name, err)
-		}
+		eventually(t, func() error { // a check that gets no processor in time is not the policy's fault
+			err := s.adminClient.Create(t.Context(), hostilePolicy("exhausting", text), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "the policy cannot be compiled") {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
 	}
 	w.logPeak(t, "checks of policies that exhaust the compiler")
 	for i, name := range slices.Sorted(maps.Keys(corpus.Policies)) {

@@ -14,7 +14,7 @@ ARGS ?=
 
 COMMANDS := sluice webhook lifecycle
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X sluice.dev/api.Version=$(VERSION)
+LDFLAGS := -s -w -X sluice.dev/api/config.Version=$(VERSION)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen

@@ -64,10 +64,10 @@ func Run(ctx context.Context, cfg *config.Config, manifests fs.FS, logger logr.L
 		}
 	}
 	// A standby replica is ready too: it can become the leader at any time.
-	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"policies": s.policyStore.Ready, "gpu-pods": s.pods.Ready}); err != nil {
+	if err := api.AddHealthChecks(mgr, map[string]healthz.Checker{"policies": s.policyStore.Ready, "gpu-pods": s.pods.Ready}); err != nil {
 		return err
 	}
-	logger.Info("Starting lifecycle", "version", api.Version, "server", mgr.GetConfig().Host)
+	logger.Info("Starting lifecycle", "version", base.Version, "server", mgr.GetConfig().Host)
 	return mgr.Start(ctx)
 }
 
@@ -77,7 +77,7 @@ func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := cfg.ManagerOptions(logger)
+	options, err := api.ManagerOptions(&cfg.Common, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"sluice.dev/api"
+	"sluice.dev/api/config"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
@@ -99,7 +99,7 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	}
 	r.setMetric()
 	now := policytime.MachineNow()
-	report := replica.NewReport(api.Version, set.Versions(), r.engine.Quarantines(), nil)
+	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), nil)
 	urgent, err := replica.Encode(report)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (r *replicaReporter) end(ctx context.Context) error {
 	if err != nil || r.lease == "" {
 		return nil //nolint:nilerr // there is nothing to report
 	}
-	report := replica.NewReport(api.Version, set.Versions(), r.engine.Quarantines(), r.counter.Violations(set.Versions()))
+	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), r.counter.Violations(set.Versions()))
 	report.Ended = true
 	return r.write(ctx, report)
 }

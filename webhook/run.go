@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, reporter, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	logger.Info("Starting webhook", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
+	logger.Info("Starting webhook", "version", config.Version, "server", restConfig.Host, "listen", cfg.Listen)
 	return mgr.Start(ctx)
 }
 
@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 const softMemoryLimit = 384 << 20
 
 func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
-	options, err := cfg.ManagerOptions(logger)
+	options, err := api.ManagerOptions(&cfg.Common, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func setupReadiness(
 			return err
 		}
 	}
-	return config.AddHealthChecks(mgr, map[string]healthz.Checker{
+	return api.AddHealthChecks(mgr, map[string]healthz.Checker{
 		"listening":  mgr.GetWebhookServer().StartedChecker(),
 		"registered": injector.Ready,
 		"policies":   policyStore.Ready,

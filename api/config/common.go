@@ -11,12 +11,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -24,11 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"sluice.dev/api"
 	"sluice.dev/api/policytime"
 )
 
@@ -150,8 +144,7 @@ func (l *Logging) Validate(path *field.Path) field.ErrorList {
 		validateOneOf(path.Child("format"), l.Format, logFormats)...)
 }
 
-// SetupLogging returns a logger that writes to w, and sets it as the logger of the Kubernetes
-// libraries.
+// SetupLogging returns a logger that writes to w, and sets it as the logger of client-go.
 func (c *Common) SetupLogging(w io.Writer) logr.Logger {
 	l := c.Logging
 	var level slog.Level
@@ -162,7 +155,6 @@ func (c *Common) SetupLogging(w io.Writer) logr.Logger {
 		handler = slog.NewTextHandler(w, options)
 	}
 	logger := logr.FromSlogHandler(handler)
-	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	return logger
 }
@@ -174,34 +166,4 @@ func validateOneOf(path *field.Path, value string, allowed []string) field.Error
 		}
 	}
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
-}
-
-// ManagerOptions returns the options of a controller-runtime manager for this configuration.
-// Callers add their own.
-func (c *Common) ManagerOptions(logger logr.Logger) (ctrl.Options, error) {
-	scheme, err := api.NewScheme()
-	return ctrl.Options{
-		Scheme:                 scheme,
-		Logger:                 logger,
-		Metrics:                metricsserver.Options{BindAddress: c.Metrics},
-		HealthProbeBindAddress: c.Health,
-	}, err
-}
-
-// AddHealthChecks serves /healthz, and /readyz once the caches are filled and every check in
-// ready passes.
-func AddHealthChecks(mgr ctrl.Manager, ready map[string]healthz.Checker) error {
-	errs := []error{
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("caches", func(req *http.Request) error {
-			if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-				return errors.New("the caches are not filled yet")
-			}
-			return nil
-		}),
-	}
-	for name, check := range ready {
-		errs = append(errs, mgr.AddReadyzCheck(name, check))
-	}
-	return errors.Join(errs...)
 }

@@ -20,9 +20,10 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
-
-	"sluice.dev/api"
 )
+
+// Version is the version of this build. The linker sets it.
+var Version = "unknown"
 
 // APIVersion is the version of the format of all configuration files.
 const APIVersion = "config.sluice.dev/v1alpha1"
@@ -126,7 +127,7 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer, cfg
 		fmt.Fprintf(stderr, "%s: %q: no arguments are expected, only flags\n", name, flags.Args())
 		return 2
 	case *version:
-		fmt.Fprintln(stderr, api.Version)
+		fmt.Fprintln(stderr, Version)
 		return 0
 	}
 	if err := Load(*path, cfg); err != nil {

@@ -8,9 +8,10 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	base "sluice.dev/api/config"
 	"sluice.dev/gpuagent/agent"
@@ -20,7 +21,8 @@ import (
 )
 
 func main() {
-	ctx := ctrl.SetupSignalHandler()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	if len(os.Args) > 1 && os.Args[1] == "status" {
 		os.Exit(agent.StatusMain(ctx, os.Args[2:], os.Stdout, os.Stderr, newLibrary))
 	}

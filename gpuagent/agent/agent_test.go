@@ -59,18 +59,24 @@ func TestSpecIsApplied(t *testing.T) {
 	}
 	w.waitForSignals(0)
 
-	clustertest.Eventually(t, func() error {
-		var events eventsv1.EventList
-		if err := w.admin.List(t.Context(), &events, client.InNamespace("default")); err != nil {
-			return err
-		}
-		for i := range events.Items {
-			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.Name == w.name && e.Reason == "MIGLayoutApplied" {
-				return nil
+	waitForEvent := func(count int32) {
+		t.Helper()
+		clustertest.Eventually(t, func() error {
+			var events eventsv1.EventList
+			if err := w.admin.List(t.Context(), &events, client.InNamespace("default")); err != nil {
+				return err
 			}
-		}
-		return fmt.Errorf("no event on the node among %d", len(events.Items))
-	})
+			for i := range events.Items {
+				e := &events.Items[i]
+				if e.Regarding.Kind == "Node" && e.Regarding.Name == w.name && e.Reason == "MIGLayoutApplied" &&
+					ptr.Deref(e.Series, eventsv1.EventSeries{Count: 1}).Count == count {
+					return nil
+				}
+			}
+			return fmt.Errorf("no event on the node with count %d among %d", count, len(events.Items))
+		})
+	}
+	waitForEvent(1)
 
 	held := node.Status.GPUs[0].Instances[0].UUID
 	w.kubelet.assign("train-0", held)
@@ -96,6 +102,7 @@ func TestSpecIsApplied(t *testing.T) {
 	w.kubelet.assign("other", "MIG-00000000-0000-0000-0000-000000000000")
 	w.waitForStatus("free", isPartitioned("1g.5gb@0 2g.10gb@4", "1g.5gb@0 1g.5gb@1"))
 	w.waitForSignals(before)
+	waitForEvent(2)
 	stop()
 	if _, err := agent.FetchStatus(t.Context(), w.newConfig().Socket()); err == nil {
 		t.Error("the stopped agent still serves its socket")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,7 +24,7 @@ import (
 type hungCallReporter struct {
 	library *nvml.MonitoredLibrary
 	timeout time.Duration
-	node    func(context.Context) *v1alpha1.GPUNode
+	node    func() *v1alpha1.GPUNode
 	writer  *status.Writer
 	log     logr.Logger
 }
@@ -34,7 +33,7 @@ type hungCallReporter struct {
 func (h *hungCallReporter) start(ctx context.Context) error {
 	for sleep(ctx, h.timeout/12, nil) {
 		hung := h.hungCall()
-		node := h.node(ctx)
+		node := h.node()
 		if hung == nil || node == nil {
 			continue
 		}
@@ -50,7 +49,7 @@ func (h *hungCallReporter) start(ctx context.Context) error {
 func (h *hungCallReporter) hungCall() error { return h.library.HungCall(h.timeout * 3 / 8) }
 
 // check fails once a call has exceeded the whole timeout.
-func (h *hungCallReporter) check(*http.Request) error { return h.library.HungCall(h.timeout) }
+func (h *hungCallReporter) check() error { return h.library.HungCall(h.timeout) }
 
 func driverNotResponding(err error) metav1.Condition {
 	return metav1.Condition{

@@ -4,13 +4,15 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	clientmetrics "k8s.io/client-go/tools/metrics"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
@@ -37,6 +39,10 @@ var (
 		Name: "sluice_device_plugin_reloads_total",
 		Help: "Attempts to reload the device plugin by result: sent, failed.",
 	}, []string{"result"})
+	apiRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rest_client_requests_total",
+		Help: "Number of HTTP requests, partitioned by status code, method, and host.",
+	}, []string{"code", "method", "host"})
 	exporterSignals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_dcgm_exporter_reloads_total",
 		Help: "Attempts to reload dcgm-exporter by result: sent, failed.",
@@ -46,8 +52,22 @@ var (
 // lastStatus is the state that the gauges report.
 var lastStatus atomic.Pointer[status.Node]
 
-func init() { //nolint:gochecknoinits // controller-runtime's registry requires it
-	metrics.Registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, exporterSignals, statusCollector{})
+// newRegistry returns a registry with all metrics of the agent, of Go and of the process.
+func newRegistry() *prometheus.Registry {
+	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: requestCounter{apiRequests}})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, exporterSignals, statusCollector{}, apiRequests,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
+	return registry
+}
+
+// requestCounter counts client-go's requests.
+type requestCounter struct{ *prometheus.CounterVec }
+
+// Increment implements metrics.ResultMetric of client-go.
+func (c requestCounter) Increment(_ context.Context, code, method, host string) {
+	c.WithLabelValues(code, method, host).Inc()
 }
 
 // recordCall records a driver call in the metrics.

@@ -10,11 +10,8 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
@@ -27,9 +24,9 @@ import (
 // reconciler brings a node's GPUs to the layout of its GPUNode and publishes what it observed. One
 // goroutine runs it; other goroutines use only wakeup, applying and snapshot.
 type reconciler struct {
-	cfg    *Config
-	log    logr.Logger
-	cached client.Reader
+	cfg   *Config
+	log   logr.Logger
+	cache *nodeCache
 
 	library   nvml.Library
 	engine    *partition.Engine
@@ -38,7 +35,7 @@ type reconciler struct {
 	liveHolders, cachedHolders *devices.Reader
 	inventory                  *status.Inventory
 	writer                     *status.Writer
-	events                     events.EventRecorder
+	events                     *eventRecorder
 
 	connection connection
 	layout     layoutState
@@ -120,7 +117,7 @@ func (o observation) desired() []v1alpha1.DesiredGPU {
 // reconcile runs one pass: it observes, decides, applies and publishes. It returns the time until the
 // next pass if nothing triggers one before.
 func (r *reconciler) reconcile(ctx context.Context) time.Duration {
-	node := r.gpuNode(ctx)
+	node := r.cache.gpuNode()
 	version, err := r.connection.ensure(r.library)
 	if err != nil {
 		return r.reconcileUnavailable(ctx, node, err)
@@ -133,18 +130,6 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 	offerErr := r.reconcileOffer(after)
 	r.reconcileDCGMExporter()
 	return r.reconcileStatus(ctx, after, offerErr)
-}
-
-// gpuNode returns the node's GPUNode, or nil.
-func (r *reconciler) gpuNode(ctx context.Context) *v1alpha1.GPUNode {
-	var node v1alpha1.GPUNode
-	if err := r.cached.Get(ctx, types.NamespacedName{Name: r.cfg.NodeName}, &node); err != nil {
-		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			r.log.Error(err, "Failed to read GPUNode")
-		}
-		return nil
-	}
-	return &node
 }
 
 // reconcileUnavailable reports a driver that cannot be used, and returns when to connect again.
@@ -216,7 +201,7 @@ func (r *reconciler) reconcileLayout(ctx context.Context, before observation, ac
 		return after, layoutState{recovered: outcome.Complete}
 	}
 	if kind, reason, note := layoutEvent(r.layout.outcome, &outcome); reason != "" {
-		r.events.Eventf(nodeReference(after.node), nil, kind, reason, "Repartition", "%s", note)
+		r.events.record(nodeReference(after.node), kind, reason, "Repartition", note)
 	}
 	return after, newLayoutState(after, outcome, r.layout.recovered, time.Now())
 }
@@ -250,7 +235,7 @@ func (r *reconciler) applySpec(ctx context.Context, node *v1alpha1.GPUNode) part
 	defer cancel()
 	r.applying.Store(&applyingSpec{node.UID, node.Generation, cancel})
 	defer r.applying.Store(nil)
-	r.cancelSuperseded(r.gpuNode(ctx)) // The spec may have changed before applying was set.
+	r.cancelSuperseded(r.cache.gpuNode()) // The spec may have changed before applying was set.
 	outcome := r.engine.Apply(ctx, node.Spec.GPUs, r.liveHolders.InUse)
 	if ctx.Err() != nil {
 		outcome.Observed = nil // With a canceled context the engine read no holders.

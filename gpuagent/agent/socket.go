@@ -55,9 +55,7 @@ func (r *reconciler) serveStatus(ctx context.Context) error {
 		_ = json.NewEncoder(w).Encode(node) // An error means that the client is gone.
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: socketTimeout, WriteTimeout: socketTimeout}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := serveHTTP(ctx, server, listener); err != nil {
 		return fmt.Errorf("serve agent socket: %w", err)
 	}
 	return nil

@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 type fakeKubelet struct {
@@ -50,28 +48,9 @@ func serveKubelet(t *testing.T, socket string) func() {
 	return server.Stop
 }
 
-// fakeAPIServer returns a client of an API server with pods, or one that always fails.
-func fakeAPIServer(t *testing.T, fails error) client.Reader {
-	t.Helper()
-	bound := newPod("nb", withLimit(resourceMIG1g, 1))
-	bound.Spec.NodeName = "dgx-01"
-	elsewhere := newPod("elsewhere", withLimit(resourceMIG1g, 1))
-	elsewhere.Spec.NodeName = "dgx-02"
-	c := fake.NewClientBuilder().WithObjects(&bound, &elsewhere).
-		WithIndex(&corev1.Pod{}, FieldNodeName, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
-	return fakeReader{Reader: c, fails: fails}
-}
-
-type fakeReader struct {
-	client.Reader
-	fails error
-}
-
-func (r fakeReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if r.fails != nil {
-		return r.fails
-	}
-	return r.Reader.List(ctx, list, options...)
+// listPods returns a lister of pods.
+func listPods(pods ...corev1.Pod) PodLister {
+	return func(context.Context) ([]corev1.Pod, error) { return pods, nil }
 }
 
 func TestInUseFailsClosed(t *testing.T) {
@@ -86,7 +65,7 @@ func TestInUseFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = asked.Close() })
-	r := &Reader{Node: "dgx-01", Kubelet: asked, Pods: fakeAPIServer(t, nil), Library: fakeLibrary{pci: pciA100}}
+	r := &Reader{Node: "dgx-01", Kubelet: asked, ListBound: listPods(newPod("nb", withLimit(resourceMIG1g, 1))), Library: fakeLibrary{pci: pciA100}}
 
 	if _, err := r.InUse(t.Context(), gpuUUID1); err == nil {
 		t.Error("no kubelet, and no error")
@@ -108,7 +87,7 @@ func TestInUseFailsClosed(t *testing.T) {
 		stop = serveKubelet(t, socket)
 	}
 
-	r.Pods = fakeAPIServer(t, errors.New("no API server"))
+	r.ListBound = func(context.Context) ([]corev1.Pod, error) { return nil, errors.New("no API server") }
 	if _, err := r.InUse(t.Context(), gpuUUID1); err == nil {
 		t.Error("no API server, and no error")
 	}

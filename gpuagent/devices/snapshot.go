@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -33,6 +32,9 @@ const nominationPeriod = 15 * time.Minute
 // FieldNodeName selects a node's pods at the API server.
 const FieldNodeName = "spec.nodeName"
 
+// PodLister lists pods.
+type PodLister func(context.Context) ([]corev1.Pod, error)
+
 // Reader reads the holders of a node's devices.
 type Reader struct {
 	// Node is the node's name.
@@ -41,12 +43,14 @@ type Reader struct {
 	Kubelet interface {
 		ListAssignments(ctx context.Context) (Assignments, error)
 	}
-	// Pods reads pods: from the API server for decisions, from a cache for reports.
-	Pods client.Reader
+	// ListBound lists the pods bound to the node: from the API server for decisions, from a cache for
+	// reports.
+	ListBound PodLister
+	// ListNominated lists the pods for which a scheduler chose the node, which then count with the
+	// claims. Nil for reports, which do without them.
+	ListNominated PodLister
 	// Library is the driver.
 	Library nvml.Library
-	// Nominated adds the pods for which a scheduler chose the node to the claims.
-	Nominated bool
 
 	mu sync.Mutex
 	// nominatedSince is since when the nominated pods have been seen.
@@ -57,11 +61,11 @@ type Reader struct {
 func (r *Reader) BoundPods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var list corev1.PodList
-	if err := r.Pods.List(ctx, &list, client.MatchingFields{FieldNodeName: r.Node}); err != nil {
+	pods, err := r.ListBound(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list pods of node %s: %w", r.Node, err)
 	}
-	return list.Items, nil
+	return pods, nil
 }
 
 // Read returns the current holders of the node's devices.
@@ -73,7 +77,7 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	}
 	// Nominated pods come first: a pod that is bound in between is then in one of the lists.
 	var nominated []corev1.Pod
-	if r.Nominated {
+	if r.ListNominated != nil {
 		if nominated, err = r.nominatedPods(ctx); err != nil {
 			return nil, err
 		}
@@ -95,15 +99,15 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 func (r *Reader) nominatedPods(ctx context.Context) (pods []corev1.Pod, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var list corev1.PodList
-	if err := r.Pods.List(ctx, &list, client.MatchingFields{FieldNominatedNode: r.Node}); err != nil {
+	list, err := r.ListNominated(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list pods nominated for node %s: %w", r.Node, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, since := policytime.MachineNow(), map[types.UID]time.Time{}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	for i := range list {
+		pod := &list[i]
 		if pod.Spec.NodeName != "" {
 			continue
 		}

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
@@ -420,14 +418,9 @@ func TestNominatedPodsAreClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nominated := newPod("waits", withLimit(resourceMIG1g, 1))
 		nominated.Status.StartTime, nominated.Status.NominatedNodeName = nil, "dgx-01"
-		c := fake.NewClientBuilder().WithObjects(&nominated).
-			WithIndex(&corev1.Pod{}, FieldNodeName, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-			WithIndex(&corev1.Pod{}, FieldNominatedNode, func(o client.Object) []string {
-				return []string{o.(*corev1.Pod).Status.NominatedNodeName}
-			}).Build()
 		reader := &Reader{
-			Node: "dgx-01", Kubelet: fixedKubelet{Offered: map[string]corev1.ResourceName{migDeviceSmall: resourceMIG1g}}, Pods: c,
-			Library: fakeLibrary{pci: pciA100}, Nominated: true,
+			Node: "dgx-01", Kubelet: fixedKubelet{Offered: map[string]corev1.ResourceName{migDeviceSmall: resourceMIG1g}},
+			ListBound: listPods(), ListNominated: listPods(nominated), Library: fakeLibrary{pci: pciA100},
 		}
 		inUse := func() bool {
 			t.Helper()

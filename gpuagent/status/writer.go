@@ -5,15 +5,16 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -21,13 +22,19 @@ import (
 // minWriteInterval separates two writes.
 const minWriteInterval = time.Second
 
+// Client reads and writes one GPUNode at the API server, without a cache.
+type Client interface {
+	GetGPUNode(ctx context.Context) (*v1alpha1.GPUNode, error)
+	// PatchGPUNodeStatus sends a JSON merge patch to the status subresource.
+	PatchGPUNodeStatus(ctx context.Context, patch []byte) error
+}
+
 // Writer writes the status of one GPUNode.
 type Writer struct {
 	// Node is the GPUNode's name.
 	Node string
-	// Live reads from the API server, and Status writes.
-	Live   client.Reader
-	Status client.SubResourceWriter
+	// Client reads and writes it.
+	Client Client
 	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
 
@@ -56,20 +63,44 @@ func (w *Writer) Write(ctx context.Context, known *v1alpha1.GPUNode, report Repo
 		return minWriteInterval - since, nil
 	}
 	// The cached GPUNode may be older than the last write.
-	var current v1alpha1.GPUNode
-	if err := w.Live.Get(ctx, types.NamespacedName{Name: w.Node}, &current); err != nil {
-		return 0, client.IgnoreNotFound(fmt.Errorf("read GPUNode %s: %w", w.Node, err))
+	current, err := w.Client.GetGPUNode(ctx)
+	if err != nil {
+		return 0, ignoreNotFound(fmt.Errorf("read GPUNode %s: %w", w.Node, err))
 	}
 	if current.UID != known.UID || isUnchanged(&current.Status, report, now) {
 		return 0, nil
 	}
 	next := current.DeepCopy()
 	next.Status = *mergeStatus(&current.Status, report, now)
+	patch, err := mergePatch(current, next)
+	if err != nil {
+		return 0, fmt.Errorf("write status of GPUNode %s: %w", w.Node, err)
+	}
 	w.last = now
-	if err := w.Status.Patch(ctx, next, client.MergeFrom(&current), client.FieldOwner(v1alpha1.FieldManagerGPUAgent)); err != nil {
-		return 0, client.IgnoreNotFound(fmt.Errorf("write status of GPUNode %s: %w", w.Node, err))
+	if err := w.Client.PatchGPUNodeStatus(ctx, patch); err != nil {
+		return 0, ignoreNotFound(fmt.Errorf("write status of GPUNode %s: %w", w.Node, err))
 	}
 	return 0, nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// mergePatch returns the JSON merge patch between two objects.
+func mergePatch(before, after any) ([]byte, error) {
+	from, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	return jsonpatch.CreateMergePatch(from, to)
 }
 
 // isUnchanged reports whether the report leaves a status as it is.

@@ -5,20 +5,19 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	stdslices "slices"
 	"strings"
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -139,26 +138,37 @@ func TestMergeStatus(t *testing.T) {
 	}
 }
 
-// newTestWriter returns a writer, an API server with one GPUNode, and the number of its status
-// writes.
-func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Client) {
-	t.Helper()
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
+// fakeClient is an API server with one GPUNode, or none.
+type fakeClient struct {
+	node   *v1alpha1.GPUNode
+	writes int
+}
+
+func (c *fakeClient) GetGPUNode(context.Context) (*v1alpha1.GPUNode, error) {
+	if c.node == nil {
+		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("gpunodes").GroupResource(), "dgx-01")
 	}
-	node := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-01", UID: "one", Generation: 1}}
-	writes := 0
-	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-			options ...client.SubResourcePatchOption,
-		) error {
-			writes++
-			return c.SubResource(sub).Patch(ctx, o, p, options...)
-		},
-	}).Build()
-	w := &Writer{Node: "dgx-01", Live: c, Status: c.Status(), Now: func() time.Time { return testNow }}
-	return w, node, &writes, c
+	return c.node.DeepCopy(), nil
+}
+
+func (c *fakeClient) PatchGPUNodeStatus(_ context.Context, patch []byte) error {
+	c.writes++
+	before, err := json.Marshal(c.node)
+	if err != nil {
+		return err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return err
+	}
+	c.node = new(v1alpha1.GPUNode)
+	return json.Unmarshal(after, c.node)
+}
+
+// newTestWriter returns a writer and its API server with one GPUNode.
+func newTestWriter() (*Writer, *fakeClient) {
+	c := &fakeClient{node: &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-01", UID: "one", Generation: 1}}}
+	return &Writer{Node: "dgx-01", Client: c, Now: func() time.Time { return testNow }}, c
 }
 
 func newReport(model string) Report {
@@ -170,12 +180,13 @@ func newReport(model string) Report {
 }
 
 func TestWriterSkipsUnchangedAndLimitsRate(t *testing.T) {
-	w, node, writes, c := newTestWriter(t)
+	w, c := newTestWriter()
+	node := c.node
 	step := func(name string, f Report, wantWrites int, wantAgain time.Duration) {
 		t.Helper()
 		again, err := w.Write(t.Context(), node, f)
-		if err != nil || again != wantAgain || *writes != wantWrites {
-			t.Errorf("%s: %d writes, again in %v, %v; want %d, %v", name, *writes, again, err, wantWrites, wantAgain)
+		if err != nil || again != wantAgain || c.writes != wantWrites {
+			t.Errorf("%s: %d writes, again in %v, %v; want %d, %v", name, c.writes, again, err, wantWrites, wantAgain)
 		}
 	}
 	start := testNow
@@ -183,9 +194,7 @@ func TestWriterSkipsUnchangedAndLimitsRate(t *testing.T) {
 	step("the first", newReport("A100"), 1, 0)
 	testNow = testNow.Add(2 * time.Second)
 	step("the same, though the cache is behind", newReport("A100"), 1, 0)
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "dgx-01"}, node); err != nil {
-		t.Fatal(err)
-	}
+	node = c.node
 	step("the same", newReport("A100"), 1, 0)
 	step("another", newReport("H100"), 2, 0)
 	testNow = testNow.Add(300 * time.Millisecond)
@@ -195,26 +204,23 @@ func TestWriterSkipsUnchangedAndLimitsRate(t *testing.T) {
 	testNow = testNow.Add(-time.Hour)
 	step("a clock that was set back", newReport("A30"), 4, 0)
 
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "dgx-01"}, node); err != nil {
-		t.Fatal(err)
-	}
+	node = c.node
 	if node.Status.GPUs[0].Model != "A30" || node.Status.ObservedGeneration != 1 {
 		t.Errorf("%+v", node.Status)
 	}
 }
 
 func TestWriterIgnoresReplacedGPUNode(t *testing.T) {
-	w, node, writes, c := newTestWriter(t)
+	w, c := newTestWriter()
+	node := c.node
 	former := node.DeepCopy()
 	former.UID = "before"
-	if _, err := w.Write(t.Context(), former, newReport("A100")); err != nil || *writes != 0 {
-		t.Errorf("%d writes, %v", *writes, err)
+	if _, err := w.Write(t.Context(), former, newReport("A100")); err != nil || c.writes != 0 {
+		t.Errorf("%d writes, %v", c.writes, err)
 	}
-	if err := c.Delete(t.Context(), node.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(t.Context(), node, newReport("A100")); err != nil || *writes != 0 {
-		t.Errorf("deleted: %d writes, %v", *writes, err)
+	c.node = nil
+	if _, err := w.Write(t.Context(), node, newReport("A100")); err != nil || c.writes != 0 {
+		t.Errorf("deleted: %d writes, %v", c.writes, err)
 	}
 }
 

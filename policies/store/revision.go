@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/api"
+	"sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 )
@@ -63,7 +63,7 @@ func RevisionCacheOptions() (client.Object, cache.ByObject) {
 // NewRevision returns the revision that keeps the present source of a policy. The policy owns
 // it, so that both are deleted together.
 func NewRevision(policy *v1alpha1.Policy) (*appsv1.ControllerRevision, error) {
-	data, err := json.Marshal(revisionData{EngineVersion: api.Version, Spec: policy.Spec})
+	data, err := json.Marshal(revisionData{EngineVersion: config.Version, Spec: policy.Spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode policy %s: %w", policy.Name, err)
 	}

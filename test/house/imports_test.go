@@ -4,6 +4,7 @@
 package house
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -103,6 +104,29 @@ func TestImports(t *testing.T) {
 			}
 			if pure := findImpureImport(f.folder, imported); pure != "" && !f.isTest() {
 				t.Errorf("%s imports %s: %s does no I/O", f.path(), imported, pure)
+			}
+		}
+	}
+}
+
+// lightPrograms are programs that run on every node, with the packages they must not link for the sake of
+// their memory: controller-runtime, and the types of all of Kubernetes.
+var lightPrograms = map[string][]string{
+	"cmd/gpuagent": {"sigs.k8s.io/controller-runtime", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers"},
+}
+
+// An import of a package that links them costs the agent of each node 20 MiB.
+func TestLightProgramsLinkNoHeavyPackages(t *testing.T) {
+	for program, heavy := range lightPrograms {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/"+program).CombinedOutput()
+		if err != nil {
+			t.Fatalf("list packages of %s: %v\n%s", program, err, out)
+		}
+		for linked := range strings.FieldsSeq(string(out)) {
+			for _, forbidden := range heavy {
+				if isBelow(linked, forbidden) {
+					t.Errorf("%s links %s", program, linked)
+				}
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // smallPackages are the packages below minPackageLines, each with its reason. Main packages and
 // packages of tests only may have any size.
 var smallPackages = map[string]string{
-	"api":                       "version and scheme, which belong to no part",
+	"api":                       "the scheme and the manager, which belong to no part",
 	"cmd/sluice/printer":        "commands and up use it, and commands imports up",
 	"lifecycle/migplan/gpunode": "a reconciler of its own",
 	"lifecycle/quota/capacity":  "a reconciler of its own",

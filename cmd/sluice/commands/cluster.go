@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api"
+	apiconfig "sluice.dev/api/config"
 	"sluice.dev/api/policytime"
 	"sluice.dev/cmd/sluice/up"
 )
@@ -131,7 +132,7 @@ func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
 		return nil, err
 	}
 	config.Timeout = requestTimeout
-	config.UserAgent = "sluice/" + api.Version
+	config.UserAgent = "sluice/" + apiconfig.Version
 	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
 	clock, err := f.policyClock()
 	if err != nil {

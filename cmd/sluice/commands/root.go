@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"sluice.dev/api"
+	"sluice.dev/api/config"
 	"sluice.dev/cmd/sluice/printer"
 )
 
@@ -29,7 +29,7 @@ func NewRootCommand() *cobra.Command {
 		Long: `sluice shows and changes how Sluice governs a GPU cluster: time limits, extensions,
 notices and usage. It also runs a whole cluster on this machine: a real Kubernetes
 with simulated DGX nodes.`,
-		Version:       api.Version,
+		Version:       config.Version,
 		SilenceErrors: true, // main prints them once
 		SilenceUsage:  true, // the usage would hide the error
 	}

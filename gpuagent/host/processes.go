@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -130,14 +131,17 @@ func readWithTimeout(path string, limit time.Duration, read func() ([]string, er
 		words []string
 		err   error
 	}
-	if _, pending := pendingReads.LoadOrStore(path, nil); pending {
+	if _, pending := pendingReads.Load(path); pending {
 		return nil, fmt.Errorf("read %s: %w", path, ErrReadTimeout)
 	}
 	results := make(chan result, 1)
+	var settled atomic.Bool // by the end of the read, or by the timeout before
 	go func() {
-		defer pendingReads.Delete(path)
 		words, err := read()
 		results <- result{words, err}
+		if settled.Swap(true) {
+			pendingReads.Delete(path)
+		}
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -145,8 +149,14 @@ func readWithTimeout(path string, limit time.Duration, read func() ([]string, er
 	case r := <-results:
 		return r.words, r.err
 	case <-timer.C:
-		return nil, fmt.Errorf("read %s: %w within %v", path, ErrReadTimeout, limit)
 	}
+	pendingReads.Store(path, nil)
+	if settled.Swap(true) { // the read has ended since
+		pendingReads.Delete(path)
+		r := <-results
+		return r.words, r.err
+	}
+	return nil, fmt.Errorf("read %s: %w within %v", path, ErrReadTimeout, limit)
 }
 
 // podCgroupPattern matches a cgroup with a pod's UID in both forms that the kubelet writes:

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -232,4 +233,20 @@ func TestDriverLoad(t *testing.T) {
 	if _, err := DriverLoad(filepath.Join(sys, "file")); err == nil || !strings.Contains(err.Error(), "module/nvidia") {
 		t.Errorf("%v", err)
 	}
+}
+
+// Reads of a command line that follow each other at once, or run at the same time, are no hung process.
+func TestReadsOfOneProcessAtOnce(t *testing.T) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 1000 {
+				if _, err := readWithTimeout("/proc/1/cmdline", time.Minute, func() ([]string, error) { return nil, nil }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -23,7 +23,7 @@ import (
 // clientLabels are the labels of NVIDIA's GPU clients on migNode before the test.
 var clientLabels = map[string]string{
 	"nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "true", "nvidia.com/gpu.deploy.client": "true",
-	"nvidia.com/gpu.deploy.nvsm": "false", "nvidia.com/gpu.deploy.gpu-feature-discovery": "paused-for-driver-upgrade",
+	"nvidia.com/gpu.deploy.nvsm": "false", "nvidia.com/gpu.deploy.gpu-feature-discovery": "disabled",
 }
 
 // createDCGM labels migNode and creates DCGM as the GPU operator does: a DaemonSet that selects nodes by a label.

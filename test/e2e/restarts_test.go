@@ -6,6 +6,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -297,6 +299,11 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 	expectError(t, s.resumeJob(t.Context(), train.Name), "")
 	expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "")
 	notebook := s.createPod(t, s.newWorkloadPod("notebook", "notebook"))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("events:\n%s", s.kubectlOutput("get", "events,pods,resourcequotas,statefulsets", "-n", s.ns))
+		}
+	})
 	for _, object := range []client.Object{train, db, notebook} {
 		s.waitForClock(t, s.asWorkload(t, object), "was reset", func(c *v1alpha1.WorkloadClockStatus) bool {
 			return c.State == v1alpha1.ClockStateRunning && c.AccumulatedSeconds == 0 && c.Stopped == nil
@@ -311,4 +318,13 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 		}
 		return nil
 	})
+}
+
+// kubectlOutput returns what kubectl prints as an administrator, after the test's context has ended, too.
+func (s *restartTest) kubectlOutput(arguments ...string) string {
+	out, err := exec.Command("kubectl", append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig")}, arguments...)...).CombinedOutput()
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
 }

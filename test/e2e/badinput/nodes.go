@@ -63,6 +63,7 @@ func nodePoolTable() table {
 			{"mig without sharing", `{spec: {sharing: null}}`, "spec.mig", "for sharing MIG only; it is None here"},
 			{"an unknown planning mode", `{spec: {mig: {planning: Sometimes}}}`, "spec.mig.planning", `"Dynamic", "Static"`},
 			{"an unknown reset mode", `{spec: {mig: {resets: Always}}}`, "spec.mig.resets", `"Never", "WhenIdle", "Drain"`},
+			{"a pause that is no boolean", `{spec: {mig: {pause: sometimes}}}`, "spec.mig.pause", "must be of type boolean"},
 			{"no change of a node", `{spec: {mig: {maxChangesPerHour: 0}}}`, "spec.mig.maxChangesPerHour", "greater than or equal to 1"},
 			{"too many changes of a node", `{spec: {mig: {maxChangesPerHour: 61}}}`, "spec.mig.maxChangesPerHour", "less than or equal to 60"},
 			{"static planning without a layout", `{spec: {mig: {layout: null}}}`, "spec.mig.layout", "required where planning is Static"},

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,7 +23,6 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
-	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // reconcileDepartment holds the limits of a department in node pools that count each project alone.
@@ -50,8 +50,12 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 		}
 	}
 	err := r.endExcess(ctx, &department, exceeded)
-	condition := r.condition(holder{"department", department.Name}, department.Status.Conditions, exceeded, department.Generation, now)
-	return reconcile.Result{}, errors.Join(err, r.applyDepartmentCondition(ctx, &department, condition))
+	h, conditions := holder{"department", department.Name}, department.Status.Conditions
+	condition := r.condition(h, conditions, exceeded, department.Generation, now)
+	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
+		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
+			return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().WithConditions(applied...))
+		}))
 }
 
 // departmentScopes returns what the limits of a department count where those of its projects add up to
@@ -107,22 +111,6 @@ func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*po
 		}
 	}
 	return pods
-}
-
-// applyDepartmentCondition writes the condition of a department if it changed.
-func (r *Reconciler) applyDepartmentCondition(ctx context.Context, department *v1alpha1.Department, condition *metav1.Condition) error {
-	if condition == nil {
-		return nil
-	}
-	fields := func(conditions []metav1.Condition) *ac.DepartmentApplyConfiguration {
-		return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().
-			WithConditions(apply.Conditions(conditions, v1alpha1.ConditionLimitExceeded)...))
-	}
-	err := apply.Status(ctx, r.Client, fieldManager, fields(department.Status.Conditions), fields([]metav1.Condition{*condition}))
-	if err != nil {
-		return fmt.Errorf("write condition %s of department %s: %w", condition.Type, department.Name, err)
-	}
-	return nil
 }
 
 // requestsForDepartmentOf returns the request for the department of a pod whose charge changed.

@@ -30,7 +30,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,6 +46,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/timelimit/suspend"
@@ -146,8 +149,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
 	err = r.endExcess(ctx, &project, exceeded)
-	condition := r.condition(holder{"project", project.Name}, project.Status.Conditions, exceeded, project.Generation, now)
-	return reconcile.Result{}, errors.Join(err, r.applyProjectCondition(ctx, &project, condition))
+	h, conditions := holder{"project", project.Name}, project.Status.Conditions
+	condition := r.condition(h, conditions, exceeded, project.Generation, now)
+	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
+		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
+			return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(applied...))
+		}))
 }
 
 // observeLimit returns a limit with the time since which it is in force.

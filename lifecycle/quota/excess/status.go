@@ -12,12 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sluice.dev/api/v1alpha1"
-	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -88,18 +89,20 @@ func describeAll(exceeded []scope) string {
 // fieldManager owns the condition.
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-excess"
 
-// applyProjectCondition writes the condition of a project if it changed.
-func (r *Reconciler) applyProjectCondition(ctx context.Context, project *v1alpha1.Project, condition *metav1.Condition) error {
+// applyCondition writes the condition of a holder with these conditions if it changed. status returns the
+// holder's status with conditions.
+func (r *Reconciler) applyCondition(
+	ctx context.Context, h holder, all []metav1.Condition, condition *metav1.Condition,
+	status func(...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration,
+) error {
 	if condition == nil {
 		return nil
 	}
-	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
-		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().
-			WithConditions(apply.Conditions(conditions, v1alpha1.ConditionLimitExceeded)...))
+	fields := func(conditions []metav1.Condition) runtime.ApplyConfiguration {
+		return status(apply.Conditions(conditions, v1alpha1.ConditionLimitExceeded)...)
 	}
-	err := apply.Status(ctx, r.Client, fieldManager, fields(project.Status.Conditions), fields([]metav1.Condition{*condition}))
-	if err != nil {
-		return fmt.Errorf("write condition %s of project %s: %w", condition.Type, project.Name, err)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(all), fields([]metav1.Condition{*condition})); err != nil {
+		return fmt.Errorf("write condition %s of %s: %w", condition.Type, h, err)
 	}
 	return nil
 }

@@ -6,8 +6,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,16 +82,6 @@ func waitForRejections(t *testing.T, ns, kind string, want int32) {
 		}
 		return nil
 	})
-}
-
-// kubectl runs kubectl and returns its output.
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
 }
 
 // waitForPending waits until the project and its department report the pending quota, and
@@ -174,11 +162,11 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	waitForPending(t, ns, "500m", "Deployment web (1 pod of 0.5 of a GPU of node pool dgx-mig, since ")
 	eventually(t, func() error { return checkEvent(t, web.Name, "QuotaExceeded") })
 	outputs := map[string][]string{
-		kubectl(t, "describe", "slproj", ns):                  {"Pending", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
-		kubectl(t, "describe", "deployment", "web", "-n", ns): {"QuotaExceeded", "project " + ns + " uses 1 GPU of a limit of 1 GPU"},
+		sharedCluster.mustKubectl(t, "describe", "slproj", ns):                  {"Pending", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
+		sharedCluster.mustKubectl(t, "describe", "deployment", "web", "-n", ns): {"QuotaExceeded", "project " + ns + " uses 1 GPU of a limit of 1 GPU"},
 	}
 	eventually(t, func() error {
-		columns := strings.Fields(kubectl(t, "get", "sldept", "waiting", "--no-headers"))
+		columns := strings.Fields(sharedCluster.mustKubectl(t, "get", "sldept", "waiting", "--no-headers"))
 		if got := strings.Join(columns[:min(len(columns), 7)], " "); got != "waiting True 1 500m dgx-mig 1/1 500m" {
 			return unexpectedState("the department shows the allocated quota and the limit of its project", got)
 		}

@@ -140,16 +140,6 @@ func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (k
 	return kinds, at
 }
 
-// runKubectl runs kubectl and returns its output.
-func (c *policyTimeCluster) runKubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
 // restartLifecycle restarts lifecycle. It calls the function while lifecycle is suspended.
 func (c *policyTimeCluster) restartLifecycle(t *testing.T, duringOutage func()) {
 	t.Helper()

@@ -62,7 +62,7 @@ func TestProjectWithRunningWorkDeleted(t *testing.T) {
 		t.Fatalf("after the refusal: %v, %v", p.DeletionTimestamp, err)
 	}
 
-	kubectl(t, "annotate", "slproj", name, v1alpha1.AnnotationConfirmDelete+"="+name)
+	sharedCluster.mustKubectl(t, "annotate", "slproj", name, v1alpha1.AnnotationConfirmDelete+"="+name)
 	if err := sharedCluster.adminClient.Delete(t.Context(), p); err != nil {
 		t.Fatalf("delete the project after the confirmation: %v", err)
 	}

@@ -203,11 +203,7 @@ func (g *migCluster) waitForStableNode(t *testing.T) {
 // kubectlGPUNode returns the output of kubectl for the node's GPUs.
 func (g *migCluster) kubectlGPUNode(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "kubectl", "--kubeconfig", filepath.Join(g.dir, "kubeconfig"), "get", "gpunodes", migNode).CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl get gpunodes: %v: %s", err, out)
-	}
-	return string(out)
+	return g.mustKubectl(t, "get", "gpunodes", migNode)
 }
 
 // agentStatusOutput returns the output of `gpuagent status` on the node.
@@ -355,16 +351,7 @@ func TestKillDuringRepartition(t *testing.T) {
 // killAndAwaitRestart kills a component and waits until it runs again.
 func (g *migCluster) killAndAwaitRestart(t *testing.T, component string) {
 	t.Helper()
-	before, err := g.readReport(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range before.Components {
-		if c.Name == component {
-			killProcess(t, c.PID)
-			clustertest.EventuallyWithin(t, restartTimeout, func() error { return g.restarted(context.Background(), c.Name, c.PID) })
-			return
-		}
-	}
-	t.Fatalf("%s is not in the report", component)
+	pid := g.componentPID(t, component)
+	killProcess(t, pid)
+	clustertest.EventuallyWithin(t, restartTimeout, func() error { return g.restarted(context.Background(), component, pid) })
 }

@@ -5,8 +5,6 @@ package e2e
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,31 +80,15 @@ func (r *replicasTest) tryPod(label string, dryRun bool) error {
 // restart kills both replicas of the webhook, and lifecycle, and waits until they answer again.
 func (r *replicasTest) restart() {
 	r.t.Helper()
-	report, err := r.readReport(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	former := map[string]int{}
-	for _, c := range report.Components {
-		if c.Name == "webhook" || c.Name == "lifecycle" {
-			former[c.Name] = c.PID
-			killProcess(r.t, c.PID)
-		}
+	for _, name := range []string{"webhook", "lifecycle"} {
+		former[name] = r.componentPID(r.t, name)
+		killProcess(r.t, former[name])
 	}
 	r.replicas.killOne()
 	for name, pid := range former {
 		eventuallyLong(r.t, func() error { return r.restarted(r.t.Context(), name, pid) })
 	}
-}
-
-func (r *replicasTest) kubectl(arguments ...string) string {
-	r.t.Helper()
-	arguments = append([]string{"--kubeconfig", filepath.Join(r.dir, "kubeconfig")}, arguments...)
-	out, err := exec.CommandContext(r.t.Context(), "kubectl", arguments...).CombinedOutput()
-	if err != nil {
-		r.t.Errorf("kubectl %v: %v: %s", arguments, err, out)
-	}
-	return string(out)
 }
 
 // slowRego exceeds its processor time for pods with a label.
@@ -150,7 +132,7 @@ func TestQuarantineSurvivesRestart(t *testing.T) {
 		}
 		return unexpectedState("an event PolicyQuarantined", len(list.Items))
 	})
-	t.Logf("kubectl describe:\n%s", r.kubectl("describe", "slpol", "slow"))
+	t.Logf("kubectl describe:\n%s", r.mustKubectl(t, "describe", "slpol", "slow"))
 
 	r.restart()
 	eventuallyLong(t, func() error {
@@ -216,8 +198,8 @@ overrides := {"metadata": {"labels": {"team": "unknown"}}}`)
 	create(5, 2)
 	wait("counted", 5)
 	wait("tried", 7)
-	t.Logf("kubectl get:\n%s", r.kubectl("get", "slpol", "counted", "tried"))
-	t.Logf("kubectl describe:\n%s", r.kubectl("describe", "slpol", "tried"))
+	t.Logf("kubectl get:\n%s", r.mustKubectl(t, "get", "slpol", "counted", "tried"))
+	t.Logf("kubectl describe:\n%s", r.mustKubectl(t, "describe", "slpol", "tried"))
 	example := r.policy("tried").Status.Examples[0]
 	if example.Message != "metadata.labels: no name of a team" || len(example.Changes) != 1 || example.Changes[0] != "metadata.labels[team]" {
 		t.Errorf("example %+v", example)

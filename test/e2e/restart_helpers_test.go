@@ -6,8 +6,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -246,10 +244,9 @@ func (s *restartTest) resumeJob(ctx context.Context, name string) error {
 // kubectlAsUser runs kubectl in the namespace as ada; the error contains its output.
 func (s *restartTest) kubectlAsUser(t *testing.T, args ...string) error {
 	t.Helper()
-	args = append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig"), "--as", ada, "-n", s.ns}, args...)
-	out, err := exec.CommandContext(t.Context(), "kubectl", args...).CombinedOutput()
+	out, err := s.kubectl(t.Context(), append([]string{"--as", ada, "-n", s.ns}, args...)...)
 	if err != nil {
-		return errors.New(string(out))
+		return errors.New(out)
 	}
 	return nil
 }

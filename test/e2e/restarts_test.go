@@ -6,8 +6,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -301,7 +299,8 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 	notebook := s.createPod(t, s.newWorkloadPod("notebook", "notebook"))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("events:\n%s", s.kubectlOutput("get", "events,pods,resourcequotas,statefulsets", "-n", s.ns))
+			out, err := s.kubectl(context.Background(), "get", "events,pods,resourcequotas,statefulsets", "-n", s.ns)
+			t.Logf("what is there: %v\n%s", err, out)
 		}
 	})
 	for _, object := range []client.Object{train, db, notebook} {
@@ -318,13 +317,4 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 		}
 		return nil
 	})
-}
-
-// kubectlOutput returns what kubectl prints as an administrator, after the test's context has ended, too.
-func (s *restartTest) kubectlOutput(arguments ...string) string {
-	out, err := exec.Command("kubectl", append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig")}, arguments...)...).CombinedOutput()
-	if err != nil {
-		return err.Error()
-	}
-	return string(out)
 }

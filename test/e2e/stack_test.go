@@ -5,7 +5,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +55,42 @@ func TestMain(m *testing.M) {
 		}
 		return m.Run(), nil
 	}))
+}
+
+// kubectl runs kubectl on the cluster and returns its output. The error contains the output.
+func (s *sluiceCluster) kubectl(ctx context.Context, arguments ...string) (string, error) {
+	arguments = append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig")}, arguments...)
+	out, err := exec.CommandContext(ctx, "kubectl", arguments...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, out)
+	}
+	return string(out), err
+}
+
+// mustKubectl runs kubectl on the cluster and returns its output.
+func (s *sluiceCluster) mustKubectl(t testing.TB, arguments ...string) string {
+	t.Helper()
+	out, err := s.kubectl(t.Context(), arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// componentPID returns the process of a component.
+func (s *sluiceCluster) componentPID(t testing.TB, name string) int {
+	t.Helper()
+	report, err := s.readReport(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.Components {
+		if c.Name == name {
+			return c.PID
+		}
+	}
+	t.Fatalf("%s is not in the report", name)
+	return 0
 }
 
 // startSluice runs `sluice up` on dir and returns when the cluster is ready.

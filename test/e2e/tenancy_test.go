@@ -508,11 +508,11 @@ var usedByTrain = regexp.MustCompile(`Workloads:\s+(Created By:.*\s+)?Gpus:\s+1\
 func expectUseShown(t *testing.T, project string) {
 	t.Helper()
 	eventually(t, func() error {
-		columns := kubectl(t, "get", "slproj/"+project)
+		columns := sharedCluster.mustKubectl(t, "get", "slproj/"+project)
 		if !strings.Contains(columns, "ALLOCATED OF LIMIT") || !strings.Contains(columns, "dgx 1/2") {
 			return unexpectedState("the columns show dgx 1/2", columns)
 		}
-		if described := kubectl(t, "describe", "slproj/"+project); !usedByTrain.MatchString(described) {
+		if described := sharedCluster.mustKubectl(t, "describe", "slproj/"+project); !usedByTrain.MatchString(described) {
 			return unexpectedState("the description names pod train", described)
 		}
 		return nil

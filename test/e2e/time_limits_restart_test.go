@@ -119,10 +119,10 @@ func (c *policyTimeCluster) testClockContinues(t *testing.T) {
 		c.assertClockKept(t, "after its pod was evicted", web, startedAt["web"], elapsed)
 	})
 	t.Run("the Job is suspended for half an hour", func(t *testing.T) {
-		c.runKubectl(t, "patch", "job", "train", "-n", ns, "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+		c.mustKubectl(t, "patch", "job", "train", "-n", ns, "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 		paused := c.waitForClock(t, job, "is paused", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStatePaused })
 		c.advanceTime(t, 30*time.Minute)
-		c.runKubectl(t, "patch", "job", "train", "-n", ns, "--type=merge", "-p", `{"spec":{"suspend":false}}`)
+		c.mustKubectl(t, "patch", "job", "train", "-n", ns, "--type=merge", "-p", `{"spec":{"suspend":false}}`)
 		resumed := c.waitForClock(t, job, "runs again", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStateRunning })
 		if resumed.AccumulatedSeconds != paused.AccumulatedSeconds || paused.Deadline != nil {
 			t.Errorf("the clock had %d s before and %d s after the pause; while paused its deadline was %v", paused.AccumulatedSeconds, resumed.AccumulatedSeconds, paused.Deadline)
@@ -133,7 +133,7 @@ func (c *policyTimeCluster) testClockContinues(t *testing.T) {
 		if found, err := c.getClock(t, gatedPod); !apierrors.IsNotFound(err) {
 			t.Errorf("a workload that has not run has a clock: %+v, %v", found.Status, err)
 		}
-		c.runKubectl(t, "patch", "pod", "later", "-n", ns, "--type=merge", "-p", `{"spec":{"schedulingGates":null}}`)
+		c.mustKubectl(t, "patch", "pod", "later", "-n", ns, "--type=merge", "-p", `{"spec":{"schedulingGates":null}}`)
 		s := c.waitForClock(t, gatedPod, "runs", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStateRunning })
 		c.assertClockKept(t, "after it was pending for ten hours", gatedPod, s.StartedAt, 0)
 	})
@@ -155,7 +155,7 @@ func (c *policyTimeCluster) testClockContinues(t *testing.T) {
 	})
 	t.Run("a rollout after the deadline was announced", func(t *testing.T) {
 		before := uids(web)
-		c.runKubectl(t, "rollout", "restart", "deployment/web", "-n", ns)
+		c.mustKubectl(t, "rollout", "restart", "deployment/web", "-n", ns)
 		c.waitForPodReplacement(t, web, before)
 		c.waitForDeadlineAnnotations(t, web)
 		c.assertClockKept(t, "after the rollout", web, startedAt["web"], 24*time.Hour)

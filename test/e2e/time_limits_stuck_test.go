@@ -90,7 +90,7 @@ func (c *policyTimeCluster) testOperatorDown(t *testing.T) {
 		})
 		c.expectSuspended(t, stubborn)
 		c.eventuallyAfterStep(t, func() error {
-			if output := c.runKubectl(t, "describe", "pytorchjobs.kubeflow.org", "stubborn", "-n", ns); !strings.Contains(output, "The pods run on after 3 attempts") {
+			if output := c.mustKubectl(t, "describe", "pytorchjobs.kubeflow.org", "stubborn", "-n", ns); !strings.Contains(output, "The pods run on after 3 attempts") {
 				return unexpectedState("an event reports the workload", output)
 			}
 			return nil

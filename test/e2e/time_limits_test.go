@@ -59,7 +59,7 @@ func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 	for _, w := range students {
 		want = append(want, expectedWarnings(w, c.clockStatus(t, w).StartedAt.Time, limit)...)
 		c.waitForDeadlineAnnotations(t, w)
-		output := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns)
+		output := c.mustKubectl(t, "describe", w.kind, w.GetName(), "-n", ns)
 		if n := strings.Count(output, "RuntimeLimitApproaching"); n == 0 || !strings.Contains(output, "after 48h of running time") {
 			t.Errorf("%d events announce the deadline of %s:\n%s", n, w.GetName(), output)
 		}
@@ -206,7 +206,7 @@ func (c *policyTimeCluster) waitForDeadlineAnnotations(t *testing.T, w workload)
 // assertRunningOutput checks what kubectl and sluice print about running workloads.
 func (c *policyTimeCluster) assertRunningOutput(t *testing.T, ns string) {
 	t.Helper()
-	for line := range strings.Lines(c.runKubectl(t, "get", "workloadclocks", "-n", ns, "--no-headers")) {
+	for line := range strings.Lines(c.mustKubectl(t, "get", "workloadclocks", "-n", ns, "--no-headers")) {
 		if !strings.Contains(strings.Join(strings.Fields(line), " "), " 48h Running 0s ") || !strings.Contains(line, "MaxRuntime") {
 			t.Errorf("kubectl get workloadclocks prints\n%s", line)
 		}
@@ -245,7 +245,7 @@ func (c *policyTimeCluster) assertStoppedOutput(t *testing.T, ns string, workloa
 			t.Errorf("%s has the annotation stopped-until %q, want %s", w.GetName(), got, want)
 		}
 		c.eventuallyAfterStep(t, func() error {
-			if output := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(output, "The workload ran for 48h, the limit for type") {
+			if output := c.mustKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(output, "The workload ran for 48h, the limit for type") {
 				return unexpectedState("an event contains the reason of the stop", output)
 			}
 			return nil

@@ -176,19 +176,3 @@ func residentMemory(pid int) (kib int) {
 	_, _ = fmt.Sscan(after, &kib)
 	return kib
 }
-
-// componentPID returns the process of a component.
-func (s *sluiceCluster) componentPID(t testing.TB, name string) int {
-	t.Helper()
-	report, err := s.readReport(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range report.Components {
-		if c.Name == name {
-			return c.PID
-		}
-	}
-	t.Fatalf("no component %s in %+v", name, report)
-	return 0
-}

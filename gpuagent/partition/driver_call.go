@@ -21,7 +21,7 @@ import (
 // unknown error.
 const unhealthyBackoff = 5 * time.Minute
 
-// inUseBackoff is how long the engine does not try again to change a GPU that the driver reported in use. It is
+// inUseBackoff is the time for which the engine does not try again to change a GPU that the driver reported in use. It is
 // shorter than the planner's backoff: the program may have ended since.
 const inUseBackoff = 30 * time.Second
 

@@ -34,7 +34,7 @@ type ObservedState struct {
 	// others.
 	Workloads     []v1alpha1.WorkloadUsage
 	MoreWorkloads int32
-	// UsageDifference is how the scheduler's usage differs from that of the pods; empty if it does not.
+	// UsageDifference describes the scheduler's usage if it differs from that of the pods; empty if it does not.
 	UsageDifference string
 }
 

@@ -156,13 +156,18 @@ func (s *simulation) act(ctx context.Context, random *rand.Rand) {
 			}
 			s.create(ctx, m, namespace, name, random)
 		case choice < 8:
-			s.change(m, victim, func() error {
-				options := []client.DeleteOption{client.GracePeriodSeconds(int64(random.IntN(3)))}
-				if random.IntN(2) == 0 {
-					options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+			options := []client.DeleteOption{client.GracePeriodSeconds(int64(random.IntN(3)))}
+			if random.IntN(2) == 0 {
+				options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+			}
+			if !m.may(victim) {
+				precondition := s.notTerminating(victim)
+				if precondition == nil {
+					continue
 				}
-				return m.client.Delete(ctx, victim.object.DeepCopy(), options...)
-			}, true)
+				options = append(options, precondition)
+			}
+			s.change(m, victim, func() error { return m.client.Delete(ctx, victim.object.DeepCopy(), options...) }, true)
 		default:
 			// Without a new annotation, a patch may change nothing, which every member may do.
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, m.expand(changes[random.IntN(len(changes))]), random.Uint32()))
@@ -229,9 +234,6 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 // change sends a request that changes or deletes a workload.
 func (s *simulation) change(m *member, w *workload, request func() error, deletes bool) {
 	may := m.may(w)
-	// The API server answers the deletion of a pod that terminates already with success, without effect
-	// and without admission.
-	ending := !may && deletes && s.isEnding(w)
 	s.mu.Lock()
 	s.requests++
 	w.touched = w.touched || may
@@ -243,7 +245,7 @@ func (s *simulation) change(m *member, w *workload, request func() error, delete
 		return
 	}
 	s.accepted++
-	if !may && !ending {
+	if !may {
 		s.t.Errorf("%s changed or deleted %s %s of %s", m.user, w.object.GetKind(), w.object.GetName(), w.creator.user)
 	}
 	if !deletes {
@@ -258,11 +260,16 @@ func (s *simulation) change(m *member, w *workload, request func() error, delete
 	}
 }
 
-// isEnding reports whether a workload is being deleted.
-func (s *simulation) isEnding(w *workload) bool {
+// notTerminating returns a precondition that the workload does not terminate when a request to delete it
+// arrives; nil if it terminates already or is gone. The API server answers the deletion of a pod that
+// terminates with success, without effect and without admission.
+func (s *simulation) notTerminating(w *workload) client.DeleteOption {
 	now := w.object.DeepCopy()
-	err := s.world.Admin.Get(context.Background(), client.ObjectKeyFromObject(now), now)
-	return err == nil && now.GetDeletionTimestamp() != nil
+	if err := s.world.Admin.Get(context.Background(), client.ObjectKeyFromObject(now), now); err != nil || now.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid, version := now.GetUID(), now.GetResourceVersion()
+	return client.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
 // ofPod returns the workload of a pod; nil if it is unknown.

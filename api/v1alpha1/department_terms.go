@@ -53,6 +53,33 @@ type ProjectTerms struct {
 	// +optional
 	// +kubebuilder:default="30d"
 	DeleteAfter *period.Duration `json:"deleteAfter,omitempty"`
+
+	// Renewals sets how projects get another period of validity.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Renewals RenewalTerms `json:"renewals,omitempty,omitzero"`
+}
+
+// RenewalTerms sets how projects get another period of validity.
+type RenewalTerms struct {
+	// SelfService is the number of renewals that a project gets over its life without approval,
+	// from 0 to 100. Default: 0 with the expiry action Expire, no limit with Confirm.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SelfService *int32 `json:"selfService,omitempty"`
+
+	// Approvers are the roles whose holders decide on all other renewals. Default:
+	// department-administrator.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"department-administrator"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	Approvers []ApproverRole `json:"approvers,omitempty"`
 }
 
 // ApproverRole is a role whose holders may decide on extensions.

@@ -56,6 +56,7 @@ type ExtensionTarget struct {
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed; create another Extension"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Extend' || has(self.by)",fieldPath=".by",message="is required for the action Extend: how much more time, such as 24h"
 // +kubebuilder:validation:XValidation:rule="self.action == 'Extend' || !has(self.by)",fieldPath=".by",messageExpression="'is for the action Extend only; it is ' + self.action + ' here'"
+// +kubebuilder:validation:XValidation:rule="self.action == 'Renew' || !has(self.onBehalfOf)",fieldPath=".onBehalfOf",messageExpression="'is for the action Renew only; it is ' + self.action + ' here'"
 // +kubebuilder:validation:XValidation:rule="(self.action == 'Extend') != (self.target.kind == 'Project' && self.target.apiVersion.startsWith('sluice.dev/'))",fieldPath=".target",message="must be a workload for the action Extend, and a Project of sluice.dev/v1alpha1 for Renew and Delete"
 type ExtensionSpec struct {
 	// Target is the object that the request is about.
@@ -73,6 +74,13 @@ type ExtensionSpec struct {
 	//
 	// +optional
 	By *period.Duration `json:"by,omitempty"`
+
+	// OnBehalfOf is the address of the project's owner for whom an administrator of the department
+	// requests a renewal. It is required from administrators who are no owners, and must be left
+	// out otherwise.
+	//
+	// +optional
+	OnBehalfOf EmailAddress `json:"onBehalfOf,omitempty"`
 
 	// Reason explains the request to the approver, in one sentence.
 	//

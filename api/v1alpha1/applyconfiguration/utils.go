@@ -81,8 +81,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PoolUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Project"):
 		return &apiv1alpha1.ProjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ProjectExpiry"):
+		return &apiv1alpha1.ProjectExpiryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectNamespace"):
 		return &apiv1alpha1.ProjectNamespaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ProjectRenewal"):
+		return &apiv1alpha1.ProjectRenewalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectSpec"):
 		return &apiv1alpha1.ProjectSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectStatus"):
@@ -93,6 +97,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ProjectTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectViolations"):
 		return &apiv1alpha1.ProjectViolationsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RenewalTerms"):
+		return &apiv1alpha1.RenewalTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceQuota"):
 		return &apiv1alpha1.ResourceQuotaApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceTerms"):

@@ -834,6 +834,33 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: dev.sluice.api.v1alpha1.ProjectStatus
+- name: dev.sluice.api.v1alpha1.ProjectExpiry
+  map:
+    fields:
+    - name: anchor
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: firstWarnedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastRenewal
+      type:
+        namedType: dev.sluice.api.v1alpha1.ProjectRenewal
+    - name: lastWarnedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: movedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: requestHeldSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: selfServiceRenewals
+      type:
+        scalar: numeric
+    - name: validity
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.ProjectNamespace
   map:
     fields:
@@ -848,6 +875,27 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.types.UID
 - name: dev.sluice.api.v1alpha1.ProjectPhase
   scalar: string
+- name: dev.sluice.api.v1alpha1.ProjectRenewal
+  map:
+    fields:
+    - name: approvedBy
+      type:
+        scalar: string
+    - name: at
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: extension
+      type:
+        scalar: string
+    - name: onBehalfOf
+      type:
+        namedType: dev.sluice.api.v1alpha1.EmailAddress
+    - name: requestedBy
+      type:
+        scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
 - name: dev.sluice.api.v1alpha1.ProjectSpec
   map:
     fields:
@@ -909,6 +957,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.ProjectStatus
   map:
     fields:
+    - name: closedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: conditions
       type:
         list:
@@ -923,6 +974,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: expiresAt
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: expiry
+      type:
+        namedType: dev.sluice.api.v1alpha1.ProjectExpiry
     - name: gpu
       type:
         namedType: dev.sluice.api.v1alpha1.GPUUsage
@@ -984,6 +1038,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.period.Duration
       default: 30d
+    - name: renewals
+      type:
+        namedType: dev.sluice.api.v1alpha1.RenewalTerms
+      default: {}
     - name: suspendAfter
       type:
         namedType: dev.sluice.api.period.Duration
@@ -998,6 +1056,20 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: violations
+      type:
+        scalar: numeric
+- name: dev.sluice.api.v1alpha1.RenewalTerms
+  map:
+    fields:
+    - name: approvers
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ApproverRole
+          elementRelationship: associative
+      default:
+      - department-administrator
+    - name: selfService
       type:
         scalar: numeric
 - name: dev.sluice.api.v1alpha1.ResourceQuota

@@ -32,6 +32,12 @@ type ProjectStatusApplyConfiguration struct {
 	Periods *int32 `json:"periods,omitempty"`
 	// Next is the phase that follows if the project is not renewed.
 	Next *ProjectStepApplyConfiguration `json:"next,omitempty"`
+	// ClosedAt is since when the project accepts no new pods with GPUs, in policy time. It is absent
+	// while it accepts them, which a project does that awaits the approval of its deletion because
+	// no owner confirmed it.
+	ClosedAt *v1.Time `json:"closedAt,omitempty"`
+	// Expiry is what the next step is decided from.
+	Expiry *ProjectExpiryApplyConfiguration `json:"expiry,omitempty"`
 	// DeletionRequest is the name of the Extension in the project's namespace that requests
 	// approval of the project's deletion.
 	DeletionRequest *string `json:"deletionRequest,omitempty"`
@@ -113,6 +119,22 @@ func (b *ProjectStatusApplyConfiguration) WithPeriods(value int32) *ProjectStatu
 // If called multiple times, the Next field is set to the value of the last call.
 func (b *ProjectStatusApplyConfiguration) WithNext(value *ProjectStepApplyConfiguration) *ProjectStatusApplyConfiguration {
 	b.Next = value
+	return b
+}
+
+// WithClosedAt sets the ClosedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClosedAt field is set to the value of the last call.
+func (b *ProjectStatusApplyConfiguration) WithClosedAt(value v1.Time) *ProjectStatusApplyConfiguration {
+	b.ClosedAt = &value
+	return b
+}
+
+// WithExpiry sets the Expiry field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expiry field is set to the value of the last call.
+func (b *ProjectStatusApplyConfiguration) WithExpiry(value *ProjectExpiryApplyConfiguration) *ProjectStatusApplyConfiguration {
+	b.Expiry = value
 	return b
 }
 

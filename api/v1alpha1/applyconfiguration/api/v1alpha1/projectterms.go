@@ -29,6 +29,8 @@ type ProjectTermsApplyConfiguration struct {
 	// DeleteAfter is the time between a project's expiry and the request to approve its
 	// deletion. With Expire it must be longer than suspendAfter. Default: 30d.
 	DeleteAfter *period.Duration `json:"deleteAfter,omitempty"`
+	// Renewals sets how projects get another period of validity.
+	Renewals *RenewalTermsApplyConfiguration `json:"renewals,omitempty"`
 }
 
 // ProjectTermsApplyConfiguration constructs a declarative configuration of the ProjectTerms type for use with
@@ -66,5 +68,13 @@ func (b *ProjectTermsApplyConfiguration) WithSuspendAfter(value period.Duration)
 // If called multiple times, the DeleteAfter field is set to the value of the last call.
 func (b *ProjectTermsApplyConfiguration) WithDeleteAfter(value period.Duration) *ProjectTermsApplyConfiguration {
 	b.DeleteAfter = &value
+	return b
+}
+
+// WithRenewals sets the Renewals field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Renewals field is set to the value of the last call.
+func (b *ProjectTermsApplyConfiguration) WithRenewals(value *RenewalTermsApplyConfiguration) *ProjectTermsApplyConfiguration {
+	b.Renewals = value
 	return b
 }

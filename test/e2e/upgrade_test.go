@@ -152,7 +152,7 @@ func (s *sluiceCluster) routeWebhooks(t *testing.T, first webhook.Config, second
 		},
 	}
 	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
-	go server.Serve(listener) //nolint:errcheck // ends with the listener
+	go server.Serve(listener)
 	s.setWebhookURL(t, first, listener.Addr().String())
 	return r
 }

@@ -191,7 +191,7 @@ func registerHandlers(
 	}{
 		{PathForgedDecisions, "forged-decisions", pod.DecisionsRemover{}},
 		{PathMutatePods, "pods", &pod.Mutator{Base: base}},
-		{PathValidatePods, "final-pods", &pod.Validator{Base: base}},
+		{PathValidatePods, "final-pods", &pod.Validator{Base: base, Replicas: reporter}},
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base}},

@@ -31,7 +31,7 @@ func BenchmarkOtherProjectsWorstPolicy(b *testing.B) {
 		Rego: `package worst
 deny contains input.object.metadata.name if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); a + b < 0 }`,
 	})
-	base.Evaluator.Slots = evaluation.NewSlots(runtime.GOMAXPROCS(0))
+	base.Evaluator.Slots = evaluation.NewSlots(runtime.NumCPU())
 	mutator := &admission.Webhook{Handler: &pod.Mutator{Base: base}}
 	next := 0
 	measure := func() (median, p99 time.Duration) {

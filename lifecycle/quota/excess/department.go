@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,7 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 	now := policytime.MachineNow()
 	var exceeded []scope
 	for _, s := range r.departmentScopes(&department, projects.Items, pools.Items, now) {
-		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit)
+		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit, now)
 		if s.decision.Excess > 0 {
 			exceeded = append(exceeded, s)
 		}
@@ -102,7 +103,10 @@ func (r *Reconciler) observeMembers(department string, projects []v1alpha1.Proje
 	return byNamespace
 }
 
-// podsOfProjects returns the pods of the projects that are charged in the scope's resource.
+// podsOfProjects returns the pods of the projects that are charged in the scope's resource, without those
+// that terminate. Nothing refuses a pod at admission because its department is full: while the pod that it
+// replaces terminates, a controller would create it and lifecycle would end it again and again. So pods
+// that terminate may exceed a department's limit until they end, within the limits of their projects.
 func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*podcache.Pod {
 	var pods []*podcache.Pod
 	for i := range projects {
@@ -110,7 +114,7 @@ func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*po
 			pods = append(pods, s.selectPods(r.pods.InNamespace(namespace.Name))...)
 		}
 	}
-	return pods
+	return slices.DeleteFunc(pods, func(pod *podcache.Pod) bool { return pod.Deleting })
 }
 
 // requestsForDepartmentOf returns the request for the department of a pod whose charge changed.

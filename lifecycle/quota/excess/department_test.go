@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -113,6 +115,19 @@ func TestDepartmentLimitKeepsOthers(t *testing.T) {
 	e.add(-10, "a", "b", "c", "d")
 	if c := e.reconcileDepartmentOnce(t); c == nil || c.Reason != v1alpha1.ReasonLimitLowered || len(e.evicted) > 0 {
 		t.Errorf("with pods from before its projects joined it: %+v, evicted %v", c, e.evicted)
+	}
+}
+
+// A pod that replaces one that terminates is not ended for a full department: its controller would create
+// it again, and again. Guards invariant 10 of the design.
+func TestDepartmentCountsOutTerminatingPods(t *testing.T) {
+	e := newTestEnv(t)
+	e.addDepartment(t, v1alpha1.SchedulerKube)
+	e.add(60, "a", "b", "old")
+	e.add(61, "new")
+	e.pods[2].Deleting, e.pods[2].GraceEndsAt = true, policytime.MachineNow().Add(time.Hour)
+	if c := e.reconcileDepartmentOnce(t); c != nil || len(e.evicted) > 0 {
+		t.Errorf("condition %+v, evicted %v", c, e.evicted)
 	}
 }
 

@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var exceeded []scope
 	for i := range quotas.Items {
 		for _, s := range quotaScopes(&project, &quotas.Items[i]) {
-			s.decision = Decide(s.selectPods(r.pods.InNamespace(namespace)), r.observeLimit(s.key, s.limit, now))
+			s.decision = Decide(s.selectPods(r.pods.InNamespace(namespace)), r.observeLimit(s.key, s.limit, now), now)
 			if s.decision.Excess > 0 {
 				exceeded = append(exceeded, s)
 			}
@@ -151,10 +151,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err = r.endExcess(ctx, &project, exceeded)
 	h, conditions := holder{"project", project.Name}, project.Status.Conditions
 	condition := r.condition(h, conditions, exceeded, project.Generation, now)
-	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
+	return resultFor(exceeded, now), errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
 		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
 			return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(applied...))
 		}))
+}
+
+// resultFor requests another pass when the first grace period ends of the pods that exceed a limit: the
+// end of a pod on a lost node is no change of the pod.
+func resultFor(exceeded []scope, now time.Time) (result reconcile.Result) {
+	for i := range exceeded {
+		if next := exceeded[i].decision.NextEnd; !next.IsZero() && (result.RequeueAfter == 0 || next.Sub(now) < result.RequeueAfter) {
+			result.RequeueAfter = next.Sub(now)
+		}
+	}
+	return result
 }
 
 // observeLimit returns a limit with the time since which it is in force.
@@ -235,8 +246,8 @@ func referTo(pod *podcache.Pod) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-// claimEnd remembers that a pod is ended, and forgets those that are being deleted or gone. It returns
-// false if the pod was ended before, maybe for another limit.
+// claimEnd remembers that a pod is ended, and forgets those that are gone. It returns false if the pod
+// was ended before, maybe for another limit.
 func (r *Reconciler) claimEnd(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +255,7 @@ func (r *Reconciler) claimEnd(uid types.UID) bool {
 		return false
 	}
 	for known := range r.ended {
-		if pod, exists := r.pods.ByUID(known); !exists || pod.Deleting {
+		if _, exists := r.pods.ByUID(known); !exists {
 			delete(r.ended, known)
 		}
 	}

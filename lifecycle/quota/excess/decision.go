@@ -121,11 +121,11 @@ const limitSettleTime = 5 * time.Second
 type limits map[string]Limit
 
 // observe returns the limit of that key with the time since which it is as low. A limit that was
-// not known before is in force since now: nothing tells how high it was before.
-func (l limits) observe(key string, milli workload.Milli, now time.Time) Limit {
+// not known before, or higher, is in force since the given time: it may have been higher before.
+func (l limits) observe(key string, milli workload.Milli, since time.Time) Limit {
 	last, known := l[key]
 	if !known || milli < last.Milli {
-		last.Since = now.Add(limitSettleTime)
+		last.Since = since.Add(limitSettleTime)
 	}
 	last.Milli = milli
 	l[key] = last

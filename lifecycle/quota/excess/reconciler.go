@@ -9,13 +9,14 @@
 // pools of kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows
 // that the limits of its projects add up to more, they can hold more together.
 //
-// The package reads the GPU pods, the rendered quotas, the Projects and the Departments. Whenever
+// The package reads the GPU pods, the rendered quotas, the Projects, Departments and NodePools. Whenever
 // GPU pods appear, it compares what they hold with the limit in force, and ends the newest until
 // the others are within it. It reports this in the condition LimitExceeded, in events on the pods
 // and on the project or department, and in metrics.
 //
 // It never ends pods that are older than the limit: a limit that is lowered ends no running work.
-// Since when a limit is in force is not stored; after a start of the process all pods are older.
+// After a start of the process, the limit of a department is in force since the last write of the
+// Department or NodePool, that of a project since the start: all pods of the project are older.
 // It ends no pods that the quota does not count, and none of schedulers that count by themselves.
 package excess
 
@@ -65,7 +66,7 @@ type Reconciler struct {
 	pods podReader
 
 	mu sync.Mutex
-	// limits has the limits in force by quota and resource.
+	// limits has the limits of projects in force by quota and resource.
 	limits limits
 	// ended are the pods that were ended and may not be gone yet.
 	ended map[types.UID]bool
@@ -73,8 +74,8 @@ type Reconciler struct {
 	last map[string]string
 	// events limits the events about each holder.
 	events map[string]flowcontrol.PassiveRateLimiter
-	// members has, by department, the UIDs of its projects and since when they were seen in it.
-	members map[string]map[types.UID]time.Time
+	// departments has the state of each department by name.
+	departments map[string]departmentState
 }
 
 // Evictor evicts pods: a suspend.Stopper.
@@ -112,13 +113,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reportedExceeded))).
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPool),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(podcache.Source(pods, r.requestsForDepartmentOf)).
 		Complete(apply.RequeueOnConflict(reconcile.Func(r.reconcileDepartment)))
 }
 
 func (r *Reconciler) initState(pods podReader) {
 	r.pods, r.limits, r.ended, r.last = pods, limits{}, map[types.UID]bool{}, map[string]string{}
-	r.members, r.events = map[string]map[types.UID]time.Time{}, map[string]flowcontrol.PassiveRateLimiter{}
+	r.departments, r.events = map[string]departmentState{}, map[string]flowcontrol.PassiveRateLimiter{}
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -276,6 +279,6 @@ func (r *Reconciler) forgetHolder(h holder) {
 	delete(r.last, h.String())
 	delete(r.events, h.String())
 	if h.kind == "department" {
-		delete(r.members, h.name)
+		delete(r.departments, h.name)
 	}
 }

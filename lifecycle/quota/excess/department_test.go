@@ -205,8 +205,8 @@ func TestCacheTransform(t *testing.T) {
 		return &metav1.Time{Time: testStart.Add(time.Duration(second) * time.Second)}
 	}
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
-		{Manager: "kubectl", Time: at(1), FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}},
-		{Manager: "argocd", Time: at(3), FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}},
+		{Manager: "kubectl", Time: at(1), FieldsV1: metav1.NewFieldsV1("{}")},
+		{Manager: "argocd", Time: at(3), FieldsV1: metav1.NewFieldsV1("{}")},
 		{Manager: "sluice-lifecycle", Subresource: "status", Time: at(9)},
 		{Manager: "unknown"},
 	}}}

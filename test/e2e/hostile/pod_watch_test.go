@@ -83,28 +83,33 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 	if w.excessSince.IsZero() {
 		w.excessSince = time.Now()
 		for _, running := range w.running {
-			w.excess = append(w.excess, describe(running, "running"))
+			w.record(running, "running")
 		}
 	}
+	w.record(pod, fmt.Sprintf("%d GPUs run", sum))
+}
+
+// record records a state of a pod with GPUs during an excess.
+func (w *podWatch) record(pod *corev1.Pod, what string) {
 	if gpus(pod) > 0 {
-		w.excess = append(w.excess, describe(pod, fmt.Sprintf("%d GPUs run", sum)))
+		w.excess = append(w.excess, describe(pod, what))
 	}
 }
 
 // describe describes a state of a pod.
 func describe(pod *corev1.Pod, what string) string {
-	text := fmt.Sprintf("%s %s: pod %s of %d GPUs, %s, created %s", time.Now().UTC().Format("15:04:05.000"), what,
-		pod.Name, gpus(pod), pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.TimeOnly))
+	words := []string{fmt.Sprintf("%s %s: pod %s of %d GPUs, %s, created %s", time.Now().UTC().Format("15:04:05.000"), what,
+		pod.Name, gpus(pod), pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.TimeOnly))}
 	if pod.DeletionTimestamp != nil {
-		text += fmt.Sprintf(", grace period of %d s until %s, finalizers %v",
-			ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.DeletionTimestamp.UTC().Format(time.TimeOnly), pod.Finalizers)
+		words = append(words, fmt.Sprintf("grace period of %d s until %s, finalizers %v",
+			ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.DeletionTimestamp.UTC().Format(time.TimeOnly), pod.Finalizers))
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady {
-			text += fmt.Sprintf(", %s %s at %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.TimeOnly), c.Message)
+			words = append(words, fmt.Sprintf("%s %s at %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.TimeOnly), c.Message))
 		}
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 // stoppedBySluice reports whether lifecycle ended the pod. No member may write a pod's conditions.

@@ -18,7 +18,7 @@ import (
 )
 
 // texts holds a file for each kind and language, with the blocks subject, title, first, why and
-// how, and the two layouts.
+// how, one with a block that several kinds share, and the two layouts.
 //
 //go:embed texts
 var texts embed.FS
@@ -37,15 +37,24 @@ var noticeContents = sync.OnceValue(func() map[contentKey]*content {
 	for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
 		folder := path.Join("texts", string(language))
 		files, _ := texts.ReadDir(folder) // embedded: it is there
+		renewal, _ := texts.ReadFile(path.Join(folder, renewalFile))
 		for _, file := range files {
+			if file.Name() == renewalFile {
+				continue
+			}
 			raw, _ := texts.ReadFile(path.Join(folder, file.Name()))
 			kind := strings.TrimSuffix(file.Name(), ".tmpl")
-			blocks := template.Must(template.New(file.Name()).Option("missingkey=zero").Funcs(contentFuncs).Parse(string(raw)))
+			blocks := template.New(file.Name()).Option("missingkey=zero").Funcs(contentFuncs)
+			template.Must(template.Must(blocks.Parse(string(renewal))).Parse(string(raw)))
 			all[contentKey{v1alpha1.NoticeKind(kind), language}] = &content{blocks: blocks}
 		}
 	}
 	return all
 })
+
+// renewalFile is the file with the block renewal, which the texts about projects share: the command that renews the
+// project, and the address for owners who cannot run it.
+const renewalFile = "renewal.tmpl"
 
 // contentFuncs holds the functions of the built-in texts.
 var contentFuncs = template.FuncMap{"count": countPhrase}
@@ -136,6 +145,9 @@ func audienceNote(p *TemplateData) string {
 		note = p.Words.AudienceDigest
 	case v1alpha1.NoticeTest:
 		note = p.Words.AudienceTest
+	}
+	if kind != v1alpha1.NoticeProjectDeleted && p.In[InputOwners] != "" {
+		note = p.Words.AudienceOperators
 	}
 	note = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(note)
 	if optionalKinds[kind] {

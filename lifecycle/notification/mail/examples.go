@@ -134,7 +134,14 @@ func exampleList() []example {
 		inputs := withInputs(withInputs(base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour))), more...)
 		return example{kind: v1alpha1.NoticeProjectDeleted, variant: variant, subject: project, inputs: inputs}
 	}
-	expired := withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
+	// What is sent to owners, and to the department's contacts.
+	contacts := FormatContacts([]v1alpha1.Contact{{Name: "Graduate Office", Email: "office@example.org"}})
+	owned := withInputs(base, InputContacts, contacts)
+	contacted := withInputs(base, InputOwners, FormatContacts([]v1alpha1.Contact{
+		{Name: "Anna Müller", Email: "anna.mueller@example.org"}, {Email: "ben.weber@example.org"},
+	}))
+	ended := withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-8)))
+	expired := withInputs(ended, InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
 	return []example{
 		{
@@ -237,30 +244,46 @@ func exampleList() []example {
 			),
 		},
 		{
-			kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30),
-			inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
+			kind: v1alpha1.NoticeProjectExpiring, variant: "suspension", subject: project, deadline: exampleMidnight(30),
+			inputs: withInputs(owned, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
 		},
-		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, deadline: exampleMidnight(6), inputs: expired},
+		{kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30), inputs: owned},
+		{kind: v1alpha1.NoticeProjectExpiring, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
+		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, inputs: ended},
+		{kind: v1alpha1.NoticeProjectExpired, variant: "suspension", subject: project, deadline: exampleMidnight(6), inputs: expired},
 		{
 			kind: v1alpha1.NoticeProjectSuspending, variant: "week", subject: project, deadline: exampleMidnight(6),
 			inputs: withInputs(expired, InputRunning, "3"),
 		},
 		{
 			kind: v1alpha1.NoticeProjectSuspended, variant: "suspended", subject: project, deadline: exampleMidnight(16),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
+			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
 		},
 		{
 			kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
+			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
 		},
 		{
 			kind: v1alpha1.NoticeProjectDeletion, variant: "open", subject: project, deadline: exampleMidnight(-1),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
+			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
 		},
-		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: base},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "unconfirmed", subject: project,
+			inputs: withInputs(owned, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
+		},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "contact", subject: project,
+			inputs: withInputs(contacted, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
+		},
+		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: owned},
+		{kind: v1alpha1.NoticeProjectConfirm, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
 		{
 			kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: exampleRenewalEnd,
 			inputs: withInputs(base, InputRenewedBy, "anna.mueller@example.org"),
+		},
+		{
+			kind: v1alpha1.NoticeProjectRenewed, variant: "onbehalf", subject: project, deadline: exampleRenewalEnd,
+			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", InputOnBehalfOf, "anna.mueller@example.org"),
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
 		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),
@@ -302,17 +325,20 @@ func exampleList() []example {
 			{
 				kind: v1alpha1.NoticeProjectConfirm, variant: "carried",
 				subject: exampleObject("sluice.dev/v1alpha1", "Project", "", "protein-folding"), deadline: exampleMidnight(30),
-				inputs: map[string]string{InputProject: "protein-folding", InputDepartment: "h2-research"},
+				inputs: withInputs(owned, InputProject, "protein-folding", InputDepartment, "h2-research"),
 			},
 			{
 				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
-				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+				inputs: owned,
 			},
+		}},
+		{kind: v1alpha1.NoticeDigest, variant: "contact", carried: []example{
+			{kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(1), inputs: contacted},
 		}},
 		{kind: v1alpha1.NoticeDigest, variant: "one", carried: []example{
 			{
 				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
-				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+				inputs: owned,
 			},
 		}},
 	}

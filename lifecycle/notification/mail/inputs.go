@@ -17,14 +17,15 @@ import (
 //	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
-//	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
-//	ProjectExpired                project department namespace expiredAt deleteAt; the deadline is the suspension
-//	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
-//	ProjectSuspended              project department namespace expiredAt stopped; the deadline is when deletion can be approved
-//	ProjectDeletion               project department namespace expiredAt; the deadline is when deletion can be approved,
-//	                              absent or past if that is now; then extension
-//	ProjectConfirm                project department namespace; the deadline is for the answer
-//	ProjectRenewed                project department namespace renewedBy; the deadline is the new end; absent for none
+//	ProjectExpiring               project department namespace contacts owners suspendAt deleteAt; the deadline is the expiry
+//	ProjectExpired                project department namespace contacts owners expiredAt deleteAt; the deadline is the suspension
+//	ProjectSuspending             project department namespace contacts owners expiredAt deleteAt running; the deadline is the suspension
+//	ProjectSuspended              project department namespace contacts owners expiredAt stopped; the deadline is when deletion can be approved
+//	ProjectDeletion               project department namespace contacts owners expiredAt; the deadline is when deletion can be
+//	                              approved, absent or past if that is now; then extension. With the cause Unconfirmed
+//	                              there is no deadline, and expiredAt is when the answer was due
+//	ProjectConfirm                project department namespace contacts owners; the deadline is for the answer
+//	ProjectRenewed                project department namespace renewedBy onBehalfOf approvedBy; the deadline is the new end; absent for none
 //	ProjectDeleted                project department namespace deletedAt approvedBy removed kept stopped ended; cause is why the
 //	                              namespace stays
 //	Preemption                    project department type gpus nodePool cause; the deadline is when the pod is preempted
@@ -103,8 +104,15 @@ const (
 	// InputExtension names the Extension, in the project's namespace, with which an administrator
 	// approves a deletion.
 	InputExtension = "extension"
-	// InputRenewedBy is the user who renewed the project; may be empty.
-	InputRenewedBy = "renewedBy"
+	// InputRenewedBy is the user who renewed the project; may be empty. InputOnBehalfOf is the address of
+	// the owner for whom that user, an administrator, did so.
+	InputRenewedBy  = "renewedBy"
+	InputOnBehalfOf = "onBehalfOf"
+	// InputContacts are the department's contacts, to whom owners write who cannot run a command;
+	// InputOwners the project's owners, in a message to the contacts only. Both are lists of
+	// [FormatContacts].
+	InputContacts = "contacts"
+	InputOwners   = "owners"
 	// InputDeletedAt (a time) and InputApprovedBy are the time and the approver of the deletion.
 	InputDeletedAt  = "deletedAt"
 	InputApprovedBy = "approvedBy"
@@ -173,5 +181,6 @@ var (
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
 	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
-	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true}
+	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true,
+		InputContacts: true, InputOwners: true}
 )

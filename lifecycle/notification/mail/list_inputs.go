@@ -96,6 +96,23 @@ func (p *TemplateData) kindNoun(c Count) string {
 	return word + "s"
 }
 
+// maxListedContacts bounds the people of a list.
+const maxListedContacts = 3
+
+// FormatContacts returns the value of the inputs contacts and owners: "Anna Müller (anna@example.org), ...". It omits
+// all but the first few.
+func FormatContacts(contacts []v1alpha1.Contact) string {
+	var people []string
+	for _, c := range contacts[:min(len(contacts), maxListedContacts)] {
+		text := string(c.Email)
+		if name := displayName(string(c.Name)); name != "" {
+			text = name + " (" + text + ")"
+		}
+		people = append(people, text)
+	}
+	return strings.Join(people, ", ")
+}
+
 // maxSummaryRows bounds the projects in a WeeklySummary.
 const maxSummaryRows = 20
 

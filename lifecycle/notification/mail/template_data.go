@@ -101,9 +101,11 @@ type Item struct {
 	// maxFullDigestItems.
 	Title, Text string
 	When        *LocalizedTime
-	// Command is the first command of the next steps, Words its words; it may be empty.
+	// Command is the first command of the next steps, Words its words; it may be empty. Help says what
+	// to do who cannot run it; it is empty if the next entry has the same.
 	Command string
 	Words   []string
+	Help    string
 }
 
 // templateData returns the content of the mail; relative adds durations from now, such as "in 4
@@ -243,6 +245,15 @@ func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alph
 		item := Item{Title: q.Title, Text: q.Summary, When: q.Deadline}
 		if at := slices.IndexFunc(q.How, func(s Step) bool { return s.Command != "" }); at >= 0 {
 			item.Command, item.Words = q.How[at].Command, q.How[at].Words
+			switch {
+			case q.In[InputOwners] != "" && at > 0:
+				item.Text += " " + q.How[at-1].Text
+			case q.In[InputContacts] != "" && at+1 < len(q.How):
+				item.Help = q.How[at+1].Text
+			}
+		}
+		if i > 0 && p.Items[i-1].Help == item.Help {
+			p.Items[i-1].Help = ""
 		}
 		if i >= maxFullDigestItems {
 			item = Item{Title: q.Title, When: q.Deadline}

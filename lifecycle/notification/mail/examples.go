@@ -257,7 +257,7 @@ func exampleList() []example {
 		},
 		{
 			kind: v1alpha1.NoticeProjectSuspended, variant: "suspended", subject: project, deadline: exampleMidnight(16),
-			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
+			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
 		},
 		{
 			kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6),
@@ -283,7 +283,7 @@ func exampleList() []example {
 		},
 		{
 			kind: v1alpha1.NoticeProjectRenewed, variant: "onbehalf", subject: project, deadline: exampleRenewalEnd,
-			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", InputOnBehalfOf, "anna.mueller@example.org"),
+			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", "onBehalfOf", "anna.mueller@example.org"),
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
 		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),

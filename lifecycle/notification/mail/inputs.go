@@ -19,8 +19,8 @@ import (
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace contacts owners suspendAt deleteAt; the deadline is the expiry
 //	ProjectExpired                project department namespace contacts owners expiredAt deleteAt; the deadline is the suspension
-//	ProjectSuspending             project department namespace contacts owners expiredAt deleteAt running; the deadline is the suspension
-//	ProjectSuspended              project department namespace contacts owners expiredAt stopped; the deadline is when deletion can be approved
+//	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
+//	ProjectSuspended              project department namespace expiredAt stopped; the deadline is when deletion can be approved
 //	ProjectDeletion               project department namespace contacts owners expiredAt; the deadline is when deletion can be
 //	                              approved, absent or past if that is now; then extension. With the cause Unconfirmed
 //	                              there is no deadline, and expiredAt is when the answer was due
@@ -104,10 +104,8 @@ const (
 	// InputExtension names the Extension, in the project's namespace, with which an administrator
 	// approves a deletion.
 	InputExtension = "extension"
-	// InputRenewedBy is the user who renewed the project; may be empty. InputOnBehalfOf is the address of
-	// the owner for whom that user, an administrator, did so.
-	InputRenewedBy  = "renewedBy"
-	InputOnBehalfOf = "onBehalfOf"
+	// InputRenewedBy is the user who renewed the project; may be empty.
+	InputRenewedBy = "renewedBy"
 	// InputContacts are the department's contacts, to whom owners write who cannot run a command;
 	// InputOwners the project's owners, in a message to the contacts only. Both are lists of
 	// [FormatContacts].

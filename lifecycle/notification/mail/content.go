@@ -176,6 +176,10 @@ type Phrases struct {
 	WeekColumns   []string
 	HoursIn       string
 	OneMore, More string
+	// The steps are those of a project's expiry in a WeeklySummary. StepOwners names its owners.
+	StepExpired, StepConfirm, StepOther, StepOwners string
+	// Overview is the heading of the table after them.
+	Overview string
 	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
 	// DEPARTMENT are placeholders.
 	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceDeletion, AudienceContacts, AudienceAdministrators, AudienceDigest,
@@ -204,6 +208,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU-Stunden im %s",
 		OneMore:     "Dazu kommt 1 weiteres Projekt.",
 		More:        "Dazu kommen %d weitere Projekte.",
+		StepExpired: "Projekt %s läuft ab",
+		StepConfirm: "Projekt %s: Bestätigung fällig",
+		StepOther:   "Projekt %s: %s",
+		StepOwners:  "Zuständig: %s",
+		Overview:    "Die Projekte im Überblick",
 
 		AudienceOwners:         "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
 		AudienceWorkload:       "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
@@ -236,6 +245,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU hours in %s",
 		OneMore:     "And 1 more project.",
 		More:        "And %d more projects.",
+		StepExpired: "Project %s expires",
+		StepConfirm: "Project %s: confirmation due",
+		StepOther:   "Project %s: %s",
+		StepOwners:  "Owners: %s",
+		Overview:    "The projects at a glance",
 
 		AudienceOwners:         "You receive it because you are responsible for project PROJECT.",
 		AudienceWorkload:       "You receive it because you created the workload or are responsible for project PROJECT.",

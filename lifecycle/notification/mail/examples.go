@@ -302,7 +302,17 @@ func exampleList() []example {
 			inputs: map[string]string{
 				InputDepartment: "h2-students", InputFrom: formatTimestamp(exampleMidnight(-14)), InputTo: formatTimestamp(exampleMidnight(-7)),
 				InputMonth: "2026-11", InputMonthUntil: formatTimestamp(exampleTime.Add(-3 * time.Hour)), InputGPUHours: "1234.5",
-				InputStopped: "7", InputStoppedIdle: "4", InputPendingExtensions: "2",
+				InputStopped: "7", InputStoppedIdle: "4", InputPendingExtensions: "2", InputStepCount: "2",
+				InputSteps: FormatProjectSteps([]ProjectStep{
+					{
+						Project: "thesis-schmidt", Phase: v1alpha1.ProjectExpired, At: formatTimestamp(exampleMidnight(12)),
+						Owners: FormatContacts([]v1alpha1.Contact{{Name: "Jonas Schmidt", Email: "jonas.schmidt@example.org"}}),
+					},
+					{
+						Project: "protein-folding", Phase: v1alpha1.ProjectPendingDeletion, At: formatTimestamp(exampleMidnight(30)),
+						Owners: FormatContacts([]v1alpha1.Contact{{Email: "tomasz.nowak@example.org"}}),
+					},
+				}),
 				InputProjects: FormatProjectWeeks([]ProjectWeek{
 					{Project: "course-ml", GPUHours: "812.0", Stopped: 5},
 					{Project: "thesis-mueller", GPUHours: "401.5", Stopped: 2, ExpiresAt: formatTimestamp(exampleMidnight(30))},

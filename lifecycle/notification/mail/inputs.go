@@ -5,6 +5,9 @@ package mail
 
 import (
 	"encoding/json"
+	"time"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // Names of a Notice's inputs. The recorder of a Notice sets those in the kind's line. Each is
@@ -32,6 +35,7 @@ import (
 //	ShareExceeded                 project department node gpu memoryMiB shareMiB; the optional deadline is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
 //	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle pendingExtensions projects
+//	                              steps stepCount
 //	Digest                        notices; the Notices provide the text
 //	Test                          none; others are ignored
 //
@@ -149,6 +153,16 @@ const (
 	InputPendingExtensions = "pendingExtensions"
 	// InputProjects holds the rows of [FormatProjectWeeks].
 	InputProjects = "projects"
+	// InputSteps holds the rows of [FormatProjectSteps], the first of InputStepCount steps of projects
+	// within [StepHorizon].
+	InputSteps     = "steps"
+	InputStepCount = "stepCount"
+)
+
+// StepHorizon is the time for which a WeeklySummary announces the steps of projects, MaxProjectSteps how many it lists.
+const (
+	StepHorizon     = 60 * 24 * time.Hour
+	MaxProjectSteps = 10
 )
 
 // ProjectWeek is a project's row in a WeeklySummary.
@@ -161,6 +175,26 @@ type ProjectWeek struct {
 	Stopped int `json:"stopped,omitempty"`
 	// ExpiresAt is its end, RFC 3339; empty for none.
 	ExpiresAt string `json:"expiresAt,omitempty"`
+}
+
+// ProjectStep is a step of a project's expiry in a WeeklySummary.
+type ProjectStep struct {
+	// Project is its name, Phase the next phase.
+	Project string                `json:"project"`
+	Phase   v1alpha1.ProjectPhase `json:"phase"`
+	// At is the time of the step, RFC 3339.
+	At string `json:"at"`
+	// Owners is a list of [FormatContacts].
+	Owners string `json:"owners"`
+}
+
+// FormatProjectSteps returns the value of the input steps.
+func FormatProjectSteps(steps []ProjectStep) string {
+	raw, err := json.Marshal(steps)
+	if err != nil {
+		return "[]" // strings always marshal
+	}
+	return string(raw)
 }
 
 // FormatProjectWeeks returns the value of the input projects. A mail shows the first rows and

@@ -4,6 +4,7 @@
 package mail
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,8 +43,8 @@ type TemplateData struct {
 	AnchorLabel string
 	// Facts holds the rows of the table of facts.
 	Facts []Fact
-	// Items holds the entries of a Digest; Columns and Rows form the table of a WeeklySummary,
-	// and More counts the omitted rows.
+	// Items holds the entries of a Digest, and the next steps of projects in a WeeklySummary; Columns
+	// and Rows form the table of a WeeklySummary, and More counts the omitted rows.
 	Items   []Item
 	Columns []string
 	Rows    [][]string
@@ -95,7 +96,7 @@ type Step struct {
 // Fact is a row of the table of facts. Padded is the label padded to the widest.
 type Fact struct{ Label, Padded, Value string }
 
-// Item is a Notice in a Digest.
+// Item is a Notice in a Digest, or a step of a project in a WeeklySummary.
 type Item struct {
 	// Title says what happens, When at what time, Text both in a sentence. Text is empty after
 	// maxFullDigestItems.
@@ -124,7 +125,9 @@ func (l ComposeRequest) templateData(relative bool) (*TemplateData, error) {
 		}
 	}
 	if l.Notice.Spec.Kind == v1alpha1.NoticeWeeklySummary {
-		if err := p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]); err != nil {
+		err := errors.Join(
+			p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]), p.setProjectSteps(formatter, l.Notice.Spec.Inputs[InputSteps]))
+		if err != nil {
 			return nil, err
 		}
 	}

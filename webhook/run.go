@@ -68,6 +68,7 @@ const (
 	PathPolicies        = "/validate/policies"
 	PathPodGroups       = "/mutate/podgroups"
 
+	PathExceptionAuthors   = "/mutate/exception-authors"
 	PathMutateExtensions   = "/mutate/extensions"
 	PathValidateExtensions = "/validate/extensions"
 )
@@ -199,6 +200,7 @@ func registerHandlers(
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: base.Tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: base.Tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
+		{PathExceptionAuthors, "exception-authors", project.ExceptionAuthors{}},
 		{PathProjects, "projects", projectValidator.Handler(scheme)},
 		{PathPolicies, "policies", policyValidator.Handler(scheme)},
 		{PathMutateExtensions, "extensions", extensionDefaulter.Handler(scheme)},

@@ -93,6 +93,13 @@ const ReplicaReportAnnotation = "sluice.dev/replica-report"
 // hour (RFC 3339, separated by commas). It is on no object of users either.
 const RepartitionedAnnotation = "sluice.dev/repartitioned"
 
+// The users who set the hold and the exemption of a Project, as admission recorded them. They are on no pod and
+// no namespace, and so they are none of [ManagedKeys].
+const (
+	HeldByAnnotation     = "sluice.dev/held-by"
+	ExemptedByAnnotation = "sluice.dev/exempted-by"
+)
+
 // ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {

@@ -84,8 +84,8 @@ func (r *WeeklySummaryReconciler) Reconcile(ctx context.Context, request reconci
 	return requeue, err
 }
 
-// summaryInputs returns the inputs of a summary: stopped workloads, undecided extensions and the
-// ends of projects in the week, and the use of the projects in the month.
+// summaryInputs returns the inputs of a summary: stopped workloads and undecided extensions in the week, the use of the
+// projects in the month, and their next steps.
 func (r *WeeklySummaryReconciler) summaryInputs(
 	ctx context.Context, department *v1alpha1.Department, w reportingWeek, now time.Time,
 ) (map[string]string, error) {
@@ -152,7 +152,37 @@ func (r *WeeklySummaryReconciler) summaryInputs(
 		mail.InputStopped: strconv.Itoa(stopped), mail.InputStoppedIdle: strconv.Itoa(idle), mail.InputPendingExtensions: strconv.Itoa(pending),
 		mail.InputProjects: mail.FormatProjectWeeks(weeks),
 	})
+	maps.Copy(inputs, projectStepInputs(projects.Items, now))
 	return inputs, nil
+}
+
+// projectStepInputs returns the inputs with the next steps of projects, the earliest first; none if no project has one.
+func projectStepInputs(projects []v1alpha1.Project, now time.Time) map[string]string {
+	var ahead []*v1alpha1.Project
+	expires := false
+	for i := range projects {
+		next := projects[i].Status.Next
+		if expires = expires || next != nil; next != nil && !next.At.After(now.Add(mail.StepHorizon)) {
+			ahead = append(ahead, &projects[i])
+		}
+	}
+	if !expires {
+		return nil
+	}
+	slices.SortFunc(ahead, func(a, b *v1alpha1.Project) int {
+		return cmp.Or(a.Status.Next.At.Compare(b.Status.Next.At.Time), strings.Compare(a.Name, b.Name))
+	})
+	var steps []mail.ProjectStep
+	for _, p := range ahead[:min(len(ahead), mail.MaxProjectSteps)] {
+		var owners []v1alpha1.Contact
+		for _, owner := range p.Spec.Owners {
+			owners = append(owners, owner.Contact)
+		}
+		steps = append(steps, mail.ProjectStep{
+			Project: p.Name, Phase: p.Status.Next.Phase, At: p.Status.Next.At.UTC().Format(time.RFC3339), Owners: mail.FormatContacts(owners),
+		})
+	}
+	return map[string]string{mail.InputSteps: mail.FormatProjectSteps(steps), mail.InputStepCount: strconv.Itoa(len(ahead))}
 }
 
 // projectLine is a project's row with its use in thousandths of a GPU hour.

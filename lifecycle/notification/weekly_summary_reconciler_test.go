@@ -4,6 +4,8 @@
 package notification
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,6 +142,52 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 			t.Errorf("%d after six weeks, in which summer time began", len(all))
 		}
 	})
+}
+
+// The summary names the steps of projects that come next, with whom to ask about them.
+func TestProjectStepInputs(t *testing.T) {
+	now := parseTime(t, "2026-11-23 08:00")
+	project := func(name, at string, phase v1alpha1.ProjectPhase, owners ...v1alpha1.EmailAddress) v1alpha1.Project {
+		p := v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, owner := range owners {
+			p.Spec.Owners = append(p.Spec.Owners, v1alpha1.Owner{Contact: v1alpha1.Contact{Email: owner}})
+		}
+		if at != "" {
+			p.Status.Next = &v1alpha1.ProjectStep{Phase: phase, At: metav1.NewTime(parseTime(t, at))}
+		}
+		return p
+	}
+	later := project("later", "2027-03-01 00:00", v1alpha1.ProjectExpired, "a@example.org")
+	for name, tc := range map[string]struct {
+		projects []v1alpha1.Project
+		want     map[string]string
+	}{
+		"no project expires": {[]v1alpha1.Project{project("forever", "", "")}, nil},
+		"none soon":          {[]v1alpha1.Project{later}, map[string]string{"stepCount": "0", "steps": "null"}},
+		"the earliest first, and one that is late": {
+			[]v1alpha1.Project{
+				later, project("forever", "", ""),
+				project("second", "2027-01-07 00:00", v1alpha1.ProjectPendingDeletion, "b@example.org", "c@example.org"),
+				project("first", "2026-11-22 00:00", v1alpha1.ProjectExpired, "a@example.org"),
+			},
+			map[string]string{"stepCount": "2", "steps": `[{"project":"first","phase":"Expired","at":"2026-11-21T23:00:00Z","owners":"a@example.org"},` +
+				`{"project":"second","phase":"PendingDeletion","at":"2027-01-06T23:00:00Z","owners":"b@example.org, c@example.org"}]`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, projectStepInputs(tc.projects, now)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	var many []v1alpha1.Project
+	for day := range 28 {
+		many = append(many, project("p", fmt.Sprintf("2026-12-%02d 00:00", day+1), v1alpha1.ProjectExpired, "a@example.org"))
+	}
+	got := projectStepInputs(many, now)
+	if got["stepCount"] != "28" || strings.Count(got["steps"], `"project"`) != 10 {
+		t.Errorf("of 28 steps: %v", got)
+	}
 }
 
 // Each summary covers the month in which its week began, and each month has one that covers it wholly.

@@ -36,6 +36,8 @@ const (
 	CauseVolumeClaims      = "VolumeClaims"
 	CauseNamespaceAdopted  = "NamespaceAdopted"
 	CauseNamespaceUnmarked = "NamespaceUnmarked"
+	// CauseUnconfirmed: a ProjectDeletion of a project that no owner confirmed.
+	CauseUnconfirmed = "Unconfirmed"
 	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )

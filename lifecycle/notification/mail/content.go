@@ -18,7 +18,7 @@ import (
 )
 
 // texts holds a file for each kind and language, with the blocks subject, title, first, why and
-// how, and the two layouts.
+// how, one with a block that several kinds share, and the two layouts.
 //
 //go:embed texts
 var texts embed.FS
@@ -37,15 +37,24 @@ var noticeContents = sync.OnceValue(func() map[contentKey]*content {
 	for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
 		folder := path.Join("texts", string(language))
 		files, _ := texts.ReadDir(folder) // embedded: it is there
+		renewal, _ := texts.ReadFile(path.Join(folder, renewalFile))
 		for _, file := range files {
+			if file.Name() == renewalFile {
+				continue
+			}
 			raw, _ := texts.ReadFile(path.Join(folder, file.Name()))
 			kind := strings.TrimSuffix(file.Name(), ".tmpl")
-			blocks := template.Must(template.New(file.Name()).Option("missingkey=zero").Funcs(contentFuncs).Parse(string(raw)))
+			blocks := template.New(file.Name()).Option("missingkey=zero").Funcs(contentFuncs)
+			template.Must(template.Must(blocks.Parse(string(renewal))).Parse(string(raw)))
 			all[contentKey{v1alpha1.NoticeKind(kind), language}] = &content{blocks: blocks}
 		}
 	}
 	return all
 })
+
+// renewalFile is the file with the block renewal, which the texts about projects share: the command that renews the
+// project, and the address for owners who cannot run it.
+const renewalFile = "renewal.tmpl"
 
 // contentFuncs holds the functions of the built-in texts.
 var contentFuncs = template.FuncMap{"count": countPhrase}
@@ -137,6 +146,9 @@ func audienceNote(p *TemplateData) string {
 	case v1alpha1.NoticeTest:
 		note = p.Words.AudienceTest
 	}
+	if kind != v1alpha1.NoticeProjectDeleted && p.In[InputOwners] != "" {
+		note = p.Words.AudienceOperators
+	}
 	note = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(note)
 	if optionalKinds[kind] {
 		note += " " + p.Words.Optional
@@ -164,6 +176,10 @@ type Phrases struct {
 	WeekColumns   []string
 	HoursIn       string
 	OneMore, More string
+	// The steps are those of a project's expiry in a WeeklySummary. StepOwners names its owners.
+	StepExpired, StepConfirm, StepOther, StepOwners string
+	// Overview is the heading of the table after them.
+	Overview string
 	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
 	// DEPARTMENT are placeholders.
 	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceDeletion, AudienceContacts, AudienceAdministrators, AudienceDigest,
@@ -192,6 +208,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU-Stunden im %s",
 		OneMore:     "Dazu kommt 1 weiteres Projekt.",
 		More:        "Dazu kommen %d weitere Projekte.",
+		StepExpired: "Projekt %s läuft ab",
+		StepConfirm: "Projekt %s: Bestätigung fällig",
+		StepOther:   "Projekt %s: %s",
+		StepOwners:  "Zuständig: %s",
+		Overview:    "Die Projekte im Überblick",
 
 		AudienceOwners:         "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
 		AudienceWorkload:       "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
@@ -224,6 +245,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		HoursIn:     "GPU hours in %s",
 		OneMore:     "And 1 more project.",
 		More:        "And %d more projects.",
+		StepExpired: "Project %s expires",
+		StepConfirm: "Project %s: confirmation due",
+		StepOther:   "Project %s: %s",
+		StepOwners:  "Owners: %s",
+		Overview:    "The projects at a glance",
 
 		AudienceOwners:         "You receive it because you are responsible for project PROJECT.",
 		AudienceWorkload:       "You receive it because you created the workload or are responsible for project PROJECT.",

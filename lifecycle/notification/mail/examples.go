@@ -134,7 +134,14 @@ func exampleList() []example {
 		inputs := withInputs(withInputs(base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour))), more...)
 		return example{kind: v1alpha1.NoticeProjectDeleted, variant: variant, subject: project, inputs: inputs}
 	}
-	expired := withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
+	// What is sent to owners, and to the department's contacts.
+	contacts := FormatContacts([]v1alpha1.Contact{{Name: "Graduate Office", Email: "office@example.org"}})
+	owned := withInputs(base, InputContacts, contacts)
+	contacted := withInputs(base, InputOwners, FormatContacts([]v1alpha1.Contact{
+		{Name: "Anna Müller", Email: "anna.mueller@example.org"}, {Email: "ben.weber@example.org"},
+	}))
+	ended := withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-8)))
+	expired := withInputs(ended, InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
 	return []example{
 		{
@@ -237,10 +244,13 @@ func exampleList() []example {
 			),
 		},
 		{
-			kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30),
-			inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
+			kind: v1alpha1.NoticeProjectExpiring, variant: "suspension", subject: project, deadline: exampleMidnight(30),
+			inputs: withInputs(owned, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
 		},
-		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, deadline: exampleMidnight(6), inputs: expired},
+		{kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30), inputs: owned},
+		{kind: v1alpha1.NoticeProjectExpiring, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
+		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, inputs: ended},
+		{kind: v1alpha1.NoticeProjectExpired, variant: "suspension", subject: project, deadline: exampleMidnight(6), inputs: expired},
 		{
 			kind: v1alpha1.NoticeProjectSuspending, variant: "week", subject: project, deadline: exampleMidnight(6),
 			inputs: withInputs(expired, InputRunning, "3"),
@@ -251,16 +261,29 @@ func exampleList() []example {
 		},
 		{
 			kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
+			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
 		},
 		{
 			kind: v1alpha1.NoticeProjectDeletion, variant: "open", subject: project, deadline: exampleMidnight(-1),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
+			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
 		},
-		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: base},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "unconfirmed", subject: project,
+			inputs: withInputs(owned, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
+		},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "contact", subject: project,
+			inputs: withInputs(contacted, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
+		},
+		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: owned},
+		{kind: v1alpha1.NoticeProjectConfirm, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
 		{
 			kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: exampleRenewalEnd,
 			inputs: withInputs(base, InputRenewedBy, "anna.mueller@example.org"),
+		},
+		{
+			kind: v1alpha1.NoticeProjectRenewed, variant: "onbehalf", subject: project, deadline: exampleRenewalEnd,
+			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", "onBehalfOf", "anna.mueller@example.org"),
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
 		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),
@@ -279,7 +302,17 @@ func exampleList() []example {
 			inputs: map[string]string{
 				InputDepartment: "h2-students", InputFrom: formatTimestamp(exampleMidnight(-14)), InputTo: formatTimestamp(exampleMidnight(-7)),
 				InputMonth: "2026-11", InputMonthUntil: formatTimestamp(exampleTime.Add(-3 * time.Hour)), InputGPUHours: "1234.5",
-				InputStopped: "7", InputStoppedIdle: "4", InputPendingExtensions: "2",
+				InputStopped: "7", InputStoppedIdle: "4", InputPendingExtensions: "2", InputStepCount: "2",
+				InputSteps: FormatProjectSteps([]ProjectStep{
+					{
+						Project: "thesis-schmidt", Phase: v1alpha1.ProjectExpired, At: formatTimestamp(exampleMidnight(12)),
+						Owners: FormatContacts([]v1alpha1.Contact{{Name: "Jonas Schmidt", Email: "jonas.schmidt@example.org"}}),
+					},
+					{
+						Project: "protein-folding", Phase: v1alpha1.ProjectPendingDeletion, At: formatTimestamp(exampleMidnight(30)),
+						Owners: FormatContacts([]v1alpha1.Contact{{Email: "tomasz.nowak@example.org"}}),
+					},
+				}),
 				InputProjects: FormatProjectWeeks([]ProjectWeek{
 					{Project: "course-ml", GPUHours: "812.0", Stopped: 5},
 					{Project: "thesis-mueller", GPUHours: "401.5", Stopped: 2, ExpiresAt: formatTimestamp(exampleMidnight(30))},
@@ -302,17 +335,20 @@ func exampleList() []example {
 			{
 				kind: v1alpha1.NoticeProjectConfirm, variant: "carried",
 				subject: exampleObject("sluice.dev/v1alpha1", "Project", "", "protein-folding"), deadline: exampleMidnight(30),
-				inputs: map[string]string{InputProject: "protein-folding", InputDepartment: "h2-research"},
+				inputs: withInputs(owned, InputProject, "protein-folding", InputDepartment, "h2-research"),
 			},
 			{
 				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
-				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+				inputs: owned,
 			},
+		}},
+		{kind: v1alpha1.NoticeDigest, variant: "contact", carried: []example{
+			{kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(1), inputs: contacted},
 		}},
 		{kind: v1alpha1.NoticeDigest, variant: "one", carried: []example{
 			{
 				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
-				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+				inputs: owned,
 			},
 		}},
 	}

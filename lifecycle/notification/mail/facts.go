@@ -77,7 +77,12 @@ var factRows = []factRow{
 		return p.localTimeInput(InputUntil)
 	}},
 	timeRow("Neues Ende", "New end", InputNewEnd),
-	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
+	{"Abgelaufen seit", "Expired since", func(p *TemplateData) string {
+		if p.In[InputCause] == CauseUnconfirmed {
+			return "" // it did not expire
+		}
+		return p.localTimeInput(InputExpiredAt)
+	}},
 	timeRow("Stopp der Workloads", "Workloads will be stopped", InputSuspendAt),
 	timeRow("Löschung möglich ab", "Deletion possible from", InputDeleteAt),
 	textRow("Laufende Workloads", "Workloads running", InputRunning),

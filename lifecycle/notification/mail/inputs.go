@@ -5,6 +5,9 @@ package mail
 
 import (
 	"encoding/json"
+	"time"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // Names of a Notice's inputs. The recorder of a Notice sets those in the kind's line. Each is
@@ -17,20 +20,22 @@ import (
 //	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
-//	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
-//	ProjectExpired                project department namespace expiredAt deleteAt; the deadline is the suspension
+//	ProjectExpiring               project department namespace contacts owners suspendAt deleteAt; the deadline is the expiry
+//	ProjectExpired                project department namespace contacts owners expiredAt deleteAt; the deadline is the suspension
 //	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
 //	ProjectSuspended              project department namespace expiredAt stopped; the deadline is when deletion can be approved
-//	ProjectDeletion               project department namespace expiredAt; the deadline is when deletion can be approved,
-//	                              absent or past if that is now; then extension
-//	ProjectConfirm                project department namespace; the deadline is for the answer
-//	ProjectRenewed                project department namespace renewedBy; the deadline is the new end; absent for none
+//	ProjectDeletion               project department namespace contacts owners expiredAt; the deadline is when deletion can be
+//	                              approved, absent or past if that is now; then extension. With the cause Unconfirmed
+//	                              there is no deadline, and expiredAt is when the answer was due
+//	ProjectConfirm                project department namespace contacts owners; the deadline is for the answer
+//	ProjectRenewed                project department namespace renewedBy onBehalfOf approvedBy; the deadline is the new end; absent for none
 //	ProjectDeleted                project department namespace deletedAt approvedBy removed kept stopped ended; cause is why the
 //	                              namespace stays
 //	Preemption                    project department type gpus nodePool cause; the deadline is when the pod is preempted
 //	ShareExceeded                 project department node gpu memoryMiB shareMiB; the optional deadline is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
 //	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle pendingExtensions projects
+//	                              steps stepCount
 //	Digest                        notices; the Notices provide the text
 //	Test                          none; others are ignored
 //
@@ -105,6 +110,11 @@ const (
 	InputExtension = "extension"
 	// InputRenewedBy is the user who renewed the project; may be empty.
 	InputRenewedBy = "renewedBy"
+	// InputContacts are the department's contacts, to whom owners write who cannot run a command;
+	// InputOwners the project's owners, in a message to the contacts only. Both are lists of
+	// [FormatContacts].
+	InputContacts = "contacts"
+	InputOwners   = "owners"
 	// InputDeletedAt (a time) and InputApprovedBy are the time and the approver of the deletion.
 	InputDeletedAt  = "deletedAt"
 	InputApprovedBy = "approvedBy"
@@ -143,6 +153,16 @@ const (
 	InputPendingExtensions = "pendingExtensions"
 	// InputProjects holds the rows of [FormatProjectWeeks].
 	InputProjects = "projects"
+	// InputSteps holds the rows of [FormatProjectSteps], the first of InputStepCount steps of projects
+	// within [StepHorizon].
+	InputSteps     = "steps"
+	InputStepCount = "stepCount"
+)
+
+// StepHorizon is the time for which a WeeklySummary announces the steps of projects, MaxProjectSteps how many it lists.
+const (
+	StepHorizon     = 60 * 24 * time.Hour
+	MaxProjectSteps = 10
 )
 
 // ProjectWeek is a project's row in a WeeklySummary.
@@ -155,6 +175,26 @@ type ProjectWeek struct {
 	Stopped int `json:"stopped,omitempty"`
 	// ExpiresAt is its end, RFC 3339; empty for none.
 	ExpiresAt string `json:"expiresAt,omitempty"`
+}
+
+// ProjectStep is a step of a project's expiry in a WeeklySummary.
+type ProjectStep struct {
+	// Project is its name, Phase the next phase.
+	Project string                `json:"project"`
+	Phase   v1alpha1.ProjectPhase `json:"phase"`
+	// At is the time of the step, RFC 3339.
+	At string `json:"at"`
+	// Owners is a list of [FormatContacts].
+	Owners string `json:"owners"`
+}
+
+// FormatProjectSteps returns the value of the input steps.
+func FormatProjectSteps(steps []ProjectStep) string {
+	raw, err := json.Marshal(steps)
+	if err != nil {
+		return "[]" // strings always marshal
+	}
+	return string(raw)
 }
 
 // FormatProjectWeeks returns the value of the input projects. A mail shows the first rows and
@@ -173,5 +213,6 @@ var (
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
 	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
-	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true}
+	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true,
+		InputContacts: true, InputOwners: true}
 )

@@ -96,6 +96,23 @@ func (p *TemplateData) kindNoun(c Count) string {
 	return word + "s"
 }
 
+// maxListedContacts bounds the people of a list.
+const maxListedContacts = 3
+
+// FormatContacts returns the value of the inputs contacts and owners: "Anna Müller (anna@example.org), ...". It omits
+// all but the first few.
+func FormatContacts(contacts []v1alpha1.Contact) string {
+	var people []string
+	for _, c := range contacts[:min(len(contacts), maxListedContacts)] {
+		text := string(c.Email)
+		if name := displayName(string(c.Name)); name != "" {
+			text = name + " (" + text + ")"
+		}
+		people = append(people, text)
+	}
+	return strings.Join(people, ", ")
+}
+
 // maxSummaryRows bounds the projects in a WeeklySummary.
 const maxSummaryRows = 20
 
@@ -121,6 +138,34 @@ func (p *TemplateData) setMonth(formatter timeFormatter, text string) {
 		called = germanMonths[of.Month()-1]
 	}
 	p.Month = called + " " + strconv.Itoa(of.Year())
+}
+
+// setProjectSteps sets the entries of a WeeklySummary: the next steps of projects, with their owners.
+func (p *TemplateData) setProjectSteps(formatter timeFormatter, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	var steps []ProjectStep
+	if err := json.Unmarshal([]byte(raw), &steps); err != nil {
+		return fmt.Errorf("spec.inputs.%s is not what FormatProjectSteps writes: %w", InputSteps, err)
+	}
+	for _, step := range steps[:min(len(steps), MaxProjectSteps)] {
+		item := Item{Title: fmt.Sprintf(p.Words.StepOther, displayName(step.Project), displayName(string(step.Phase)))}
+		switch step.Phase {
+		case v1alpha1.ProjectExpired:
+			item.Title = fmt.Sprintf(p.Words.StepExpired, displayName(step.Project))
+		case v1alpha1.ProjectPendingDeletion:
+			item.Title = fmt.Sprintf(p.Words.StepConfirm, displayName(step.Project))
+		}
+		if owners := truncate(sanitize(step.Owners), maxProseRunes); owners != "" {
+			item.Text = fmt.Sprintf(p.Words.StepOwners, owners)
+		}
+		if at, err := time.Parse(time.RFC3339, step.At); err == nil {
+			item.When = formatter.formatTime(at, true)
+		}
+		p.Items = append(p.Items, item)
+	}
+	return nil
 }
 
 // setProjectRows sets the table of a WeeklySummary.

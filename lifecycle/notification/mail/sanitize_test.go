@@ -51,13 +51,16 @@ func withHostileText(l ComposeRequest, text string) ComposeRequest {
 		}
 		for key := range n.Spec.Inputs {
 			switch key {
-			case InputCause, InputDecision, InputProjects: // values of Sluice
+			case InputCause, InputDecision, InputProjects, InputSteps: // values of Sluice
 			default:
 				n.Spec.Inputs[key] = text
 			}
 		}
 		if n.Spec.Inputs[InputProjects] != "" {
 			n.Spec.Inputs[InputProjects] = FormatProjectWeeks([]ProjectWeek{{Project: text, GPUHours: text, ExpiresAt: text}})
+		}
+		if n.Spec.Inputs[InputSteps] != "" {
+			n.Spec.Inputs[InputSteps] = FormatProjectSteps([]ProjectStep{{Project: text, Phase: v1alpha1.ProjectPhase(text), At: text, Owners: text}})
 		}
 		return n
 	}

@@ -4,6 +4,7 @@
 package mail
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,8 +43,8 @@ type TemplateData struct {
 	AnchorLabel string
 	// Facts holds the rows of the table of facts.
 	Facts []Fact
-	// Items holds the entries of a Digest; Columns and Rows form the table of a WeeklySummary,
-	// and More counts the omitted rows.
+	// Items holds the entries of a Digest, and the next steps of projects in a WeeklySummary; Columns
+	// and Rows form the table of a WeeklySummary, and More counts the omitted rows.
 	Items   []Item
 	Columns []string
 	Rows    [][]string
@@ -95,15 +96,17 @@ type Step struct {
 // Fact is a row of the table of facts. Padded is the label padded to the widest.
 type Fact struct{ Label, Padded, Value string }
 
-// Item is a Notice in a Digest.
+// Item is a Notice in a Digest, or a step of a project in a WeeklySummary.
 type Item struct {
 	// Title says what happens, When at what time, Text both in a sentence. Text is empty after
 	// maxFullDigestItems.
 	Title, Text string
 	When        *LocalizedTime
-	// Command is the first command of the next steps, Words its words; it may be empty.
+	// Command is the first command of the next steps, Words its words; it may be empty. Help says what
+	// to do who cannot run it; it is empty if the next entry has the same.
 	Command string
 	Words   []string
+	Help    string
 }
 
 // templateData returns the content of the mail; relative adds durations from now, such as "in 4
@@ -122,7 +125,9 @@ func (l ComposeRequest) templateData(relative bool) (*TemplateData, error) {
 		}
 	}
 	if l.Notice.Spec.Kind == v1alpha1.NoticeWeeklySummary {
-		if err := p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]); err != nil {
+		err := errors.Join(
+			p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]), p.setProjectSteps(formatter, l.Notice.Spec.Inputs[InputSteps]))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -243,6 +248,15 @@ func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alph
 		item := Item{Title: q.Title, Text: q.Summary, When: q.Deadline}
 		if at := slices.IndexFunc(q.How, func(s Step) bool { return s.Command != "" }); at >= 0 {
 			item.Command, item.Words = q.How[at].Command, q.How[at].Words
+			switch {
+			case q.In[InputOwners] != "" && at > 0:
+				item.Text += " " + q.How[at-1].Text
+			case q.In[InputContacts] != "" && at+1 < len(q.How):
+				item.Help = q.How[at+1].Text
+			}
+		}
+		if i > 0 && p.Items[i-1].Help == item.Help {
+			p.Items[i-1].Help = ""
 		}
 		if i >= maxFullDigestItems {
 			item = Item{Title: q.Title, When: q.Deadline}

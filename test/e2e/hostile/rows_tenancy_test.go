@@ -73,6 +73,16 @@ var _ = attacks(
 	asManager("a longer time limit", patch(attacked, `{"spec":{"workloads":{"train":{"maxRuntime":"1000h"}}}}`), "maxRuntime"),
 	row{class: tenancy, name: "a manager: another project", roles: []role{manager}, attack: patch(named("Project", neighborhood), noteBody), want: "cannot patch resource \"projects\""},
 	row{class: tenancy, name: "a manager adds a researcher", allowed: true, roles: []role{manager}, attack: memberAdded("l2-researcher")},
+	row{
+		class: identity, name: "a hold in the name of another administrator", roles: []role{dean},
+		attack:   create("Project", `{metadata: {annotations: {sluice.dev/held-by: other@example.org}}, spec: {hold: {reason: fire}}}`),
+		harmless: has(`metadata.annotations.sluice\.dev/held-by`, "{user}"),
+	},
+	row{
+		class: identity, name: "the author of an exemption that does not exist", roles: []role{dean},
+		attack:   create("Project", `{metadata: {annotations: {sluice.dev/exempted-by: other@example.org}}}`),
+		harmless: lacks("other@example.org"),
+	},
 	row{class: tenancy, name: "an administrator creates a project", allowed: true, roles: []role{dean}, attack: create("Project", "")},
 )
 

@@ -1,0 +1,211 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/printer"
+)
+
+// projectDocument is the JSON output of projects.
+type projectDocument struct {
+	// Now is the policy time of the rows.
+	Now time.Time `json:"now"`
+	// Projects are never null.
+	Projects []projectRow `json:"projects"`
+}
+
+// projectRow is the expiry of one project.
+type projectRow struct {
+	Name       string `json:"name"`
+	Department string `json:"department"`
+	Namespace  string `json:"namespace"`
+	// Phase is empty until lifecycle has observed the project.
+	Phase v1alpha1.ProjectPhase `json:"phase,omitempty"`
+	// ExpiresAt is the end of the validity; nil if the project does not expire.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// NextPhase follows at NextAt, unless the project is renewed.
+	NextPhase v1alpha1.ProjectPhase `json:"nextPhase,omitempty"`
+	NextAt    *time.Time            `json:"nextAt,omitempty"`
+	// Blocked says why the next step does not happen although it is due.
+	Blocked string `json:"blocked,omitempty"`
+	// ClosedAt is since when the project accepts no new pods with GPUs.
+	ClosedAt *time.Time       `json:"closedAt,omitempty"`
+	Owners   []v1alpha1.Owner `json:"owners"`
+	Hold     *exceptionRow    `json:"hold,omitempty"`
+	Exempt   *exceptionRow    `json:"exempt,omitempty"`
+	// FirstWarnedAt and LastWarnedAt are when the first and the last warning of the
+	// next step were sent.
+	FirstWarnedAt *time.Time `json:"firstWarnedAt,omitempty"`
+	LastWarnedAt  *time.Time `json:"lastWarnedAt,omitempty"`
+	// RenewedAt is the time of the last renewal.
+	RenewedAt *time.Time `json:"renewedAt,omitempty"`
+	// SelfServiceRenewals counts the renewals without approval.
+	SelfServiceRenewals int32 `json:"selfServiceRenewals"`
+}
+
+// exceptionRow is a hold or an exemption.
+type exceptionRow struct {
+	Reason string       `json:"reason"`
+	Until  *period.Date `json:"until,omitempty"`
+	// SetBy is the user who set it, as admission recorded it.
+	SetBy string `json:"setBy,omitempty"`
+	// Ended reports whether its last day has passed.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// newProjectRows returns the rows of projects, the earliest next step first.
+func newProjectRows(projects []v1alpha1.Project, now time.Time) []projectRow {
+	rows := make([]projectRow, 0, len(projects))
+	for i := range projects {
+		rows = append(rows, newProjectRow(&projects[i]))
+	}
+	sortProjectRows(rows, now)
+	return rows
+}
+
+func newProjectRow(project *v1alpha1.Project) projectRow {
+	spec, status := &project.Spec, &project.Status
+	row := projectRow{
+		Name: project.Name, Department: spec.Department, Namespace: project.NamespaceName(), Owners: spec.Owners,
+		Phase: status.Phase, ExpiresAt: optionalTime(status.ExpiresAt), ClosedAt: optionalTime(status.ClosedAt),
+		Hold:   newExceptionRow(project, spec.Hold, v1alpha1.ConditionHeld, v1alpha1.HeldByAnnotation),
+		Exempt: newExceptionRow(project, spec.Exempt, v1alpha1.ConditionExempt, v1alpha1.ExemptedByAnnotation),
+	}
+	if next := status.Next; next != nil {
+		row.NextPhase, row.NextAt = next.Phase, optionalTime(&next.At)
+	}
+	if blocked := meta.FindStatusCondition(status.Conditions, conditionExpiryBlocked); blocked != nil && blocked.Status == "True" {
+		row.Blocked = cmp.Or(blocked.Message, blocked.Reason)
+	}
+	if expiry := status.Expiry; expiry != nil {
+		row.FirstWarnedAt, row.LastWarnedAt = optionalTime(expiry.FirstWarnedAt), optionalTime(expiry.LastWarnedAt)
+		row.SelfServiceRenewals = expiry.SelfServiceRenewals
+		if expiry.LastRenewal != nil {
+			row.RenewedAt = optionalTime(&expiry.LastRenewal.At)
+		}
+	}
+	return row
+}
+
+// conditionExpiryBlocked is true while the next step of a project waits for its warnings.
+const conditionExpiryBlocked = "ExpiryBlocked"
+
+func newExceptionRow(project *v1alpha1.Project, exception *v1alpha1.Exception, condition, setBy string) *exceptionRow {
+	if exception == nil {
+		return nil
+	}
+	return &exceptionRow{
+		Reason: exception.Reason, Until: exception.Until, SetBy: project.Annotations[setBy],
+		Ended: meta.IsStatusConditionFalse(project.Status.Conditions, condition),
+	}
+}
+
+// hasStepBefore reports whether the validity of a project ends in the time from now to
+// until, or its next step is before until.
+func (r *projectRow) hasStepBefore(now, until time.Time) bool {
+	return r.NextAt != nil && !r.NextAt.After(until) || r.ExpiresAt != nil && r.ExpiresAt.After(now) && !r.ExpiresAt.After(until)
+}
+
+// sortProjectRows sorts projects with a next step by its time, then those that accept
+// no new pods with GPUs, then all others by name.
+func sortProjectRows(rows []projectRow, now time.Time) {
+	key := func(r projectRow) int64 {
+		switch {
+		case r.ExpiresAt != nil && r.ExpiresAt.After(now):
+			return r.ExpiresAt.Unix()
+		case r.NextAt != nil:
+			return r.NextAt.Unix()
+		case r.ClosedAt != nil:
+			return math.MaxInt64 - 1
+		default:
+			return math.MaxInt64
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b projectRow) int { return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.Name, b.Name)) })
+}
+
+// projectTable returns the table of rows at a policy time, with times in zone.
+func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer.Table {
+	table := printer.Table{Columns: printer.Columns("NAME", "DEPARTMENT", "PHASE", "EXPIRES", "NEXT", "NEXT AT", "OWNER", "EXCEPTION")}
+	for _, name := range []string{"SET BY", "REASON", "WARNED", "BLOCKED", "CLOSED", "RENEWED", "NAMESPACE"} {
+		table.Columns = append(table.Columns, printer.Column{Name: name, Wide: true})
+	}
+	for _, r := range rows {
+		kind, exception := r.exception()
+		var text, setBy, reason string
+		if exception != nil {
+			text, setBy, reason = exception.describe(kind), exception.SetBy, exception.Reason
+		}
+		table.Rows = append(table.Rows, []string{
+			r.Name, r.Department, string(r.Phase), formatOptionalMinute(r.ExpiresAt, zone), r.describeNext(now),
+			formatOptionalMinute(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
+			r.Blocked, formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace,
+		})
+	}
+	return table
+}
+
+// describeNext returns the next phase and the time until then.
+func (r *projectRow) describeNext(now time.Time) string {
+	switch {
+	case r.NextAt == nil:
+		return ""
+	case r.Blocked != "":
+		return string(r.NextPhase) + " (blocked)"
+	case !r.NextAt.After(now):
+		return string(r.NextPhase) + " (due)"
+	}
+	return fmt.Sprintf("%s in %s", r.NextPhase, printer.FormatDuration(r.NextAt.Sub(now)))
+}
+
+// describeOwner returns the address of the first owner and the number of others.
+func (r *projectRow) describeOwner() string {
+	switch len(r.Owners) {
+	case 0:
+		return ""
+	case 1:
+		return string(r.Owners[0].Email)
+	}
+	return fmt.Sprintf("%s +%d", r.Owners[0].Email, len(r.Owners)-1)
+}
+
+// exception returns the exception in force, of which the exemption has more effect.
+func (r *projectRow) exception() (kind string, exception *exceptionRow) {
+	if r.Exempt != nil && (!r.Exempt.Ended || r.Hold == nil || r.Hold.Ended) {
+		return "exempt", r.Exempt
+	}
+	return "hold", r.Hold
+}
+
+func (e *exceptionRow) describe(kind string) string {
+	switch {
+	case e.Until == nil:
+		return kind
+	case e.Ended:
+		return kind + " ended " + e.Until.String()
+	}
+	return kind + " until " + e.Until.String()
+}
+
+// describeWarnings returns when the first and the last warning were sent.
+func (r *projectRow) describeWarnings(zone *time.Location) string {
+	var sent []string
+	for _, at := range []*time.Time{r.FirstWarnedAt, r.LastWarnedAt} {
+		if at != nil && (len(sent) == 0 || !at.Equal(*r.FirstWarnedAt)) {
+			sent = append(sent, at.In(zone).Format(time.DateOnly))
+		}
+	}
+	return strings.Join(sent, ", last ")
+}

@@ -1,0 +1,105 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+func newProjectsCommand() *cobra.Command {
+	var within period.Duration
+	var department string
+	cmd := &cobra.Command{
+		Use:   "projects [NAME...]",
+		Short: "List projects: phase, expiry, next step and owner",
+		Long: `List projects with their phase, the end of their validity, the next step and its time.
+The project with the next step comes first. Administrators list all projects. Members
+and owners name theirs.`,
+		Example: `  # List all projects
+  sluice projects
+
+  # List the projects whose next step is in the next 60 days
+  sluice projects --expiring-within 60d
+
+  # Show a project with its exceptions and warnings
+  sluice projects thesis-mueller -o wide`,
+	}
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addListOutputFlag(cmd)
+	cmd.Flags().Var(durationFlag{&within}, "expiring-within", "List the projects with a step within this time, such as 60d")
+	cmd.Flags().StringVar(&department, "department", "", "List the projects of this department")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		c, err := cluster.connect(cmd)
+		if err != nil {
+			return err
+		}
+		projects, err := listProjects(cmd.Context(), c, names)
+		if err != nil {
+			return err
+		}
+		now := c.clock.Now()
+		resources := "projects"
+		if department != "" {
+			resources += " of department " + department
+			projects = slices.DeleteFunc(projects, func(p v1alpha1.Project) bool { return p.Spec.Department != department })
+		}
+		rows := newProjectRows(projects, now)
+		if cmd.Flags().Changed("expiring-within") {
+			resources += " with a step within " + within.String()
+			rows = slices.DeleteFunc(rows, func(r projectRow) bool { return !r.hasStepBefore(now, now.Add(within.Length())) })
+		}
+		return output.printList(cmd, projectDocument{Now: now, Projects: rows}, projectTable(rows, now, time.Local), resources)
+	}
+	return cmd
+}
+
+// listProjects returns the named projects, or all projects.
+func listProjects(ctx context.Context, c client.Reader, names []string) (projects []v1alpha1.Project, err error) {
+	for _, name := range names {
+		var project v1alpha1.Project
+		if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
+			return nil, fmt.Errorf("get project %s: %w", name, err)
+		}
+		projects = append(projects, project)
+	}
+	if len(names) > 0 {
+		return projects, nil
+	}
+	err = listPages(ctx, c, func(page *v1alpha1.ProjectList) { projects = append(projects, page.Items...) })
+	if err != nil {
+		return nil, fmt.Errorf("list projects: %w", explainForbidden(err, "name your project: sluice projects NAME"))
+	}
+	return projects, nil
+}
+
+// durationFlag is the value of a flag with a duration such as 60d.
+type durationFlag struct{ value *period.Duration }
+
+// Set implements pflag.Value.
+func (f durationFlag) Set(text string) error {
+	length, err := period.ParseDuration(text)
+	*f.value = length
+	return err
+}
+
+// String implements pflag.Value.
+func (f durationFlag) String() string {
+	if f.value == nil || f.value.IsZero() {
+		return ""
+	}
+	return f.value.String()
+}
+
+// Type implements pflag.Value.
+func (f durationFlag) Type() string { return "duration" }

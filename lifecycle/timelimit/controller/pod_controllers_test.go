@@ -19,8 +19,8 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// Admission replaces the pods of a closed project by these UIDs. A controller of an
-// earlier object of the name is not among them, and without a change nothing is written (invariant 9).
+// Admission lets in the pods of these controllers in a closed project. Guards invariant 4 of the design: a controller of an
+// earlier object of the name is not among them. Without a change nothing is written.
 func TestClockRecordsControllersOfPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTeamCluster(t)

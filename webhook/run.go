@@ -159,6 +159,9 @@ func registerHandlers(
 	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if err := evaluation.IndexClockControllers(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	if err := restart.IndexStoppedClocks(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

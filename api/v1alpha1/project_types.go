@@ -181,6 +181,12 @@ func (p *Project) NamespaceName() string {
 	return p.Name
 }
 
+// IsClosed reports whether the project accepts no new pods with GPUs: it has expired, or is being
+// deleted.
+func (p *Project) IsClosed() bool {
+	return p.Status.ClosedAt != nil || !p.DeletionTimestamp.IsZero()
+}
+
 // Anchor returns the instant from which the project's periods of validity are counted: the start
 // of validFrom in loc, or the project's creation.
 func (p *Project) Anchor(loc *time.Location) time.Time {

@@ -55,7 +55,7 @@ func handle(
 		return answer{response: admission.Allowed("")}
 	}
 	failed := func(err error) answer { return answer{response: evaluation.ErrorResponse(err)} }
-	tenant, err := base.Tenants.Resolve(ctx, req.Namespace)
+	tenant, err := base.Tenants.ResolveForPod(ctx, req)
 	if err != nil {
 		return failed(err)
 	}

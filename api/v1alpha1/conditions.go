@@ -121,6 +121,9 @@ const (
 	// ReasonFieldsWithoutEffect means that fields of the spec have no effect yet. The message
 	// names them.
 	ReasonFieldsWithoutEffect = "FieldsWithoutEffect"
+	// ReasonClosedInPart means that a scheduler cannot do all that an expired project requires. The
+	// message says what.
+	ReasonClosedInPart = "ClosedInPart"
 	// ReasonMultipleReasons means that the message lists several reasons.
 	ReasonMultipleReasons = "MultipleReasons"
 )

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/expiry"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
 	"sluice.dev/lifecycle/notification"
@@ -45,6 +46,9 @@ func (s *services) tenancy() []component {
 		&project.Reconciler{
 			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
 			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices,
+		},
+		&expiry.Reconciler{
+			Client: s.client, Live: s.live, Notices: s.notices, MailPaused: s.isMailPaused, Events: s.events, Clock: s.policyTime,
 		},
 		&policystatus.Reconciler{
 			Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore, Policies: s.policies, Events: s.events,

@@ -111,3 +111,12 @@ func newServices(
 	}
 	return s, nil
 }
+
+// isMailPaused reports whether no mail can be sent: mail is paused, or the configuration has no mail server.
+func (s *services) isMailPaused(ctx context.Context) (bool, error) {
+	if s.mail == nil {
+		return true, nil
+	}
+	state, err := outbox.ReadMailState(ctx, s.live)
+	return state.Paused, err
+}

@@ -9,5 +9,6 @@
 // always real and comes from [MachineNow]. They differ only in an embedded cluster, which
 // keeps the scale and the steps of its policy time in a file.
 //
-// Policy time never runs backwards. The package never sleeps.
+// Policy time never runs backwards. The package never sleeps;
+// [NotifySteps] polls the file.
 package policytime

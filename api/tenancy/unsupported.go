@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -33,20 +32,12 @@ const (
 
 var departmentChecks = []check[v1alpha1.Department]{
 	{
-		UnsupportedField{"Department", "spec.projects", "suspends and deletes projects after their validity, or has them confirmed"},
-		func(d *v1alpha1.Department) bool { return d.Spec.Projects.Validity != nil },
+		UnsupportedField{"Department", "spec.projects.suspendAfter", "stops the workloads of expired projects"},
+		expiresProjects,
 	},
 	{
-		UnsupportedField{"Department", "spec.holidays", "postpones the steps of an expiry"},
-		func(d *v1alpha1.Department) bool { return len(d.Spec.Holidays) > 0 },
-	},
-	{
-		UnsupportedField{"Department", "spec.notices.projectExpiry", "warns the owners of projects before each step of an expiry"},
-		func(d *v1alpha1.Department) bool { return !isDefaultProjectExpiry(d.Spec.Notices.ProjectExpiry) },
-	},
-	{
-		UnsupportedField{"Department", "spec.notices.digest", "combines the warnings about projects in one mail a day"},
-		func(d *v1alpha1.Department) bool { return d.Spec.Notices.Digest != "" },
+		UnsupportedField{"Department", "spec.projects.deleteAfter", "requests the approval of the deletion of expired projects"},
+		expiresProjects,
 	},
 	{
 		UnsupportedField{"Department", "spec.workloads[*].idleTimeout", idleEffect},
@@ -59,10 +50,6 @@ var departmentChecks = []check[v1alpha1.Department]{
 }
 
 var projectChecks = []check[v1alpha1.Project]{
-	{
-		UnsupportedField{"Project", "spec.validFrom", "is the start of the project's validity"},
-		func(p *v1alpha1.Project) bool { return p.Spec.ValidFrom != nil },
-	},
 	{
 		UnsupportedField{"Project", "spec.workloads[*].idleTimeout", idleEffect},
 		func(p *v1alpha1.Project) bool { return setsIdleTimeout(p.Spec.Workloads) },
@@ -79,10 +66,6 @@ var nodePoolChecks = []check[v1alpha1.NodePool]{{
 }}
 
 var extensionChecks = []check[v1alpha1.Extension]{
-	{
-		UnsupportedField{"Extension", "spec.action: Renew", "gives a project another period of validity"},
-		func(e *v1alpha1.Extension) bool { return e.Spec.Action == v1alpha1.ActionRenew },
-	},
 	{
 		UnsupportedField{"Extension", "spec.action: Delete", "deletes a project once an approver has approved it"},
 		func(e *v1alpha1.Extension) bool { return e.Spec.Action == v1alpha1.ActionDelete },
@@ -151,12 +134,8 @@ func setsActiveClock(limits map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits) b
 	return false
 }
 
-// isDefaultProjectExpiry reports whether the warnings are absent or those that the API server sets
-// by default. These do not count as set.
-func isDefaultProjectExpiry(leads []period.Duration) bool {
-	texts := make([]string, 0, len(leads))
-	for _, lead := range leads {
-		texts = append(texts, lead.String())
-	}
-	return len(texts) == 0 || slices.Equal(texts, []string{"30d", "7d", "1d"})
+// expiresProjects reports whether the department's projects expire. What follows their expiry has defaults, so that it
+// counts as set.
+func expiresProjects(d *v1alpha1.Department) bool {
+	return d.Spec.Projects.Validity != nil && d.Spec.Projects.AtExpiry != v1alpha1.ExpiryConfirm
 }

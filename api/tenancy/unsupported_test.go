@@ -53,17 +53,19 @@ func TestUnsupportedFields(t *testing.T) {
 		"a department with effective fields": {department(func(*v1alpha1.DepartmentSpec) {}), ""},
 		"a department with an expiry": {department(func(s *v1alpha1.DepartmentSpec) {
 			s.Projects.Validity, s.Holidays, s.Notices.ProjectExpiry = &validity, make([]v1alpha1.Holiday, 1), []period.Duration{idle}
-		}), "spec.projects, spec.holidays, spec.notices.projectExpiry"},
-		"a department with a digest":    {department(func(s *v1alpha1.DepartmentSpec) { s.Notices.Digest = "0 8 * * *" }), "spec.notices.digest"},
+		}), "spec.projects.suspendAfter, spec.projects.deleteAfter"},
+		"a department with confirmations": {department(func(s *v1alpha1.DepartmentSpec) {
+			s.Projects.Validity, s.Projects.AtExpiry = &validity, v1alpha1.ExpiryConfirm
+		}), ""},
 		"a department with idle limits": {department(func(s *v1alpha1.DepartmentSpec) { s.Workloads = limits(v1alpha1.WorkloadLimits{IdleTimeout: &idle}) }), "spec.workloads[*].idleTimeout"},
 		"a department with active time": {department(func(s *v1alpha1.DepartmentSpec) { s.Workloads = active }), "spec.workloads[*].clock: Active"},
 		"a project on hold":             {project(func(*v1alpha1.ProjectSpec) {}), ""},
-		"a project with a start":        {project(func(s *v1alpha1.ProjectSpec) { s.ValidFrom = &period.Date{} }), "spec.validFrom"},
 		"a project with active time":    {project(func(s *v1alpha1.ProjectSpec) { s.Workloads = active }), "spec.workloads[*].clock: Active"},
 		"a fair node pool":              {pool(v1alpha1.ComputeFair), ""},
 		"a strict node pool":            {pool(v1alpha1.ComputeStrict), "spec.compute: Strict"},
 		"an extension of a workload":    {extension(v1alpha1.ActionExtend), ""},
-		"a renewal":                     {extension(v1alpha1.ActionRenew), "spec.action: Renew"},
+		"a renewal":                     {extension(v1alpha1.ActionRenew), ""},
+		"a deletion":                    {extension(v1alpha1.ActionDelete), "spec.action: Delete"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +78,8 @@ func TestUnsupportedFields(t *testing.T) {
 			}
 		})
 	}
-	const want = "these fields have no effect yet: spec.validFrom (is the start of the project's validity)"
-	if got := tenancy.DescribeUnsupported(project(func(s *v1alpha1.ProjectSpec) { s.ValidFrom = &period.Date{} })); got != want {
+	const want = "these fields have no effect yet: spec.compute: Strict (limits each pod to its share of a GPU's compute)"
+	if got := tenancy.DescribeUnsupported(pool(v1alpha1.ComputeStrict)); got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }

@@ -55,6 +55,9 @@ const (
 	ConditionHeld = "Held"
 	// ConditionExempt is true while spec.exempt excludes the project from expiry.
 	ConditionExempt = "Exempt"
+	// ConditionExpiryBlocked is true while the next phase of a project cannot begin, because its warnings cannot be
+	// sent. The reason and the message say what to do.
+	ConditionExpiryBlocked = "ExpiryBlocked"
 )
 
 // Types of conditions of a GPUNode.
@@ -200,6 +203,9 @@ const (
 	// ReasonNoRecipient means that no recipient exists for a required warning. Without the
 	// warning the phase does not change.
 	ReasonNoRecipient = "NoRecipient"
+	// ReasonMailPaused means that no mail can be sent: mail is paused, or not set up. Without its warnings no phase
+	// follows.
+	ReasonMailPaused = "MailPaused"
 	// ReasonExemptInSpec means that spec.exempt is set.
 	ReasonExemptInSpec = "ExemptInSpec"
 )

@@ -90,7 +90,8 @@ type ProjectExpiry struct {
 	// +kubebuilder:validation:MaxLength=32
 	Validity string `json:"validity,omitempty"`
 
-	// Anchor is the start of the first period from which the next step was computed.
+	// Anchor is the start of the first period from which the next step was computed: the project's
+	// creation, or 00:00 UTC of spec.validFrom, in whatever time zone its days are.
 	//
 	// +optional
 	Anchor *metav1.Time `json:"anchor,omitempty"`
@@ -105,13 +106,19 @@ type ProjectExpiry struct {
 	// +optional
 	LastWarnedAt *metav1.Time `json:"lastWarnedAt,omitempty"`
 
+	// UnsentSince is since when a warning of the next step is due and not sent, without the time in
+	// which mail was paused. After three days the warning goes to the contacts of the department.
+	//
+	// +optional
+	UnsentSince *metav1.Time `json:"unsentSince,omitempty"`
+
 	// MovedAt is when the next step was last postponed, because a warning was late.
 	//
 	// +optional
 	MovedAt *metav1.Time `json:"movedAt,omitempty"`
 
-	// RequestHeldSince is the time of the request of a renewal that postpones the next step until
-	// it is decided, for at most 30 days. One request in each period does so.
+	// RequestHeldSince is the time of the request of a renewal that holds the next step, which is due,
+	// until it is decided, for at most 30 days. One request in each period does so.
 	//
 	// +optional
 	RequestHeldSince *metav1.Time `json:"requestHeldSince,omitempty"`
@@ -301,7 +308,7 @@ type ProjectStatus struct {
 	MoreWorkloads int32 `json:"moreWorkloads,omitempty"`
 
 	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending, UsageDiffers,
-	// QuotaNearlyUsed, LimitExceeded, Held, Exempt and Unsupported.
+	// QuotaNearlyUsed, LimitExceeded, Held, Exempt, ExpiryBlocked and Unsupported.
 	//
 	// +optional
 	// +nullable

@@ -130,6 +130,11 @@ type Exception struct {
 	Until *period.Date `json:"until,omitempty"`
 }
 
+// IsInForce reports whether an exception applies at a time, in the department's time zone. A nil one never does.
+func (e *Exception) IsInForce(now time.Time, zone *time.Location) bool {
+	return e != nil && (e.Until == nil || now.Before(e.Until.End(zone)))
+}
+
 // Project is a group of people with a namespace and a GPU quota.
 //
 // +kubebuilder:object:root=true

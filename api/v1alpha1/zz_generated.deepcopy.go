@@ -1761,6 +1761,10 @@ func (in *ProjectExpiry) DeepCopyInto(out *ProjectExpiry) {
 		in, out := &in.LastWarnedAt, &out.LastWarnedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.UnsentSince != nil {
+		in, out := &in.UnsentSince, &out.UnsentSince
+		*out = (*in).DeepCopy()
+	}
 	if in.MovedAt != nil {
 		in, out := &in.MovedAt, &out.MovedAt
 		*out = (*in).DeepCopy()

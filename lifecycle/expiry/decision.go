@@ -6,6 +6,7 @@ package expiry
 import (
 	"time"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -17,10 +18,15 @@ type Record struct {
 	// Validity and Anchor are those from which the deadline was computed.
 	Validity string
 	Anchor   time.Time
-	// Deadline is that of the next step; zero if there is none.
+	// End is the end of the present period, or when the project expired; zero if it has none.
+	End time.Time
+	// Step is the next phase and Deadline its time; zero if there is none.
+	Step     v1alpha1.ProjectPhase
 	Deadline time.Time
 	// FirstWarned and LastWarned are when the first and the last warning of the step were sent; zero if they were not.
 	FirstWarned, LastWarned time.Time
+	// UnsentSince is since when a warning of the step is due and not sent, without the time in which mail was paused.
+	UnsentSince time.Time
 	// Moved is when the deadline was moved last.
 	Moved time.Time
 	// RequestHeld is the time of the request of a renewal that held the deadline; one does so in each period.
@@ -37,50 +43,83 @@ type Observation struct {
 	Renewed bool
 	// RequestedAt is the time of the oldest request of a renewal without a decision; zero for none.
 	RequestedAt time.Time
-	// SentAt returns when the warning of a deadline with that lead was sent; zero if it was not.
-	SentAt func(deadline time.Time, lead time.Duration) time.Time
+	// Owners and Contacts return the delivery of a warning to the project's owners and to the department's contacts.
+	Owners, Contacts func(WarningKey) Delivery
+}
+
+// Delivery is what became of a warning to a group of recipients.
+type Delivery struct {
+	// SentAt is when it was sent to the first of them; zero if it was not.
+	SentAt time.Time
+	// Failed reports whether it will reach none of them.
+	Failed bool
+	// Missing reports whether it is not recorded for one of them.
+	Missing bool
+}
+
+// WarningKey identifies a warning of a project.
+type WarningKey struct {
+	// Step is the phase of which it warns, Periods the period that ends, and Deadline when it does so.
+	Step     v1alpha1.ProjectPhase
+	Periods  int32
+	Deadline time.Time
+	Lead     time.Duration
 }
 
 // Warning is a warning that is due.
 type Warning struct {
-	Phase    v1alpha1.ProjectPhase
-	Periods  int32
-	Deadline time.Time
-	Lead     time.Duration
-	DueAt    time.Time
-	// Last reports whether it is the last one before the step.
-	Last bool
+	WarningKey
+	DueAt time.Time
+	// ToContacts reports whether it goes to the department's contacts as well.
+	ToContacts bool
 	// Superseded reports whether a later one is due as well: it is recorded and not sent.
 	Superseded bool
 }
 
-// Decision is the result of Decide. The caller records the warnings before it writes the record.
+// Decision is the result of Decide. Other warnings than these are not to be sent any more.
 type Decision struct {
 	Record   Record
 	Warnings []Warning
-	// Blocked reports whether the step waits for mail although its deadline has passed.
-	Blocked bool
+	// Blocked is the reason for which the next step cannot come: ReasonMailPaused, ReasonNoRecipient or empty.
+	Blocked string
+	// HeldByRequest reports whether the deadline has passed and a request of a renewal holds the step.
+	HeldByRequest bool
 	// Next is the time of the next decision if nothing changes before; zero for never.
 	Next time.Time
 }
 
-// maxRequestHold is the longest time for which a request of a renewal holds a deadline.
-const maxRequestHold = 30 * 24 * time.Hour
+const (
+	// maxRequestHold is the longest time for which a request of a renewal holds a deadline.
+	maxRequestHold = 30 * 24 * time.Hour
+	// maxUnsent is the time after which a warning that was not sent to any owner goes to the department's contacts.
+	maxUnsent = 3 * 24 * time.Hour
+	// newProjectAge is the age up to which a project without a record counts as new, and not as restored without its status.
+	newProjectAge = 24 * time.Hour
+)
 
 // Decide returns the decision for a project. Called again with the record that it returned, it changes nothing.
 func Decide(now time.Time, record Record, terms Terms, observed Observation) Decision {
 	d := decider{Decision: Decision{Record: record}, now: now.UTC().Truncate(time.Second), terms: &terms, observed: &observed}
-	switch {
-	case terms.Validity.IsZero() || observed.Exempt:
+	if terms.Validity.IsZero() || observed.Exempt {
 		d.Record = Record{Phase: v1alpha1.ProjectActive, Periods: record.Periods}
-	case observed.Held:
-		d.Record.Deadline, d.Record.FirstWarned, d.Record.LastWarned = time.Time{}, time.Time{}, time.Time{}
-	default:
-		d.schedule()
-		if d.hasStep() {
-			d.decideStep()
-		}
+		return d.Decision
 	}
+	if !observed.Held || observed.Renewed {
+		d.schedule()
+	}
+	switch {
+	case d.Record.Phase == "":
+		d.Record.Phase = v1alpha1.ProjectActive
+	case !d.hasStep():
+		return d.Decision
+	}
+	if observed.Held {
+		// The end of the hold schedules the step again.
+		r := &d.Record
+		d.Record = Record{Phase: r.Phase, Periods: r.Periods, Validity: r.Validity, Anchor: r.Anchor, RequestHeld: r.RequestHeld}
+		return d.Decision
+	}
+	d.decideStep()
 	return d.Decision
 }
 
@@ -109,20 +148,48 @@ func (d *decider) schedule() {
 		d.begin(n)
 	case isNew:
 		d.begin(1)
-	case r.Periods == 0 || r.Validity != d.terms.Validity.String() || !r.Anchor.Equal(d.terms.Anchor), r.Deadline.IsZero() && d.hasStep():
-		d.begin(d.firstWithFullNotice())
+	case r.Periods == 0 || r.Phase == "":
+		d.begin(d.firstWithFullNotice(1))
+	case d.haveTermsChanged():
+		d.applyChangedTerms()
+	case r.Deadline.IsZero() && d.hasStep():
+		d.begin(d.firstWithFullNotice(r.Periods))
 	}
 }
 
-// newProjectAge is the age up to which a project without a record counts as new, and not as restored without its status.
-const newProjectAge = 24 * time.Hour
+// haveTermsChanged reports whether the record belongs to other terms.
+func (d *decider) haveTermsChanged() bool {
+	r := &d.Record
+	recorded, err := period.ParsePeriod(r.Validity)
+	return err != nil || !recorded.Equal(d.terms.Validity) || !r.Anchor.Equal(d.terms.Anchor) || !d.isOfPresentAction()
+}
 
-// firstWithFullNotice returns the first period from the present one on whose warnings are all ahead.
-func (d *decider) firstWithFullNotice() int32 {
-	n := max(1, d.Record.Periods)
-	if d.Record.Validity != d.terms.Validity.String() {
-		n = 1
+// isOfPresentAction reports whether the record belongs to the present action at the end of a period.
+func (d *decider) isOfPresentAction() bool {
+	r := &d.Record
+	if d.hasStep() {
+		return r.Step == "" || r.Step == d.terms.stepPhase()
 	}
+	return r.Phase == d.terms.stepPhase()
+}
+
+// applyChangedTerms schedules the project by the present terms. One that has ended stays so, unless its present period
+// now ends later.
+func (d *decider) applyChangedTerms() {
+	r := &d.Record
+	if d.hasStep() || !d.isOfPresentAction() {
+		d.begin(d.firstWithFullNotice(1))
+		return
+	}
+	if s := d.terms.step(r.Periods); !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
+		d.begin(r.Periods)
+		return
+	}
+	r.Validity, r.Anchor = d.terms.Validity.String(), d.terms.Anchor
+}
+
+// firstWithFullNotice returns the first period from the n-th on whose warnings are all ahead.
+func (d *decider) firstWithFullNotice(n int32) int32 {
 	for {
 		s := d.terms.step(n)
 		if !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
@@ -134,9 +201,10 @@ func (d *decider) firstWithFullNotice() int32 {
 
 // begin makes a period the present one.
 func (d *decider) begin(n int32) {
+	s := d.terms.step(n)
 	d.Record = Record{
 		Phase: v1alpha1.ProjectActive, Periods: n, Validity: d.terms.Validity.String(), Anchor: d.terms.Anchor,
-		Deadline: d.terms.step(n).deadline.UTC(),
+		End: d.terms.endOf(n).UTC(), Step: s.phase, Deadline: s.deadline.UTC(),
 	}
 }
 
@@ -145,49 +213,24 @@ func (d *decider) decideStep() {
 	r := &d.Record
 	s := d.terms.step(r.Periods)
 	d.observeWarnings(&s)
-	if required := d.earliest(&s); required.After(r.Deadline) {
+	required := laterOf(d.earliest(&s), d.terms.Calendar.Postpone(r.Deadline))
+	if required.After(r.Deadline) {
 		d.move(required)
 	}
-	if !d.now.Before(r.Deadline) && d.isNoticeComplete(&s) && !d.isHeldByRequest() {
-		*r = Record{Phase: s.phase, Periods: r.Periods, Validity: r.Validity, Anchor: r.Anchor, RequestHeld: r.RequestHeld}
+	isSettled := !required.After(r.Deadline)
+	if d.now.Before(r.Deadline) {
+		d.wakeAt(r.Deadline)
+	} else if isSettled && d.isNoticeComplete(&s) && !d.isInHolidays() && !d.isHeldByRequest() {
+		*r = Record{
+			Phase: s.phase, Periods: r.Periods, Validity: r.Validity, Anchor: r.Anchor, End: r.End, RequestHeld: r.RequestHeld,
+		}
+		if s.phase == v1alpha1.ProjectExpired {
+			r.End = d.now
+		}
 		return
 	}
-	d.Blocked = !d.now.Before(r.Deadline) && d.observed.MailPaused
-	d.warn(&s)
-	d.wakeAt(r.Deadline)
-}
-
-// observeWarnings records when the first and the last warning were sent.
-func (d *decider) observeWarnings(s *step) {
-	r := &d.Record
-	for _, lead := range s.leads {
-		sent := d.observed.SentAt(r.Deadline, lead)
-		if sent.IsZero() {
-			continue
-		}
-		if r.FirstWarned.IsZero() || sent.Before(r.FirstWarned) {
-			r.FirstWarned = sent
-		}
-		if lead == s.shortest() {
-			r.LastWarned = sent
-		}
-	}
-}
-
-// earliest returns the earliest time of the step after the warnings that were sent, and after those that are late, as if
-// they were sent now.
-func (d *decider) earliest(s *step) time.Time {
-	r := &d.Record
-	after := func(sent time.Time, lead time.Duration) time.Time {
-		switch {
-		case !sent.IsZero():
-			return d.terms.Calendar.After(sent, lead)
-		case d.now.Before(d.terms.dueAt(r.Deadline, lead)):
-			return r.Deadline
-		}
-		return d.terms.Calendar.After(d.now, lead)
-	}
-	return laterOf(after(r.FirstWarned, s.longest()), after(r.LastWarned, s.shortest()))
+	d.warn(&s, isSettled)
+	d.reportBlocked(&s)
 }
 
 // isNoticeComplete reports whether the owners got the full notice by now.
@@ -197,53 +240,24 @@ func (d *decider) isNoticeComplete(s *step) bool {
 		!d.now.Before(c.After(r.FirstWarned, s.longest())) && !d.now.Before(c.After(r.LastWarned, s.shortest()))
 }
 
-// move moves the deadline by whole days to at least a time, at most once a day and never while no mail can be sent.
-func (d *decider) move(required time.Time) {
-	r := &d.Record
-	const daily = 24 * time.Hour
-	if d.observed.MailPaused {
-		return
-	}
-	if next := r.Moved.Add(daily); d.now.Before(next) {
-		d.wakeAt(next)
-		return
-	}
-	local := r.Deadline.In(d.terms.Zone)
-	for days := 1; r.Deadline.Before(required); days++ {
-		r.Deadline = d.terms.Calendar.Postpone(local.AddDate(0, 0, days)).UTC()
-	}
-	r.Moved = d.now
+// isInHolidays reports whether no step is taken now, because of holidays.
+func (d *decider) isInHolidays() bool {
+	end := d.terms.Calendar.Postpone(d.now)
+	d.wakeAt(end)
+	return end.After(d.now)
 }
 
-// isHeldByRequest reports whether a request of a renewal without a decision holds the deadline.
+// isHeldByRequest reports whether a request of a renewal without a decision holds the deadline, which has passed.
 func (d *decider) isHeldByRequest() bool {
 	r, requested := &d.Record, d.observed.RequestedAt
 	if requested.IsZero() || !r.RequestHeld.IsZero() && !r.RequestHeld.Equal(requested) {
 		return false
 	}
 	r.RequestHeld = requested
-	until := requested.Add(maxRequestHold)
+	until := laterOf(r.Deadline, requested).Add(maxRequestHold)
 	d.wakeAt(until)
-	return d.now.Before(until)
-}
-
-// warn returns the warnings that are due. Of several only the last one is sent.
-func (d *decider) warn(s *step) {
-	r := &d.Record
-	for _, lead := range s.leads {
-		due := d.terms.dueAt(r.Deadline, lead)
-		if d.now.Before(due) {
-			d.wakeAt(due)
-			break
-		}
-		r.Phase = v1alpha1.ProjectExpiring
-		for i := range d.Warnings {
-			d.Warnings[i].Superseded = true
-		}
-		d.Warnings = append(d.Warnings, Warning{
-			Phase: s.phase, Periods: r.Periods, Deadline: r.Deadline, Lead: lead, DueAt: due, Last: lead == s.shortest(),
-		})
-	}
+	d.HeldByRequest = d.now.Before(until)
+	return d.HeldByRequest
 }
 
 // wakeAt moves the next decision forward to t.

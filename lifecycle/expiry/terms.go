@@ -15,8 +15,10 @@ import (
 type Terms struct {
 	// Validity is the length of a period; zero if the project never expires.
 	Validity period.Period
-	// Anchor is the start of the first period.
+	// Anchor identifies the start of the first period, whatever the time zone. First is its first day; by default that of
+	// the anchor.
 	Anchor time.Time
+	First  period.Date
 	// AtExpiry is what happens when a period ends.
 	AtExpiry v1alpha1.ExpiryAction
 	// DeleteAfter is the time from the end of a period to the request of the project's deletion.
@@ -47,20 +49,47 @@ func (t *Terms) dueAt(deadline time.Time, lead time.Duration) time.Time {
 }
 
 // endOf returns the end of the n-th period, outside of holidays.
-func (t *Terms) endOf(n int32) time.Time {
-	return t.Calendar.Postpone(t.Validity.ExpiryOf(t.Anchor, int(n), t.Zone))
+func (t *Terms) endOf(n int32) time.Time { return t.Calendar.Postpone(t.boundary(n)) }
+
+// boundary returns the end of the n-th period.
+func (t *Terms) boundary(n int32) time.Time {
+	first := t.First
+	if first.IsZero() {
+		first = period.DateOf(t.Anchor, t.Zone)
+	}
+	return t.Validity.ExpiryOf(first.Start(t.Zone), int(n), t.Zone)
+}
+
+// stepPhase returns the phase that follows a period.
+func (t *Terms) stepPhase() v1alpha1.ProjectPhase {
+	if t.AtExpiry == v1alpha1.ExpiryConfirm {
+		return v1alpha1.ProjectPendingDeletion
+	}
+	return v1alpha1.ProjectExpired
 }
 
 // step returns the step that follows the n-th period, with its deadline and the leads of its warnings, the longest first.
+// The owners are asked for confirmation at the end of the period, which is the first warning.
 func (t *Terms) step(n int32) step {
 	end := t.endOf(n)
 	if t.AtExpiry == v1alpha1.ExpiryConfirm {
-		s := step{phase: v1alpha1.ProjectPendingDeletion, deadline: t.Calendar.Postpone(end.Add(t.DeleteAfter))}
-		s.leads = append([]time.Duration{t.DeleteAfter}, t.leadsBelow(t.DeleteAfter)...)
-		return s
+		leads := t.leadsBelow(t.DeleteAfter)
+		answer := max(t.DeleteAfter, leads[0])
+		if answer > leads[0] {
+			leads = append([]time.Duration{answer}, leads...)
+		}
+		return step{phase: t.stepPhase(), deadline: t.wholeDaysAfter(end, answer), leads: leads}
 	}
-	length := t.Validity.ExpiryOf(t.Anchor, int(n), t.Zone).Sub(t.Validity.ExpiryOf(t.Anchor, int(n)-1, t.Zone))
-	return step{phase: v1alpha1.ProjectExpired, deadline: end, leads: t.leadsBelow(length)}
+	return step{phase: t.stepPhase(), deadline: end, leads: t.leadsBelow(t.boundary(n).Sub(t.boundary(n - 1)))}
+}
+
+// wholeDaysAfter returns the midnight that is a time after another midnight, without holidays, rounded up to whole days.
+func (t *Terms) wholeDaysAfter(midnight time.Time, length time.Duration) time.Time {
+	const wholeDay = 24 * time.Hour
+	days := (length + wholeDay - 1) / wholeDay
+	// Noon is on the same day whether clocks change in between or not.
+	noon := t.Calendar.After(midnight, days*wholeDay).Add(wholeDay / 2)
+	return t.Calendar.Postpone(period.DateOf(noon, t.Zone).Start(t.Zone))
 }
 
 // leadsBelow returns the leads that are shorter than a time, the longest first, or the shortest of all.

@@ -21,7 +21,7 @@ type layoutLimit struct {
 }
 
 var layoutLimits = map[string]layoutLimit{
-	"lifecycle": {folders: 9, arrows: 40},
+	"lifecycle": {folders: 10, arrows: 40},
 	"webhook":   {folders: 8},
 	"gpuagent":  {},
 }

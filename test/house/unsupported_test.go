@@ -100,21 +100,14 @@ func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 		return func() bool { return !slices.ContainsFunc(fields, p.reads) }
 	}
 	noUtilization := func() bool { return !p.mentions("gpuagent", "LastActive") } // the agent measures no idle time
-	noMention := func(name string) func() bool {
-		return func() bool { return !p.mentions("lifecycle", name) && !p.mentions("webhook", name) }
-	}
 	withoutEffect := map[string]func() bool{
-		"Department spec.projects":                   unread("Validity", "AtExpiry", "SuspendAfter", "DeleteAfter"),
-		"Department spec.holidays":                   unread("Holidays"),
-		"Department spec.notices.projectExpiry":      unread("ProjectExpiry"),
-		"Department spec.notices.digest":             func() bool { return !p.mentions("lifecycle", ".LastRun(") }, // the day of a Notice
+		"Department spec.projects.suspendAfter":      unread("SuspendAfter"),
+		"Department spec.projects.deleteAfter":       func() bool { return !p.mentions("lifecycle", "ActionDelete") }, // of projects that expire
 		"Department spec.workloads[*].idleTimeout":   noUtilization,
 		"Department spec.workloads[*].clock: Active": noUtilization,
-		"Project spec.validFrom":                     func() bool { return noMention("ValidFrom")() && noMention(".Anchor(")() },
 		"Project spec.workloads[*].idleTimeout":      noUtilization,
 		"Project spec.workloads[*].clock: Active":    noUtilization,
 		"NodePool spec.compute: Strict":              func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
-		"Extension spec.action: Renew":               noMention("ActionRenew"),
 		"Extension spec.action: Delete":              func() bool { return !p.mentions("lifecycle", "ActionDelete") }, // admission refuses it
 	}
 	listed := map[string]bool{}

@@ -63,6 +63,15 @@ func ParseMailState(object *corev1.ConfigMap) MailState {
 // mailStateObjectKey is the key of the ConfigMap.
 var mailStateObjectKey = client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: MailStateConfigMapName}
 
+// ReadMailState reads the state. It is empty before mail was configured.
+func ReadMailState(ctx context.Context, reader client.Reader) (MailState, error) {
+	var object corev1.ConfigMap
+	if err := reader.Get(ctx, mailStateObjectKey, &object); client.IgnoreNotFound(err) != nil {
+		return MailState{}, fmt.Errorf("get mail state: %w", err)
+	}
+	return ParseMailState(&object), nil
+}
+
 // reconcileMailState reads the state, records when mail was first configured, and resumes mail if
 // the failed configuration has changed.
 func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState, error) {

@@ -50,57 +50,56 @@ func TestBuildStatus(t *testing.T) {
 	tests := map[string]struct {
 		project     v1alpha1.Project
 		outcome     Outcome
-		phase       v1alpha1.ProjectPhase
 		ready       string // reason; True where it is Ready
 		quota       string // reason; True where it is Applied, no condition where it is empty
 		wantMessage string
 	}{
 		"governed": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, wantMessage: "is governed",
+			ready:   v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, wantMessage: "is governed",
 		},
 		"refused": {
 			outcome: Outcome{ClaimError: &tenancy.ClaimError{Reason: tenancy.ReasonNamespaceTaken, Message: "taken"}},
-			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, wantMessage: "taken",
+			ready:   tenancy.ReasonNamespaceTaken, wantMessage: "taken",
 		},
 		"deleted": {
-			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, wantMessage: "waiting for the deletion of namespace",
+			project: deleted, ready: ReasonDeleting, wantMessage: "waiting for the deletion of namespace",
 		},
 		"not counted": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "counted old;",
+			ready:   v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "counted old;",
 		},
 		"no room for what runs there": {
 			outcome: Outcome{
 				Pools: []input.NodePool{{Name: "dgx", Limit: 1000}}, ExceedsLimit: true, UncountedObserved: true,
 				Uncounted: []UncountedPod{{Pod: "a", Pool: "dgx", Uncharged: 1000}, {Pod: "b", Pool: "dgx", Uncharged: 500}},
 			},
-			phase: v1alpha1.ProjectActive, ready: v1alpha1.ReasonUncountedPodsExceedLimit, quota: v1alpha1.ReasonUncountedPodsExceedLimit,
+			ready: v1alpha1.ReasonUncountedPodsExceedLimit, quota: v1alpha1.ReasonUncountedPodsExceedLimit,
 			wantMessage: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
 		},
 		"a quota that cannot be had": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(true)},
-			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: ReasonObjectsRefused, wantMessage: "policy p: cannot be had",
+			ready:   ReasonObjectsRefused, quota: ReasonObjectsRefused, wantMessage: "policy p: cannot be had",
 		},
 		"another object that cannot be had": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(false)},
-			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, wantMessage: "policy p: cannot be had",
+			ready:   ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, wantMessage: "policy p: cannot be had",
 		},
 		"a pool that is missing": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, MissingPools: []string{"h200", "a100"}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, wantMessage: "no node pool h200, a100;",
+			ready:   v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, wantMessage: "no node pool h200, a100;",
 		},
 		"several": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{newQuota("dgx", "1", "2", "0")}, MissingPools: []string{"h200"}},
-			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "no node pool h200;",
+			ready:   v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "no node pool h200;",
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			tc.project.Generation = 7
-			got := BuildStatus(&tc.project, tc.outcome, phaseTime, metav1.NewTime(testTime))
-			if got.Phase != tc.phase || !got.PhaseSince.Equal(&phaseTime) || got.ObservedGeneration != 7 {
-				t.Errorf("phase %s since %v, generation %d", got.Phase, got.PhaseSince, got.ObservedGeneration)
+			got := BuildStatus(&tc.project, tc.outcome, metav1.NewTime(testTime))
+			if got.Phase != "" || got.ObservedGeneration != 7 {
+				t.Errorf("phase %q, which another controller writes, generation %d", got.Phase, got.ObservedGeneration)
 			}
 			assertCondition(t, got.Conditions, v1alpha1.ConditionReady, tc.ready, v1alpha1.ReasonReady)
 			assertCondition(t, got.Conditions, v1alpha1.ConditionQuotaApplied, tc.quota, v1alpha1.ReasonApplied)
@@ -108,7 +107,7 @@ func TestBuildStatus(t *testing.T) {
 				t.Errorf("Ready has message %q, want %q", ready.Message, tc.wantMessage)
 			}
 			tc.project.Status = got
-			if again := BuildStatus(&tc.project, tc.outcome, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
+			if again := BuildStatus(&tc.project, tc.outcome, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
 				t.Errorf("the second pass differs: %+v", again)
 			}
 		})
@@ -139,9 +138,9 @@ func assertCondition(t *testing.T, conditions []metav1.Condition, kind, reason, 
 func TestClaimErrorPreservesQuotaStatus(t *testing.T) {
 	p := &v1alpha1.Project{}
 	p.Generation = 7
-	p.Status = BuildStatus(p, Outcome{}, phaseTime, phaseTime)
+	p.Status = BuildStatus(p, Outcome{}, phaseTime)
 	p.Generation = 8
-	got := BuildStatus(p, Outcome{ClaimError: &tenancy.ClaimError{Reason: v1alpha1.ReasonDepartmentNotFound, Message: "gone"}}, phaseTime, phaseTime)
+	got := BuildStatus(p, Outcome{ClaimError: &tenancy.ClaimError{Reason: v1alpha1.ReasonDepartmentNotFound, Message: "gone"}}, phaseTime)
 	if c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionQuotaApplied); c == nil || c.ObservedGeneration != 7 {
 		t.Errorf("QuotaApplied = %+v, want that of generation 7", c)
 	}
@@ -150,7 +149,7 @@ func TestClaimErrorPreservesQuotaStatus(t *testing.T) {
 func TestLongMessagesAreTruncated(t *testing.T) {
 	long := strings.Repeat("ü", 40000)
 	outcome := Outcome{Failures: []apply.Failure{{Err: errors.New(long)}}}
-	got := BuildStatus(&v1alpha1.Project{}, outcome, phaseTime, phaseTime).Conditions[0].Message
+	got := BuildStatus(&v1alpha1.Project{}, outcome, phaseTime).Conditions[0].Message
 	if len(got) > 32768 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ü ...") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
 	}

@@ -17,12 +17,10 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// BuildStatus returns the project's status after one pass. The phase has policy time, a
-// condition machine time.
-func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.Time) v1alpha1.ProjectStatus {
+// BuildStatus returns the project's status after one pass. Package expiry writes the phase.
+func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
 	status.ObservedGeneration = project.Generation
-	phase := v1alpha1.ProjectActive
 	var conditions []metav1.Condition
 	if project.DeletionTimestamp.IsZero() {
 		conditions = append(outcome.conditions(project), unsupportedConditions(project)...)
@@ -30,15 +28,11 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine met
 			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
 		}
 	} else {
-		phase = v1alpha1.ProjectDeleting
 		waits := outcome.DeletionWaits
 		if waits == nil {
 			waits = &problem{ReasonDeleting, fmt.Sprintf("waiting for the deletion of namespace %s", project.NamespaceName())}
 		}
 		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "", *waits)}
-	}
-	if status.Phase != phase {
-		status.Phase, status.PhaseSince = phase, &policy
 	}
 	for _, c := range conditions {
 		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, apply.TruncateMessage(c.Message)
@@ -64,7 +58,7 @@ func unsupportedConditions(project *v1alpha1.Project) []metav1.Condition {
 }
 
 func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {
-	status := BuildStatus(project, outcome, metav1.NewTime(r.Clock.Now()), metav1.NewTime(policytime.MachineNow()))
+	status := BuildStatus(project, outcome, metav1.NewTime(policytime.MachineNow()))
 	return r.applyStatus(ctx, project, &status)
 }
 
@@ -82,19 +76,13 @@ func (r *Reconciler) applyStatus(ctx context.Context, project *v1alpha1.Project,
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-project"
 
 // statusFields returns this controller's fields of a status. Package pending owns what is
-// allocated, over quota and pending; other controllers own other conditions.
+// allocated, over quota and pending, package expiry the phase; other controllers own other conditions.
 func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac.ProjectApplyConfiguration {
 	fields := ac.ProjectStatus().WithObservedGeneration(status.ObservedGeneration).
 		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit)).
 		WithConditions(apply.Conditions(status.Conditions,
 			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionQueueApplied,
 			v1alpha1.ConditionUncounted, v1alpha1.ConditionUnsupported)...)
-	if status.Phase != "" {
-		fields.WithPhase(status.Phase)
-	}
-	if status.PhaseSince != nil {
-		fields.WithPhaseSince(*status.PhaseSince)
-	}
 	if namespace := status.Namespace; namespace != nil {
 		fields.WithNamespace(ac.ProjectNamespace().WithName(namespace.Name).WithUID(namespace.UID).WithOrigin(namespace.Origin))
 	}

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -128,40 +127,15 @@ func (r *Reconciler) mapExtensionToClock(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: TargetClock(e)}}
 }
 
-// timelineClock is a policy time that can step: that of an embedded cluster.
-type timelineClock interface{ Timeline() policytime.Timeline }
-
-// timelinePollInterval is the interval of checks for a step, in machine time.
-const timelinePollInterval = 100 * time.Millisecond
-
 // timelineSource enqueues every clock when policy time steps or changes its pace, because a
 // deadline can be due earlier then.
 func (r *Reconciler) timelineSource() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		if clock, ok := r.Clock.(timelineClock); ok {
-			go r.watchTimeline(ctx, clock, queue)
-		}
-		return nil
-	})
-}
-
-func (r *Reconciler) watchTimeline(ctx context.Context, clock timelineClock,
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request],
-) {
-	ticker := time.NewTicker(timelinePollInterval) //nolint:forbidigo // machine time: a poll interval
-	defer ticker.Stop()
-	segments := len(clock.Timeline().Segments)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if current := len(clock.Timeline().Segments); current != segments {
-			segments = current
+		policytime.NotifySteps(ctx, r.Clock, func() {
 			for _, request := range r.existingClocks(ctx) {
 				queue.Add(request)
 			}
-		}
-	}
+		})
+		return nil
+	})
 }

@@ -858,6 +858,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selfServiceRenewals
       type:
         scalar: numeric
+    - name: unsentSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: validity
       type:
         scalar: string

@@ -18,16 +18,20 @@ type ProjectExpiryApplyConfiguration struct {
 	// Validity is the validity from which the next step was computed. Another validity of the
 	// department schedules the expiry anew, with all warnings ahead.
 	Validity *string `json:"validity,omitempty"`
-	// Anchor is the start of the first period from which the next step was computed.
+	// Anchor is the start of the first period from which the next step was computed: the project's
+	// creation, or 00:00 UTC of spec.validFrom, in whatever time zone its days are.
 	Anchor *v1.Time `json:"anchor,omitempty"`
 	// FirstWarnedAt is when the first warning of the next step was sent.
 	FirstWarnedAt *v1.Time `json:"firstWarnedAt,omitempty"`
 	// LastWarnedAt is when the last warning of the next step was sent.
 	LastWarnedAt *v1.Time `json:"lastWarnedAt,omitempty"`
+	// UnsentSince is since when a warning of the next step is due and not sent, without the time in
+	// which mail was paused. After three days the warning goes to the contacts of the department.
+	UnsentSince *v1.Time `json:"unsentSince,omitempty"`
 	// MovedAt is when the next step was last postponed, because a warning was late.
 	MovedAt *v1.Time `json:"movedAt,omitempty"`
-	// RequestHeldSince is the time of the request of a renewal that postpones the next step until
-	// it is decided, for at most 30 days. One request in each period does so.
+	// RequestHeldSince is the time of the request of a renewal that holds the next step, which is due,
+	// until it is decided, for at most 30 days. One request in each period does so.
 	RequestHeldSince *v1.Time `json:"requestHeldSince,omitempty"`
 	// SelfServiceRenewals is the number of renewals without approval over the project's life.
 	SelfServiceRenewals *int32 `json:"selfServiceRenewals,omitempty"`
@@ -70,6 +74,14 @@ func (b *ProjectExpiryApplyConfiguration) WithFirstWarnedAt(value v1.Time) *Proj
 // If called multiple times, the LastWarnedAt field is set to the value of the last call.
 func (b *ProjectExpiryApplyConfiguration) WithLastWarnedAt(value v1.Time) *ProjectExpiryApplyConfiguration {
 	b.LastWarnedAt = &value
+	return b
+}
+
+// WithUnsentSince sets the UnsentSince field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UnsentSince field is set to the value of the last call.
+func (b *ProjectExpiryApplyConfiguration) WithUnsentSince(value v1.Time) *ProjectExpiryApplyConfiguration {
+	b.UnsentSince = &value
 	return b
 }
 

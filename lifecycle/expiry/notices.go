@@ -1,0 +1,231 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/notification/mail"
+)
+
+// noticesByProject is the index of the cache that holds the Notices about projects by the project's UID.
+const noticesByProject = "expiry.project"
+
+// projectUIDOf returns the UID of the project that a Notice is about, or "".
+func projectUIDOf(n *v1alpha1.Notice) string {
+	if n.Spec.Subject == nil || n.Spec.Subject.Kind != "Project" {
+		return ""
+	}
+	return string(n.Spec.Subject.UID)
+}
+
+// noticeSet holds the recorded Notices of a project by name. They belong to the cache.
+type noticeSet map[string]*v1alpha1.Notice
+
+func (r *Reconciler) listNotices(ctx context.Context, project *v1alpha1.Project) (noticeSet, error) {
+	var list v1alpha1.NoticeList
+	err := r.Client.List(ctx, &list, client.MatchingFields{noticesByProject: string(project.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list notices of project %s: %w", project.Name, err)
+	}
+	set := make(noticeSet, len(list.Items))
+	for i := range list.Items {
+		set[list.Items[i].Name] = &list.Items[i]
+	}
+	return set, nil
+}
+
+// deliveryTo returns what became of an announcement to recipients.
+func (s noticeSet) deliveryTo(a notification.Announcement, to []v1alpha1.NoticeRecipient) Delivery {
+	d := Delivery{Failed: true}
+	for _, recipient := range to {
+		n := s[a.NoticeName(recipient)]
+		if n == nil {
+			d.Missing = true
+		}
+		if n == nil || n.Status.Phase != v1alpha1.NoticeFailed {
+			d.Failed = false
+		}
+		if n != nil && n.Status.SentAt != nil && (d.SentAt.IsZero() || n.Status.SentAt.Time.Before(d.SentAt)) {
+			d.SentAt = n.Status.SentAt.UTC()
+		}
+	}
+	return d
+}
+
+// sentNames returns the names of the warnings that were sent, up to a few: the evidence of a decision.
+func (s noticeSet) sentNames(step v1alpha1.ProjectPhase) (names []string) {
+	for name, n := range s {
+		if n.Spec.Kind == warningKind(step) && n.Status.SentAt != nil && len(names) < maxEvidence {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// maxEvidence bounds the names in a line of the decision log.
+const maxEvidence = 8
+
+// isUnsentWarning reports whether a Notice is a warning that would still be sent.
+func isUnsentWarning(n *v1alpha1.Notice) bool {
+	isWarning := n.Spec.Lead != nil && (n.Spec.Kind == v1alpha1.NoticeProjectExpiring || n.Spec.Kind == v1alpha1.NoticeProjectConfirm)
+	return isWarning && (n.Status.Phase == "" || n.Status.Phase == v1alpha1.NoticePending)
+}
+
+// warningKind returns the kind of the warnings of a step.
+func warningKind(step v1alpha1.ProjectPhase) v1alpha1.NoticeKind {
+	if step == v1alpha1.ProjectPendingDeletion {
+		return v1alpha1.NoticeProjectConfirm
+	}
+	return v1alpha1.NoticeProjectExpiring
+}
+
+// newAnnouncement returns an announcement about the project. Its threshold has the project's UID and period, so that a
+// project that is created again under its name shares no Notice with the former one.
+func (p *pass) newAnnouncement(kind v1alpha1.NoticeKind, periods int32, distinction ...string) notification.Announcement {
+	project := p.project
+	a := notification.Announcement{
+		Kind: kind, DueAt: p.now,
+		Threshold: strings.Join(append([]string{string(project.UID), strconv.Itoa(int(periods))}, distinction...), "/"),
+		Subject:   v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
+		Inputs:    map[string]string{mail.InputProject: project.Name, mail.InputDepartment: project.Spec.Department},
+	}
+	if namespace := project.NamespaceName(); namespace != project.Name {
+		a.Inputs[mail.InputNamespace] = namespace
+	}
+	return a
+}
+
+// warningAnnouncement returns the announcement of a warning. The digest at its due time carries it.
+func (p *pass) warningAnnouncement(key WarningKey) notification.Announcement {
+	a := p.newAnnouncement(warningKind(key.Step), key.Periods, string(key.Step), strconv.FormatInt(key.Deadline.Unix(), 10), key.Lead.String())
+	a.Deadline, a.DueAt = key.Deadline, p.terms.dueAt(key.Deadline, key.Lead)
+	a.Lead, _ = period.DurationOf(key.Lead) // a lead that has no such text is none
+	if p.terms.LastDigest != nil {
+		day := period.DateOf(a.DueAt, p.terms.Zone)
+		a.Digest = &day
+	}
+	return a
+}
+
+// announcedWarning is a warning with those to whom it goes.
+type announcedWarning struct {
+	notification.Announcement
+	to []v1alpha1.NoticeRecipient
+}
+
+// dueWarnings returns the warnings that are due, and the names of the Notices that may be sent.
+func (p *pass) dueWarnings() (due []announcedWarning, valid map[string]bool) {
+	valid = map[string]bool{}
+	for _, w := range p.decision.Warnings {
+		a := announcedWarning{p.warningAnnouncement(w.WarningKey), p.owners}
+		a.Superseded = w.Superseded
+		if w.ToContacts {
+			a.to = notification.ProjectAndDepartmentRecipients(p.project, p.department)
+		}
+		due = append(due, a)
+		for _, to := range a.to {
+			if !w.Superseded {
+				valid[a.NoticeName(to)] = true
+			}
+		}
+	}
+	return due, valid
+}
+
+// missingWarnings returns the warnings that are not recorded for all their recipients.
+func (p *pass) missingWarnings() (missing []announcedWarning) {
+	due, _ := p.dueWarnings()
+	for _, a := range due {
+		if p.notices.deliveryTo(a.Announcement, a.to).Missing {
+			missing = append(missing, a)
+		}
+	}
+	return missing
+}
+
+// outdatedWarnings returns the unsent warnings that are not to be sent any more: of another deadline, to a person who is no
+// recipient any more, or of a deadline that cannot be kept.
+func (p *pass) outdatedWarnings() (outdated []*v1alpha1.Notice) {
+	if p.department == nil {
+		return nil
+	}
+	_, valid := p.dueWarnings()
+	for name, n := range p.notices {
+		if isUnsentWarning(n) && !valid[name] {
+			outdated = append(outdated, n)
+		}
+	}
+	return outdated
+}
+
+// withdrawWarnings marks warnings as superseded unless they were sent in the meantime.
+func (r *Reconciler) withdrawWarnings(ctx context.Context, outdated []*v1alpha1.Notice) error {
+	for _, cached := range outdated {
+		n := &v1alpha1.Notice{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), n); err != nil {
+			if client.IgnoreNotFound(err) == nil {
+				continue
+			}
+			return fmt.Errorf("get notice %s: %w", cached.Name, err)
+		}
+		if !isUnsentWarning(n) {
+			continue
+		}
+		n.Status.Phase, n.Status.LastError, n.Status.RetryAt = v1alpha1.NoticeSuperseded, "the deadline of the project has changed", nil
+		if err := r.Client.Status().Update(ctx, n); err != nil {
+			return fmt.Errorf("mark notice %s as superseded: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// stepAnnouncement returns what is announced of a change of the phase or of the end, and whether anything is.
+func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
+	before, after := p.record, p.decision.Record
+	deadline := strconv.FormatInt(before.Deadline.Unix(), 10)
+	switch {
+	case before.Phase == after.Phase && !p.isAnnouncedEndChanged():
+		return a, false
+	case after.Phase == v1alpha1.ProjectExpired:
+		a = p.newAnnouncement(v1alpha1.NoticeProjectExpired, before.Periods, deadline)
+		a.Inputs[mail.InputExpiredAt] = formatTime(after.End)
+	case after.Phase == v1alpha1.ProjectPendingDeletion:
+		a = p.newAnnouncement(v1alpha1.NoticeProjectDeletion, before.Periods, deadline)
+		a.Inputs[mail.InputExpiredAt] = formatTime(after.End)
+	case after.Phase == v1alpha1.ProjectActive && (p.renewal != nil || p.wasAnnounced()):
+		a = p.newAnnouncement(v1alpha1.NoticeProjectRenewed, after.Periods, deadline, strconv.FormatInt(after.End.Unix(), 10))
+		if a.Deadline = after.End; after.End.IsZero() {
+			a.Deadline = time.Time{}
+		}
+		if p.renewal != nil {
+			a.Inputs[mail.InputRenewedBy] = p.renewal.Annotations[v1alpha1.AnnotationCreatedBy]
+			a.Threshold = string(p.project.UID) + "/" + string(p.renewal.UID)
+		}
+	default:
+		return a, false
+	}
+	return a, true
+}
+
+// wasAnnounced reports whether people know of an end that no longer holds.
+func (p *pass) wasAnnounced() bool {
+	return !p.record.FirstWarned.IsZero() || p.record.Phase == v1alpha1.ProjectExpired || p.record.Phase == v1alpha1.ProjectPendingDeletion
+}
+
+// isAnnouncedEndChanged reports whether an end of which people were warned is withdrawn without a new warning.
+func (p *pass) isAnnouncedEndChanged() bool {
+	return !p.record.FirstWarned.IsZero() && p.decision.Record.FirstWarned.IsZero() && !p.observed.Held
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

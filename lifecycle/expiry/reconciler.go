@@ -1,0 +1,300 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/rendering/apply"
+)
+
+// Reconciler takes the steps of the expiry of projects. It is the only writer of their phase.
+type Reconciler struct {
+	// Client reads from the manager's cache, which has the index of Notices, and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Notices records Notices.
+	Notices notification.Recorder
+	// MailPaused reports whether no mail can be sent: mail is paused, or not set up.
+	MailPaused func(context.Context) (bool, error)
+	// Events records the steps.
+	Events events.EventRecorder
+	// Clock is policy time.
+	Clock policytime.Clock
+
+	terms termsCache
+	mail  mailCache
+}
+
+// pass is one decision about a project with what it depends on, and what it changes.
+type pass struct {
+	project *v1alpha1.Project
+	// department is nil if it does not exist. The project then keeps its phase.
+	department *v1alpha1.Department
+	now        time.Time
+	terms      Terms
+	owners     []v1alpha1.NoticeRecipient
+	notices    noticeSet
+	renewals   renewals
+	// renewal is the renewal that is applied now, or nil.
+	renewal  *v1alpha1.Extension
+	observed Observation
+	record   Record
+	decision Decision
+	// status is the project's status after the pass.
+	status v1alpha1.ProjectStatus
+}
+
+// Reconcile implements reconcile.Reconciler for the project of the request's name. What the cache shows to be done is
+// decided again from the API server: a renewal that the cache lacks wins.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var project v1alpha1.Project
+	if err := r.Client.Get(ctx, req.NamespacedName, &project); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	p, err := r.decide(ctx, &project, false)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.isDone() {
+		return r.requeueResult(p), nil
+	}
+	if err := r.Live.Get(ctx, req.NamespacedName, &project); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if p, err = r.decide(ctx, &project, true); err != nil {
+		return reconcile.Result{}, err
+	}
+	// Each step can be repeated after a crash behind it. The announcement of a change comes before the change, after which
+	// it is not known any more; the warnings follow from the status, and so does what became of the renewals.
+	for _, reconcileStep := range []func(context.Context, *pass) error{
+		r.reconcileAnnouncement, r.reconcileStatus, r.reconcileWarnings, r.markRenewals,
+	} {
+		if err := reconcileStep(ctx, p); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return r.requeueResult(p), nil
+}
+
+// decide decides about a project. With live it reads the Extensions and the state of mail from the API server.
+func (r *Reconciler) decide(ctx context.Context, project *v1alpha1.Project, live bool) (*pass, error) {
+	p := &pass{project: project, now: r.Clock.Now().UTC().Truncate(time.Second), record: recordOf(&project.Status)}
+	var department v1alpha1.Department
+	err := r.Client.Get(ctx, client.ObjectKey{Name: project.Spec.Department}, &department)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get department %s: %w", project.Spec.Department, err)
+	}
+	isKnown := !apierrors.IsNotFound(err)
+	switch {
+	case !project.DeletionTimestamp.IsZero():
+		p.decision.Record = p.record
+		p.decision.Record.Phase, p.decision.Record.Step, p.decision.Record.Deadline = v1alpha1.ProjectDeleting, "", time.Time{}
+	case !isKnown:
+		if p.decision.Record = p.record; p.record.Phase == "" {
+			p.decision.Record.Phase = v1alpha1.ProjectActive
+		}
+	default:
+		p.department, p.terms = &department, r.terms.load(&department).StartingWith(project, r.Clock)
+		if err := r.observe(ctx, p, live); err != nil {
+			return nil, err
+		}
+		p.decision = Decide(p.now, p.record, p.terms, p.observed)
+	}
+	p.status = *project.Status.DeepCopy()
+	setRecord(&p.status, p.decision.Record, p.now)
+	if p.renewal != nil {
+		setRenewal(&p.status, p.renewal, p.now)
+	}
+	setConditions(&p.status, p.conditions())
+	return p, nil
+}
+
+// observe reads what the decision depends on.
+func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error) {
+	spec, reader := &p.project.Spec, client.Reader(r.Client)
+	if live {
+		reader = r.Live
+	}
+	if p.notices, err = r.listNotices(ctx, p.project); err != nil {
+		return err
+	}
+	if p.renewals, err = listRenewals(ctx, reader, p.project); err != nil {
+		return err
+	}
+	p.owners = notification.ProjectRecipients(p.project, p.department)
+	contacts := notification.DepartmentContacts(p.department)
+	p.observed = Observation{
+		Held: spec.Hold.IsInForce(p.now, p.terms.Zone), Exempt: spec.Exempt.IsInForce(p.now, p.terms.Zone),
+		Owners:   func(key WarningKey) Delivery { return p.notices.deliveryTo(p.warningAnnouncement(key), p.owners) },
+		Contacts: func(key WarningKey) Delivery { return p.notices.deliveryTo(p.warningAnnouncement(key), contacts) },
+	}
+	if p.observed.MailPaused, err = r.mail.load(ctx, r.MailPaused, live); err != nil {
+		return err
+	}
+	if at := p.renewals.requestedAt; !at.IsZero() {
+		p.observed.RequestedAt = r.Clock.FromReal(at).UTC().Truncate(time.Second)
+	}
+	if !p.terms.Validity.IsZero() && !p.observed.Exempt {
+		p.renewal = p.renewals.choose(p.project)
+	}
+	p.observed.Renewed = p.renewal != nil
+	return nil
+}
+
+// isDone reports whether nothing is to be written.
+func (p *pass) isDone() bool {
+	return equality.Semantic.DeepEqual(p.cachedFields(), p.desiredFields()) && len(p.renewals.approved) == 0 &&
+		len(p.missingWarnings()) == 0 && len(p.outdatedWarnings()) == 0
+}
+
+func (p *pass) cachedFields() any  { return statusFields(p.project.Name, &p.project.Status) }
+func (p *pass) desiredFields() any { return statusFields(p.project.Name, &p.status) }
+
+// reconcileAnnouncement records the Notices of a step and of a renewal.
+func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
+	if p.department == nil {
+		return nil
+	}
+	a, found := p.stepAnnouncement()
+	if !found {
+		return nil
+	}
+	to := p.owners
+	if a.Kind == v1alpha1.NoticeProjectDeletion || a.Kind == v1alpha1.NoticeProjectExpired {
+		to = notification.ProjectAndDepartmentRecipients(p.project, p.department)
+	}
+	_, err := r.Notices.Record(ctx, a, to)
+	return err
+}
+
+// reconcileStatus writes the status, and then records what changed.
+func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) error {
+	cached, desired := statusFields(p.project.Name, &p.project.Status), statusFields(p.project.Name, &p.status)
+	if equality.Semantic.DeepEqual(cached, desired) {
+		return nil
+	}
+	// Another replica that lost its leadership must not undo a renewal.
+	desired.WithUID(p.project.UID).WithResourceVersion(p.project.ResourceVersion)
+	if err := apply.Status(ctx, r.Client, fieldManager, cached, desired); err != nil {
+		return fmt.Errorf("write the expiry of project %s: %w", p.project.Name, err)
+	}
+	r.recordChange(ctx, p)
+	return nil
+}
+
+// reconcileWarnings records the warnings that are due, and withdraws those that do not hold any more.
+func (r *Reconciler) reconcileWarnings(ctx context.Context, p *pass) error {
+	if p.department == nil {
+		return nil
+	}
+	for _, a := range p.missingWarnings() {
+		if _, err := r.Notices.Record(ctx, a.Announcement, a.to); err != nil {
+			return err
+		}
+	}
+	return r.withdrawWarnings(ctx, p.outdatedWarnings())
+}
+
+// The longest times until the next pass, in machine time: in general, and while mail that is paused holds a step.
+const (
+	maxRequeueInterval = time.Hour
+	mailPausedRequeue  = 30 * time.Second
+)
+
+// requeueResult returns when to decide again.
+func (r *Reconciler) requeueResult(p *pass) reconcile.Result {
+	next := maxRequeueInterval
+	if p.decision.Blocked == v1alpha1.ReasonMailPaused {
+		next = mailPausedRequeue
+	}
+	if at := p.nextChange(); !at.IsZero() {
+		next = min(next, max(r.Clock.RealUntil(at), time.Millisecond))
+	}
+	return reconcile.Result{RequeueAfter: next}
+}
+
+// nextChange returns when something is due or an exception ends; zero for never.
+func (p *pass) nextChange() time.Time {
+	next := p.decision.Next
+	for _, e := range []*v1alpha1.Exception{p.project.Spec.Hold, p.project.Spec.Exempt} {
+		if e.IsInForce(p.now, p.terms.Zone) && e.Until != nil {
+			if end := e.Until.End(p.terms.Zone); next.IsZero() || end.Before(next) {
+				next = end
+			}
+		}
+	}
+	return next
+}
+
+// recordChange records an event, a line of the decision log and metrics of a change that was written.
+func (r *Reconciler) recordChange(ctx context.Context, p *pass) {
+	before, after := p.record, p.decision.Record
+	log := ctrl.LoggerFrom(ctx).WithName("decisions")
+	fields := []any{
+		"project", p.project.Name, "department", p.project.Spec.Department, "phase", after.Phase, "formerPhase", before.Phase,
+		"period", after.Periods, "next", after.Step, "deadline", after.Deadline, "formerDeadline", before.Deadline,
+	}
+	event := func(kind, reason, action, format string, args ...any) {
+		r.Events.Eventf(p.project, nil, kind, reason, action, format, args...)
+	}
+	switch {
+	case p.renewal != nil:
+		renewalsTotal.WithLabelValues(p.project.Spec.Department, approvalOf(p.renewal)).Inc()
+		log.Info("Renewed project", append(fields, "extension", p.renewal.Name, "requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy],
+			"onBehalfOf", p.renewal.Spec.OnBehalfOf, "approvedBy", p.renewal.Status.DecidedBy)...)
+		event(corev1.EventTypeNormal, "ProjectRenewed", "Renew", "the project was renewed: %s", p.describeEnd())
+	case before.Phase != after.Phase:
+		stepsTotal.WithLabelValues(p.project.Spec.Department, string(after.Phase)).Inc()
+		log.Info("Changed phase of project", append(fields, "firstWarned", before.FirstWarned, "lastWarned", before.LastWarned,
+			"notices", p.notices.sentNames(before.Step), "renewalRequestedAt", p.observed.RequestedAt)...)
+		p.recordStep(event)
+	case !before.Deadline.IsZero() && !before.Deadline.Equal(after.Deadline):
+		log.Info("Moved deadline of project", append(fields, "held", p.observed.Held, "notices", p.notices.sentNames(before.Step))...)
+		event(corev1.EventTypeNormal, "ProjectExpiryMoved", "Expire", "the next step of the project was moved: %s", p.describeEnd())
+	}
+}
+
+// recordStep records the event of a new phase.
+func (p *pass) recordStep(event func(kind, reason, action, format string, args ...any)) {
+	switch p.decision.Record.Phase {
+	case v1alpha1.ProjectExpiring:
+		event(corev1.EventTypeNormal, "ProjectExpiring", "Expire", "the owners are warned: %s; renew with: sluice renew project/%s",
+			p.describeEnd(), p.project.Name)
+	case v1alpha1.ProjectExpired:
+		event(corev1.EventTypeWarning, "ProjectExpired", "Expire",
+			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s", p.project.Name)
+	case v1alpha1.ProjectPendingDeletion:
+		event(corev1.EventTypeWarning, "ProjectUnconfirmed", "Expire",
+			"no owner confirmed that the project is still needed; it stays usable until its department decides; confirm with: sluice renew project/%s",
+			p.project.Name)
+	case v1alpha1.ProjectActive:
+		if p.record.Phase != "" {
+			event(corev1.EventTypeNormal, "ProjectActive", "Expire", "the project has another end: %s", p.describeEnd())
+		}
+	}
+}
+
+// describeEnd describes the next step of the project.
+func (p *pass) describeEnd() string {
+	next := p.status.Next
+	if next == nil {
+		return "no further step is scheduled"
+	}
+	return fmt.Sprintf("%s at %s", next.Phase, next.At.In(p.terms.Zone).Format(localTimeFormat))
+}

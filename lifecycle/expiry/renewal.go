@@ -1,0 +1,138 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Reasons of the condition Applied of a renewal.
+const (
+	// ReasonRenewed means that the project got another period of validity.
+	ReasonRenewed = "Renewed"
+	// ReasonAlreadyRenewed means that there is nothing to renew: another renewal of the period was applied before, or
+	// the project has no end any more.
+	ReasonAlreadyRenewed = "AlreadyRenewed"
+)
+
+// renewals are the Extensions that renew a project.
+type renewals struct {
+	// approved are those that were approved and are not applied yet, the first decided first.
+	approved []*v1alpha1.Extension
+	// requestedAt is the creation of the oldest one without a decision, in machine time; zero for none.
+	requestedAt time.Time
+}
+
+// listRenewals returns the renewals of a project.
+func listRenewals(ctx context.Context, reader client.Reader, project *v1alpha1.Project) (found renewals, err error) {
+	namespace := project.Status.Namespace
+	if namespace == nil {
+		return found, nil
+	}
+	var list v1alpha1.ExtensionList
+	if err := reader.List(ctx, &list, client.InNamespace(namespace.Name)); err != nil {
+		return found, fmt.Errorf("list extensions in namespace %s: %w", namespace.Name, err)
+	}
+	for i := range list.Items {
+		e := &list.Items[i]
+		if !renews(e, project) {
+			continue
+		}
+		switch {
+		case e.Status.Decision == "":
+			if at := e.CreationTimestamp.Time; found.requestedAt.IsZero() || at.Before(found.requestedAt) {
+				found.requestedAt = at
+			}
+		case e.Status.Decision == v1alpha1.ExtensionApproved && isApplicationOpen(e):
+			found.approved = append(found.approved, e)
+		}
+	}
+	slices.SortFunc(found.approved, func(a, b *v1alpha1.Extension) int {
+		return cmp.Or(timeOf(a.Status.DecidedAt).Compare(timeOf(b.Status.DecidedAt)), strings.Compare(a.Name, b.Name))
+	})
+	return found, nil
+}
+
+// renews reports whether an Extension renews the project to which its namespace belongs.
+func renews(e *v1alpha1.Extension, project *v1alpha1.Project) bool {
+	target := e.Spec.Target
+	return e.Spec.Action == v1alpha1.ActionRenew && target.Kind == "Project" && target.Name == project.Name &&
+		target.APIVersion == v1alpha1.GroupVersion.String()
+}
+
+// isApplicationOpen reports whether it is not recorded yet that a renewal was applied, or why it was not.
+func isApplicationOpen(e *v1alpha1.Extension) bool {
+	c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionApplied)
+	return c == nil || c.Status != metav1.ConditionTrue && c.Reason != ReasonAlreadyRenewed
+}
+
+// canRenew reports whether a project in the phase can be renewed.
+func canRenew(phase v1alpha1.ProjectPhase) bool {
+	return phase == v1alpha1.ProjectExpiring || phase == v1alpha1.ProjectExpired || phase == v1alpha1.ProjectPendingDeletion
+}
+
+// choose returns the renewal that is applied now, or nil.
+func (f renewals) choose(project *v1alpha1.Project) *v1alpha1.Extension {
+	if !canRenew(project.Status.Phase) {
+		return nil
+	}
+	for _, e := range f.approved {
+		if !isLastRenewal(e, &project.Status) {
+			return e
+		}
+	}
+	return nil
+}
+
+// isLastRenewal reports whether the status holds that the Extension was applied.
+func isLastRenewal(e *v1alpha1.Extension, s *v1alpha1.ProjectStatus) bool {
+	return s.Expiry != nil && s.Expiry.LastRenewal != nil && s.Expiry.LastRenewal.UID == e.UID
+}
+
+// setRenewal records a renewal in a status.
+func setRenewal(s *v1alpha1.ProjectStatus, e *v1alpha1.Extension, now time.Time) {
+	if e.Status.DecidedBy == "" {
+		s.Expiry.SelfServiceRenewals++
+	}
+	s.Expiry.LastRenewal = &v1alpha1.ProjectRenewal{
+		Extension: e.Name, UID: e.UID, At: *timestamp(now), RequestedBy: e.Annotations[v1alpha1.AnnotationCreatedBy],
+		OnBehalfOf: e.Spec.OnBehalfOf, ApprovedBy: e.Status.DecidedBy,
+	}
+}
+
+// markRenewals records in the approved renewals whether they were applied. The project's status comes first: a crash in
+// between repeats only this.
+func (r *Reconciler) markRenewals(ctx context.Context, p *pass) error {
+	for _, e := range p.renewals.approved {
+		next := e.DeepCopy()
+		applied := metav1.Condition{
+			Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: ReasonAlreadyRenewed, ObservedGeneration: e.Generation,
+			Message: "The project has no end that it could renew: it was renewed before, or its end was removed",
+		}
+		if isLastRenewal(e, &p.status) {
+			applied.Status, applied.Reason, applied.Message = metav1.ConditionTrue, ReasonRenewed, "The project has no end now"
+			if next.Status.NewEnd = p.status.ExpiresAt; next.Status.NewEnd != nil {
+				applied.Message = "The project is valid until " + next.Status.NewEnd.In(p.terms.Zone).Format(localTimeFormat)
+			}
+		}
+		meta.SetStatusCondition(&next.Status.Conditions, applied)
+		if err := r.Client.Status().Update(ctx, next); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("record the application of extension %s/%s: %w", e.Namespace, e.Name, err)
+		}
+	}
+	return nil
+}
+
+const localTimeFormat = "2006-01-02 15:04 MST"

@@ -1,0 +1,145 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"testing"
+	"time"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+const day = 24 * time.Hour
+
+// runUntil decides at each wake-up until a time, with all mail delivered.
+func (h *history) runUntil(until time.Time) {
+	for range 10000 {
+		d, _ := h.decide(false)
+		if d, _ = h.decide(false); d.Next.IsZero() || d.Next.After(until) {
+			break
+		}
+		h.now = d.Next
+	}
+	h.now = until
+	h.decide(false)
+}
+
+func (h *history) requirePhase(t *testing.T, want v1alpha1.ProjectPhase) {
+	t.Helper()
+	if h.record.Phase != want {
+		t.Fatalf("at %s: phase %q, want %q: %+v", h.now, h.record.Phase, want, h.record)
+	}
+}
+
+// Invariant 11: a project whose terms or exceptions change keeps a phase that its record explains, and never loses notice.
+func TestTermsChange(t *testing.T) {
+	zone := berlin(t)
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	expired := func(h *history) { h.runUntil(start.AddDate(0, 7, 0)); h.record.Phase = v1alpha1.ProjectExpired }
+	for name, tc := range map[string]struct {
+		validity string
+		action   v1alpha1.ExpiryAction
+		live     func(t *testing.T, h *history)
+		phase    v1alpha1.ProjectPhase
+	}{
+		"held from its creation": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) { h.held = true; h.decide(false) }, v1alpha1.ProjectActive},
+		"validity shortened after the expiry": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			expired(h)
+			h.terms.Validity = period.MustParsePeriod("P5M")
+			h.decide(false)
+		}, v1alpha1.ProjectExpired},
+		"validity lengthened after the expiry": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			expired(h)
+			h.terms.Validity = period.MustParsePeriod("P1Y")
+			h.decide(false)
+		}, v1alpha1.ProjectActive},
+		"asked for confirmation instead, shortly before the expiry": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 9, 3, 12, 0, 0, 0, zone))
+			h.terms.AtExpiry = v1alpha1.ExpiryConfirm
+			h.runUntil(time.Date(2026, 9, 4, 12, 0, 0, 0, zone))
+		}, v1alpha1.ProjectActive},
+		"renewed while held": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			expired(h)
+			h.held, h.renewed = true, true
+			h.decide(false)
+		}, v1alpha1.ProjectActive},
+		"a request twenty days before the expiry": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.requested = time.Date(2026, 8, 15, 12, 0, 0, 0, zone)
+			h.runUntil(time.Date(2026, 9, 25, 12, 0, 0, 0, zone))
+		}, v1alpha1.ProjectExpiring},
+		"a request without an answer for thirty days": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.requested = time.Date(2026, 8, 15, 12, 0, 0, 0, zone)
+			h.runUntil(time.Date(2026, 10, 5, 12, 0, 0, 0, zone))
+		}, v1alpha1.ProjectExpired},
+		"holidays that begin before the expiry, added late": {"P6M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 9, 3, 12, 0, 0, 0, zone))
+			h.terms.Calendar = NewCalendar(holidays("2026-08-20", "2026-09-10"), zone)
+			h.runUntil(time.Date(2026, 9, 10, 12, 0, 0, 0, zone))
+		}, v1alpha1.ProjectExpiring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(zone, tc.validity, tc.action)
+			tc.live(t, h)
+			h.requirePhase(t, tc.phase)
+		})
+	}
+}
+
+// Steps are at the start of a local day, also where clocks change between an anniversary and its step, or at midnight.
+func TestStepsAreAtMidnight(t *testing.T) {
+	for _, tc := range []struct {
+		zone, validity, anchor, want string
+		action                       v1alpha1.ExpiryAction
+		deleteAfter                  time.Duration
+	}{
+		{"Europe/Berlin", "P6M", "2026-08-31", "2027-03-01", v1alpha1.ExpiryExpire, 0},
+		{"Europe/Berlin", "P1Y", "2028-02-29", "2029-03-01", v1alpha1.ExpiryExpire, 0},
+		{"Europe/Berlin", "P1Y", "2025-03-14", "2026-04-14", v1alpha1.ExpiryConfirm, 30 * day},
+		{"Europe/Berlin", "P1Y", "2025-10-09", "2026-11-09", v1alpha1.ExpiryConfirm, 30 * day},
+		{"America/Santiago", "P1Y", "2025-08-19", "2026-09-19", v1alpha1.ExpiryConfirm, 30 * day},
+		{"Australia/Sydney", "P1Y", "2025-09-19", "2026-10-20", v1alpha1.ExpiryConfirm, 30 * day},
+		{"Europe/Berlin", "P1Y", "2025-05-09", "2026-05-12", v1alpha1.ExpiryConfirm, 36 * time.Hour},
+	} {
+		zone, err := time.LoadLocation(tc.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHistory(zone, tc.validity, tc.action)
+		h.terms.Anchor, h.terms.DeleteAfter, h.terms.Calendar = period.MustParseDate(tc.anchor).Start(zone), tc.deleteAfter, Calendar{}
+		h.now = h.terms.Anchor
+		h.decide(false)
+		if want := period.MustParseDate(tc.want).Start(zone); !h.record.Deadline.Equal(want) {
+			t.Errorf("%s from %s in %s ends at %s, want %s", tc.validity, tc.anchor, tc.zone, h.record.Deadline.In(zone), want)
+		}
+	}
+}
+
+// A warning that is late moves the deadline at once, not only when the next one is due.
+func TestLateWarningMovesDeadlineAtOnce(t *testing.T) {
+	h := newHistory(berlin(t), "P6M", v1alpha1.ExpiryExpire)
+	for h.record.Phase != v1alpha1.ProjectExpiring {
+		d, _ := h.decide(true)
+		if h.record.Phase != v1alpha1.ProjectExpiring {
+			h.now = d.Next
+		}
+	}
+	before := h.record.Deadline
+	d, _ := h.decide(true)
+	if h.now = d.Next; !h.now.Before(before.Add(-29 * day).Add(-14 * day)) {
+		t.Errorf("without the first mail the next decision is at %s, before %s", h.now, before)
+	}
+	if h.decide(true); !h.record.Deadline.After(before) {
+		t.Errorf("at %s the deadline is still %s", h.now, before)
+	}
+}
+
+// A reminder that is later than the time for an answer does not disturb the order of the warnings.
+func TestConfirmationWithShortTimeForAnswer(t *testing.T) {
+	h := newHistory(berlin(t), "P1Y", v1alpha1.ExpiryConfirm)
+	h.terms.DeleteAfter, h.terms.Leads = day, []time.Duration{30 * day, 7 * day}
+	if s := h.terms.step(1); s.longest() < s.shortest() || s.shortest() != 7*day {
+		t.Errorf("leads %v", s.leads)
+	}
+}

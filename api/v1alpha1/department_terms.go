@@ -25,8 +25,11 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="self.atExpiry != 'Expire' || self.deleteAfter.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum() > self.suspendAfter.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum()",fieldPath=".deleteAfter",messageExpression="'must be longer than suspendAfter, ' + self.suspendAfter"
 type ProjectTerms struct {
-	// Validity is the calendar period for which a project is valid, such as P6M or P1Y.
-	// Without it projects never expire.
+	// Validity is the calendar period for which a project is valid, such as P6M or P1Y. Each
+	// period is counted from the project's validFrom, and ends with a day of the department's time
+	// zone. A day that the month lacks becomes its last one. If the validity is set or shortened
+	// later, a project ends with the first period that has all warnings ahead. Without it projects
+	// never expire.
 	//
 	// +optional
 	Validity *period.Period `json:"validity,omitempty"`
@@ -170,7 +173,10 @@ type NoticeTerms struct {
 	Language Language `json:"language,omitempty"`
 
 	// ProjectExpiry lists how long before each step of a project's expiry its owners are
-	// warned. Default: 30d, 7d and 1d.
+	// warned, without holidays. Those that are longer than the time before the step have no
+	// effect. A step happens only when its first warning was sent the longest of these times
+	// before, and the last one its own: a warning that is late postpones the step by whole days.
+	// Default: 30d, 7d and 1d.
 	//
 	// +optional
 	// +listType=set
@@ -196,8 +202,8 @@ type NoticeTerms struct {
 	CopyOwners bool `json:"copyOwners,omitempty"`
 
 	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
-	// week. At these times each recipient gets all project warnings in one mail. Without it
-	// each warning is sent as its own mail.
+	// week. At these times each recipient gets all project warnings in one mail. A warning is in
+	// the last digest that is early enough. Without it each warning is sent as its own mail.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=100

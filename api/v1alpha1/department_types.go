@@ -101,8 +101,10 @@ type DepartmentSpec struct {
 	// +kubebuilder:default={}
 	Extensions ExtensionTerms `json:"extensions,omitempty,omitzero"`
 
-	// Holidays are days on which no project is suspended or deleted. A step that falls on a
-	// holiday is postponed to the first day after it.
+	// Holidays are days on which no step of a project's expiry happens: one that falls on a holiday
+	// is postponed to 00:00 of the first day after it. They do not count as notice, so that
+	// warnings are sent earlier. Ranges that touch are one. Later steps count from the postponed one,
+	// and the periods of validity do not move.
 	//
 	// +optional
 	// +listType=map

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
@@ -38,8 +39,10 @@ type projectRow struct {
 	// NextPhase follows at NextAt, unless the project is renewed.
 	NextPhase v1alpha1.ProjectPhase `json:"nextPhase,omitempty"`
 	NextAt    *time.Time            `json:"nextAt,omitempty"`
-	// Blocked says why the next step does not happen although it is due.
-	Blocked string `json:"blocked,omitempty"`
+	// Blocked says why the next step cannot happen, RenewalPending that it waits for the decision on a
+	// renewal.
+	Blocked        string `json:"blocked,omitempty"`
+	RenewalPending bool   `json:"renewalPending,omitempty"`
 	// ClosedAt is since when the project accepts no new pods with GPUs.
 	ClosedAt *time.Time       `json:"closedAt,omitempty"`
 	Owners   []v1alpha1.Owner `json:"owners"`
@@ -69,24 +72,33 @@ type exceptionRow struct {
 func newProjectRows(projects []v1alpha1.Project, now time.Time) []projectRow {
 	rows := make([]projectRow, 0, len(projects))
 	for i := range projects {
-		rows = append(rows, newProjectRow(&projects[i]))
+		rows = append(rows, newProjectRow(&projects[i], now))
 	}
 	sortProjectRows(rows, now)
 	return rows
 }
 
-func newProjectRow(project *v1alpha1.Project) projectRow {
+func newProjectRow(project *v1alpha1.Project, now time.Time) projectRow {
 	spec, status := &project.Spec, &project.Status
 	row := projectRow{
 		Name: project.Name, Department: spec.Department, Namespace: project.NamespaceName(), Owners: spec.Owners,
 		Phase: status.Phase, ExpiresAt: optionalTime(status.ExpiresAt), ClosedAt: optionalTime(status.ClosedAt),
-		Hold:   newExceptionRow(project, spec.Hold, v1alpha1.ConditionHeld, v1alpha1.HeldByAnnotation),
-		Exempt: newExceptionRow(project, spec.Exempt, v1alpha1.ConditionExempt, v1alpha1.ExemptedByAnnotation),
+		Hold:   newExceptionRow(spec.Hold, project.Annotations[v1alpha1.HeldByAnnotation], now),
+		Exempt: newExceptionRow(spec.Exempt, project.Annotations[v1alpha1.ExemptedByAnnotation], now),
+	}
+	if held := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld); held != nil && held.Status == metav1.ConditionTrue {
+		row.RenewalPending = held.Reason == v1alpha1.ReasonExtensionPending
+		if row.Hold != nil {
+			row.Hold.Ended = row.RenewalPending
+		}
+	}
+	if row.Exempt != nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionExempt) {
+		row.Exempt.Ended = false
 	}
 	if next := status.Next; next != nil {
 		row.NextPhase, row.NextAt = next.Phase, optionalTime(&next.At)
 	}
-	if blocked := meta.FindStatusCondition(status.Conditions, conditionExpiryBlocked); blocked != nil && blocked.Status == "True" {
+	if blocked := meta.FindStatusCondition(status.Conditions, conditionExpiryBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
 		row.Blocked = cmp.Or(blocked.Message, blocked.Reason)
 	}
 	if expiry := status.Expiry; expiry != nil {
@@ -102,14 +114,16 @@ func newProjectRow(project *v1alpha1.Project) projectRow {
 // conditionExpiryBlocked is true while the next step of a project waits for its warnings.
 const conditionExpiryBlocked = "ExpiryBlocked"
 
-func newExceptionRow(project *v1alpha1.Project, exception *v1alpha1.Exception, condition, setBy string) *exceptionRow {
+// newExceptionRow returns the row of an exception. The time zone of its last day is that of the department, which a
+// member may not read: where the conditions of the project do not show it in force, it has ended once that day has
+// ended in a zone.
+func newExceptionRow(exception *v1alpha1.Exception, setBy string, now time.Time) *exceptionRow {
 	if exception == nil {
 		return nil
 	}
-	return &exceptionRow{
-		Reason: exception.Reason, Until: exception.Until, SetBy: project.Annotations[setBy],
-		Ended: meta.IsStatusConditionFalse(project.Status.Conditions, condition),
-	}
+	row := &exceptionRow{Reason: exception.Reason, Until: exception.Until, SetBy: setBy}
+	row.Ended = row.Until != nil && !now.Before(row.Until.End(time.UTC).Add(-14*time.Hour))
+	return row
 }
 
 // hasStepBefore reports whether the validity of a project ends in the time from now to
@@ -164,6 +178,8 @@ func (r *projectRow) describeNext(now time.Time) string {
 		return ""
 	case r.Blocked != "":
 		return string(r.NextPhase) + " (blocked)"
+	case r.RenewalPending:
+		return string(r.NextPhase) + " (renewal pending)"
 	case !r.NextAt.After(now):
 		return string(r.NextPhase) + " (due)"
 	}

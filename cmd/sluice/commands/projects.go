@@ -24,8 +24,8 @@ func newProjectsCommand() *cobra.Command {
 		Use:   "projects [NAME...]",
 		Short: "List projects: phase, expiry, next step and owner",
 		Long: `List projects with their phase, the end of their validity, the next step and its time.
-The project with the next step comes first. Administrators list all projects. Members
-and owners name theirs.`,
+The project with the next step comes first. System administrators list all projects.
+Others name those that they may read.`,
 		Example: `  # List all projects
   sluice projects
 
@@ -78,7 +78,7 @@ func listProjects(ctx context.Context, c client.Reader, names []string) (project
 	}
 	err = listPages(ctx, c, func(page *v1alpha1.ProjectList) { projects = append(projects, page.Items...) })
 	if err != nil {
-		return nil, fmt.Errorf("list projects: %w", explainForbidden(err, "name your project: sluice projects NAME"))
+		return nil, fmt.Errorf("list projects: %w", explainForbidden(err, "name your projects: sluice projects NAME..."))
 	}
 	return projects, nil
 }

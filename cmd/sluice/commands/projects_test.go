@@ -48,8 +48,8 @@ func expiringIn(days int, phase, next v1alpha1.ProjectPhase) v1alpha1.ProjectSta
 	}
 }
 
-func projectCondition(conditionType string, status metav1.ConditionStatus, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: "Reason", Message: message}
+func projectCondition(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
 // expiringProjects returns a project in each state of its expiry.
@@ -58,7 +58,7 @@ func expiringProjects() []v1alpha1.Project {
 	expiring.Expiry.FirstWarnedAt, expiring.Expiry.LastWarnedAt = projectTime(-24), projectTime(-1)
 	blocked := expiringIn(-2, v1alpha1.ProjectExpiring, v1alpha1.ProjectExpired)
 	blocked.Expiry.FirstWarnedAt = projectTime(-32)
-	blocked.Conditions = []metav1.Condition{projectCondition(conditionExpiryBlocked, metav1.ConditionTrue, "mail is paused")}
+	blocked.Conditions = []metav1.Condition{projectCondition(conditionExpiryBlocked, "MailPaused", "mail is paused")}
 	confirm := expiringIn(20, v1alpha1.ProjectActive, v1alpha1.ProjectPendingDeletion)
 	confirm.Next.At = *projectTime(50)
 	confirm.Expiry.SelfServiceRenewals, confirm.Expiry.LastRenewal = 3, &v1alpha1.ProjectRenewal{Extension: "e", UID: "u", At: *projectTime(-345)}
@@ -77,16 +77,19 @@ func expiringProjects() []v1alpha1.Project {
 		newProject("audit", "h2-research", v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive}, func(p *v1alpha1.Project) {
 			p.Spec.Hold = &v1alpha1.Exception{Reason: "an audit reads its \x1b[31mdata", Until: until("2027-01-31")}
 			p.Annotations = map[string]string{v1alpha1.HeldByAnnotation: "dept-admin@example.org"}
-			p.Status.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionHeld, metav1.ConditionTrue, "")}
+			p.Status.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionHeld, v1alpha1.ReasonHoldInSpec, "")}
 		}),
 		newProject("demo", "h2-students", v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive}, func(p *v1alpha1.Project) {
 			p.Spec.Hold = &v1alpha1.Exception{Reason: "spring", Until: until("2026-05-31")}
 			p.Spec.Exempt = &v1alpha1.Exception{Reason: "shown to visitors"}
-			p.Status.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionHeld, metav1.ConditionFalse, "")}
+		}),
+		newProject("requested", "h2-students", expiringIn(-1, v1alpha1.ProjectExpiring, v1alpha1.ProjectExpired), func(p *v1alpha1.Project) {
+			p.Status.Conditions = []metav1.Condition{
+				projectCondition(v1alpha1.ConditionHeld, v1alpha1.ReasonExtensionPending, "a renewal was requested"),
+			}
 		}),
 		newProject("late", "h2-students", expiringIn(-1, v1alpha1.ProjectExpiring, v1alpha1.ProjectExpired), func(p *v1alpha1.Project) {
 			p.Spec.Hold = &v1alpha1.Exception{Reason: "spring", Until: until("2026-05-31")}
-			p.Status.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionHeld, metav1.ConditionFalse, "")}
 		}),
 	}
 }
@@ -109,10 +112,10 @@ func TestProjectTable(t *testing.T) {
 
 func TestProjectsWithAStepWithin(t *testing.T) {
 	for within, want := range map[time.Duration][]string{
-		time.Hour:            {"thesis-schmidt", "late"},
-		7 * 24 * time.Hour:   {"thesis-schmidt", "late", "thesis-mueller"},
-		30 * 24 * time.Hour:  {"thesis-schmidt", "late", "thesis-mueller", "protein-folding"},
-		365 * 24 * time.Hour: {"thesis-schmidt", "late", "thesis-mueller", "protein-folding", "course-ml"},
+		time.Hour:            {"thesis-schmidt", "late", "requested"},
+		7 * 24 * time.Hour:   {"thesis-schmidt", "late", "requested", "thesis-mueller"},
+		30 * 24 * time.Hour:  {"thesis-schmidt", "late", "requested", "thesis-mueller", "protein-folding"},
+		365 * 24 * time.Hour: {"thesis-schmidt", "late", "requested", "thesis-mueller", "protein-folding", "course-ml"},
 	} {
 		var got []string
 		for _, row := range newProjectRows(expiringProjects(), projectsNow) {
@@ -143,7 +146,7 @@ func TestListProjects(t *testing.T) {
 		"two":                    {admin, []string{"old", "audit"}, 2, ""},
 		"an unknown project":     {admin, []string{"none"}, 0, "get project none"},
 		"a member names its own": {asProjectMember(admin), []string{"thesis-mueller"}, 1, ""},
-		"a member lists all":     {asProjectMember(admin), nil, 0, "name your project: sluice projects NAME"},
+		"a member lists all":     {asProjectMember(admin), nil, 0, "name your projects: sluice projects NAME"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

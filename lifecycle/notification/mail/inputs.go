@@ -213,6 +213,8 @@ var (
 		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
 	durationInputs = []string{InputLimit, InputIdleTimeout, InputStartTimeout, InputExtendBy, InputWindow, InputMaxDuration}
-	proseInputs    = map[string]bool{InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true,
-		InputContacts: true, InputOwners: true}
+	proseInputs    = map[string]bool{
+		InputReason: true, InputMessage: true, InputCause: true, InputRemoved: true, InputKept: true, InputEnded: true,
+		InputContacts: true, InputOwners: true,
+	}
 )

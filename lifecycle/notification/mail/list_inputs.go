@@ -164,6 +164,7 @@ func (p *TemplateData) setProjectSteps(formatter timeFormatter, raw string) erro
 			item.When = formatter.formatTime(at, true)
 		}
 		p.Items = append(p.Items, item)
+		p.Listed = strings.TrimSpace(p.Listed + " " + commandArgument(step.Project, "NAME"))
 	}
 	return nil
 }

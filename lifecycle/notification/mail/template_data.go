@@ -73,6 +73,8 @@ type TemplateData struct {
 	// are the used and the allowed GPU memory of a pod. Hours holds the GPU hours of a
 	// WeeklySummary, Month their month: "November 2026"; empty for hours of the week.
 	Extension, Memory, Share, Hours, Month string
+	// Listed holds the projects of a WeeklySummary's Items as command arguments.
+	Listed string
 	// Renewal reports whether an Extension renews a project, Scaled whether the workload is
 	// stopped by scaling to zero, Deleted whether it is stopped by deletion.
 	Renewal, Scaled, Deleted bool

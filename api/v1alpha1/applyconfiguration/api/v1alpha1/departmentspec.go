@@ -53,8 +53,10 @@ type DepartmentSpecApplyConfiguration struct {
 	Projects *ProjectTermsApplyConfiguration `json:"projects,omitempty"`
 	// Extensions sets how workloads get more time.
 	Extensions *ExtensionTermsApplyConfiguration `json:"extensions,omitempty"`
-	// Holidays are days on which no project is suspended or deleted. A step that falls on a
-	// holiday is postponed to the first day after it.
+	// Holidays are days on which no step of a project's expiry happens: one that falls on a holiday
+	// is postponed to 00:00 of the first day after it. They do not count as notice, so that
+	// warnings are sent earlier. Ranges that touch are one. Later steps count from the postponed one,
+	// and the periods of validity do not move.
 	Holidays []HolidayApplyConfiguration `json:"holidays,omitempty"`
 	// Notices sets when and in which language Sluice sends mail.
 	Notices *NoticeTermsApplyConfiguration `json:"notices,omitempty"`

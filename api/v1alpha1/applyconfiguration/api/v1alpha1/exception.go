@@ -13,12 +13,14 @@ import (
 // with apply.
 //
 // Exception exempts a project from the rules of its department. Only administrators of the
-// department may write one.
+// department may write one. The annotations sluice.dev/held-by and sluice.dev/exempted-by name the
+// user who did.
 type ExceptionApplyConfiguration struct {
 	// Reason explains the exception to owners and auditors, in one sentence.
 	Reason *string `json:"reason,omitempty"`
 	// Until is the last day of the exception, in the department's time zone. Without it the
-	// exception applies until it is removed.
+	// exception applies until it is removed. A project whose hold ends gets all warnings of its
+	// next step again.
 	Until *period.Date `json:"until,omitempty"`
 }
 

@@ -18,7 +18,10 @@ type NoticeTermsApplyConfiguration struct {
 	// Language is the language of the department's mail: en (the default) or de.
 	Language *apiv1alpha1.Language `json:"language,omitempty"`
 	// ProjectExpiry lists how long before each step of a project's expiry its owners are
-	// warned. Default: 30d, 7d and 1d.
+	// warned, without holidays. Those that are longer than the time before the step have no
+	// effect. A step happens only when its first warning was sent the longest of these times
+	// before, and the last one its own: a warning that is late postpones the step by whole days.
+	// Default: 30d, 7d and 1d.
 	ProjectExpiry []period.Duration `json:"projectExpiry,omitempty"`
 	// WorkloadEnd lists how long before the end of a workload its creator is warned, or the
 	// project's owners: see copyOwners. Default: 24h, 4h and 30m.
@@ -27,8 +30,8 @@ type NoticeTermsApplyConfiguration struct {
 	// the owners receive it only if no address of the workload's creator is known.
 	CopyOwners *bool `json:"copyOwners,omitempty"`
 	// Digest is a cron expression of five fields: minute, hour, day of month, month and day of
-	// week. At these times each recipient gets all project warnings in one mail. Without it
-	// each warning is sent as its own mail.
+	// week. At these times each recipient gets all project warnings in one mail. A warning is in
+	// the last digest that is early enough. Without it each warning is sent as its own mail.
 	Digest *string `json:"digest,omitempty"`
 	// TimeZone is the time zone of the department, by its IANA name, such as Europe/Berlin.
 	// Days, holidays and cron expressions are read in it. Default: UTC.

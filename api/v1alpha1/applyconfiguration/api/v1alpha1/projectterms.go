@@ -15,8 +15,11 @@ import (
 //
 // ProjectTerms sets how long projects are valid and what happens when the validity ends.
 type ProjectTermsApplyConfiguration struct {
-	// Validity is the calendar period for which a project is valid, such as P6M or P1Y.
-	// Without it projects never expire.
+	// Validity is the calendar period for which a project is valid, such as P6M or P1Y. Each
+	// period is counted from the project's validFrom, and ends with a day of the department's time
+	// zone. A day that the month lacks becomes its last one. If the validity is set or shortened
+	// later, a project ends with the first period that has all warnings ahead. Without it projects
+	// never expire.
 	Validity *period.Period `json:"validity,omitempty"`
 	// AtExpiry selects what happens when the validity ends. Expire (the default) suspends the
 	// project after suspendAfter and requests its deletion after deleteAfter. Confirm asks

@@ -325,7 +325,7 @@ func TestExpiredProjectSaysWhatItsSchedulersCannotDo(t *testing.T) {
 		{Name: "shared", Scheduler: v1alpha1.SchedulerKAI}, {Name: "old", Scheduler: v1alpha1.SchedulerKube},
 	}}
 	unsupported := func() *metav1.Condition {
-		project.Status = BuildStatus(project, outcome, phaseTime, metav1.NewTime(testTime))
+		project.Status = BuildStatus(project, outcome, metav1.NewTime(testTime))
 		return meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUnsupported)
 	}
 	if got := unsupported(); got != nil {

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,6 +130,11 @@ type Exception struct {
 	Until *period.Date `json:"until,omitempty"`
 }
 
+// AppliesAt reports whether the exception exists and has not ended. The zone is the department's.
+func (e *Exception) AppliesAt(now time.Time, zone *time.Location) bool {
+	return e != nil && (e.Until == nil || now.Before(e.Until.End(zone)))
+}
+
 // Project is a group of people with a namespace and a GPU quota.
 //
 // +kubebuilder:object:root=true
@@ -188,4 +195,14 @@ func (p *Project) Anchor(loc *time.Location) time.Time {
 		return p.Spec.ValidFrom.Start(loc)
 	}
 	return p.CreationTimestamp.Time
+}
+
+// HasOwner reports whether the user is an owner of the project.
+func (p *Project) HasOwner(user string) bool {
+	return user != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return o.User == user })
+}
+
+// HasOwnerAddress reports whether an owner of the project has the address.
+func (p *Project) HasOwnerAddress(address EmailAddress) bool {
+	return slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return strings.EqualFold(string(o.Email), string(address)) })
 }

@@ -50,13 +50,13 @@ func (t *tenant) isDeleted() bool { return !t.project.DeletionTimestamp.IsZero()
 
 // isExempt reports whether the project is exempt or on hold. Then no workload is stopped.
 func (t *tenant) isExempt(now time.Time) bool {
-	return isInForce(t.project.Spec.Exempt, now, t.zone) || isInForce(t.project.Spec.Hold, now, t.zone)
+	return t.project.Spec.Exempt.AppliesAt(now, t.zone) || t.project.Spec.Hold.AppliesAt(now, t.zone)
 }
 
 // exemptUntil returns when the first of exemption and hold ends; zero for never.
 func (t *tenant) exemptUntil(now time.Time) (until time.Time) {
 	for _, exception := range []*v1alpha1.Exception{t.project.Spec.Exempt, t.project.Spec.Hold} {
-		if !isInForce(exception, now, t.zone) || exception.Until == nil {
+		if !exception.AppliesAt(now, t.zone) || exception.Until == nil {
 			continue
 		}
 		if end := exception.Until.End(t.zone); until.IsZero() || end.Before(until) {
@@ -64,10 +64,6 @@ func (t *tenant) exemptUntil(now time.Time) (until time.Time) {
 		}
 	}
 	return until
-}
-
-func isInForce(exception *v1alpha1.Exception, now time.Time, zone *time.Location) bool {
-	return exception != nil && (exception.Until == nil || now.Before(exception.Until.End(zone)))
 }
 
 // effectiveLimits returns the tightest limits of the pods' workload types, and that type.

@@ -80,10 +80,6 @@ var nodePoolChecks = []check[v1alpha1.NodePool]{{
 
 var extensionChecks = []check[v1alpha1.Extension]{
 	{
-		UnsupportedField{"Extension", "spec.action: Renew", "gives a project another period of validity"},
-		func(e *v1alpha1.Extension) bool { return e.Spec.Action == v1alpha1.ActionRenew },
-	},
-	{
 		UnsupportedField{"Extension", "spec.action: Delete", "deletes a project once an approver has approved it"},
 		func(e *v1alpha1.Extension) bool { return e.Spec.Action == v1alpha1.ActionDelete },
 	},

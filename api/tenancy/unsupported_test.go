@@ -63,7 +63,8 @@ func TestUnsupportedFields(t *testing.T) {
 		"a fair node pool":              {pool(v1alpha1.ComputeFair), ""},
 		"a strict node pool":            {pool(v1alpha1.ComputeStrict), "spec.compute: Strict"},
 		"an extension of a workload":    {extension(v1alpha1.ActionExtend), ""},
-		"a renewal":                     {extension(v1alpha1.ActionRenew), "spec.action: Renew"},
+		"a renewal":                     {extension(v1alpha1.ActionRenew), ""},
+		"a deletion":                    {extension(v1alpha1.ActionDelete), "spec.action: Delete"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -130,8 +130,8 @@ type Exception struct {
 	Until *period.Date `json:"until,omitempty"`
 }
 
-// AppliesAt reports whether the exception exists and has not ended. The zone is the department's.
-func (e *Exception) AppliesAt(now time.Time, zone *time.Location) bool {
+// IsInForce reports whether an exception applies at a time, in the department's time zone. A nil one never does.
+func (e *Exception) IsInForce(now time.Time, zone *time.Location) bool {
 	return e != nil && (e.Until == nil || now.Before(e.Until.End(zone)))
 }
 
@@ -204,5 +204,7 @@ func (p *Project) HasOwner(user string) bool {
 
 // HasOwnerAddress reports whether an owner of the project has the address.
 func (p *Project) HasOwnerAddress(address EmailAddress) bool {
-	return slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return strings.EqualFold(string(o.Email), string(address)) })
+	return address != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool {
+		return strings.EqualFold(string(o.Email), string(address))
+	})
 }

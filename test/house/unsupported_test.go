@@ -114,7 +114,6 @@ func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 		"Project spec.workloads[*].idleTimeout":      noUtilization,
 		"Project spec.workloads[*].clock: Active":    noUtilization,
 		"NodePool spec.compute: Strict":              func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
-		"Extension spec.action: Renew":               noMention("ActionRenew"),
 		"Extension spec.action: Delete":              func() bool { return !p.mentions("lifecycle", "ActionDelete") }, // admission refuses it
 	}
 	listed := map[string]bool{}

@@ -50,13 +50,13 @@ func (t *tenant) isDeleted() bool { return !t.project.DeletionTimestamp.IsZero()
 
 // isExempt reports whether the project is exempt or on hold. Then no workload is stopped.
 func (t *tenant) isExempt(now time.Time) bool {
-	return t.project.Spec.Exempt.AppliesAt(now, t.zone) || t.project.Spec.Hold.AppliesAt(now, t.zone)
+	return t.project.Spec.Exempt.IsInForce(now, t.zone) || t.project.Spec.Hold.IsInForce(now, t.zone)
 }
 
 // exemptUntil returns when the first of exemption and hold ends; zero for never.
 func (t *tenant) exemptUntil(now time.Time) (until time.Time) {
 	for _, exception := range []*v1alpha1.Exception{t.project.Spec.Exempt, t.project.Spec.Hold} {
-		if !exception.AppliesAt(now, t.zone) || exception.Until == nil {
+		if !exception.IsInForce(now, t.zone) || exception.Until == nil {
 			continue
 		}
 		if end := exception.Until.End(t.zone); until.IsZero() || end.Before(until) {

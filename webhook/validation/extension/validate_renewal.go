@@ -130,10 +130,10 @@ func describeObstacle(t *namespaceTenant, now time.Time) string {
 		return fmt.Sprintf("project %s is being deleted", project.Name)
 	case department.Spec.Projects.Validity == nil:
 		return fmt.Sprintf("projects of department %s do not expire, so project %s needs no renewal", department.Name, project.Name)
-	case spec.Exempt.AppliesAt(now, zone):
+	case spec.Exempt.IsInForce(now, zone):
 		return fmt.Sprintf("project %s is exempt from expiry%s (%s), so it needs no renewal",
 			project.Name, until(spec.Exempt), spec.Exempt.Reason)
-	case spec.Hold.AppliesAt(now, zone):
+	case spec.Hold.IsInForce(now, zone):
 		return fmt.Sprintf("project %s is on hold%s (%s) and keeps its phase; it can be renewed when an administrator of department %s "+
 			"has removed the hold", project.Name, until(spec.Hold), spec.Hold.Reason, department.Name)
 	case project.Status.Phase.IsRenewable():

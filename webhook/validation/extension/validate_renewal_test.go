@@ -105,7 +105,7 @@ func TestValidateRenewal(t *testing.T) {
 		"a manager":                     {user: "kim", groups: []string{"leads"}, extension: newExtension(requestedBy("kim"), onBehalfOf(ben)), code: http.StatusForbidden, want: []string{"is no owner"}},
 		"an owner's address":            {user: ben, extension: newExtension(requestedBy(ben)), code: http.StatusForbidden, want: []string{"is no owner"}},
 		"a nameless user":               {user: "-", extension: newExtension(requestedBy("-")), code: http.StatusForbidden, want: []string{"is no owner"}},
-		"an administrator for nobody":   {user: dean, extension: newExtension(requestedBy(dean)), code: http.StatusUnprocessableEntity, want: []string{"spec.onBehalfOf", "you are no owner of project thesis", "Prof. Ada, Ben"}},
+		"an administrator for no owner": {user: dean, extension: newExtension(requestedBy(dean)), code: http.StatusUnprocessableEntity, want: []string{"spec.onBehalfOf", "you are no owner of project thesis", "Prof. Ada, Ben"}},
 		"an administrator for a member": {user: dean, extension: newExtension(requestedBy(dean), onBehalfOf(anna)), code: http.StatusUnprocessableEntity, want: []string{"spec.onBehalfOf", "must be the address of an owner"}},
 		"an owner for an owner":         {extension: newExtension(requestedBy(professor), onBehalfOf(ben)), code: http.StatusUnprocessableEntity, want: []string{"spec.onBehalfOf", "in your own name"}},
 		"in an owner's name":            {user: anna, code: http.StatusForbidden, want: []string{"must name the requester"}},

@@ -34,6 +34,8 @@ func (r *Reconciler) readProject(ctx context.Context, q *request) error {
 // reconcileRenewal decides on the renewal of a project, and announces the decision. Package expiry applies it.
 func (r *Reconciler) reconcileRenewal(ctx context.Context, q *request) error {
 	switch applied := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionApplied); {
+	case q.Status.Decision == "" && q.project.Status.Phase == "":
+		return nil // the project's first phase, or the next one of a lost status, enqueues it
 	case q.Status.Decision == "":
 		return r.decideRenewal(ctx, q)
 	case isDecisionAnnounced(q.Extension):

@@ -221,6 +221,25 @@ func TestEvaluateRenewal(t *testing.T) {
 	}
 }
 
+// A project without a phase, such as one restored without its status, may be about to expire. Nothing is decided until its
+// phase is known. Guards invariant 11 of the design.
+func TestRenewalWaitsForPhase(t *testing.T) {
+	w := newRenewalFixture(t, ptr.To[int32](1), newExtension("a", asRenewal))
+	w.updateProjectStatus(func(s *v1alpha1.ProjectStatus) { s.Phase = "" })
+	w.reconcileAll()
+	if status := w.listExtensions()["a"].Status; status.Decision != "" || len(status.Conditions) > 0 {
+		t.Errorf("status %+v", status)
+	}
+	w.updateProjectStatus(func(s *v1alpha1.ProjectStatus) { s.Phase = v1alpha1.ProjectExpired })
+	if requests := w.reconciler.mapProjectToRenewals(t.Context(), &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}); len(requests) != 1 {
+		t.Errorf("the new phase enqueues %v", requests)
+	}
+	w.reconcileAll()
+	if status := w.listExtensions()["a"].Status; status.Decision != v1alpha1.ExtensionApproved {
+		t.Errorf("status %+v", status)
+	}
+}
+
 // Package expiry found the project renewed already when the approval came.
 func TestLateApprovalIsAnnounced(t *testing.T) {
 	w := newRenewalFixture(t, nil, newExtension("a", asRenewal, approvedBy("dean"), withDecisionRequested))

@@ -185,7 +185,7 @@ func registerHandlers(
 	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
-	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}
+	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
 	var limits requestLimits
 	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker}

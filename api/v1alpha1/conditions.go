@@ -287,6 +287,8 @@ const (
 	ReasonAwaitingDecision = "AwaitingDecision"
 	// ReasonTargetNotFound means that the target does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
+	// ReasonAlreadyRenewed means that a renewal was approved after the project had been renewed.
+	ReasonAlreadyRenewed = "AlreadyRenewed"
 	// ReasonDenied means that an approver denied the request.
 	ReasonDenied = "Denied"
 	// ReasonRequested means that the request was sent to the approvers by mail.

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,4 +203,16 @@ func (p *Project) Anchor(loc *time.Location) time.Time {
 		return p.Spec.ValidFrom.Start(loc)
 	}
 	return p.CreationTimestamp.Time
+}
+
+// HasOwner reports whether the user is an owner of the project.
+func (p *Project) HasOwner(user string) bool {
+	return user != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return o.User == user })
+}
+
+// HasOwnerAddress reports whether an owner of the project has the address.
+func (p *Project) HasOwnerAddress(address EmailAddress) bool {
+	return address != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool {
+		return strings.EqualFold(string(o.Email), string(address))
+	})
 }

@@ -142,7 +142,7 @@ func describeRemedy(
 	switch reason {
 	case v1alpha1.EndProjectSuspended:
 		if project != "" {
-			steps = append(steps, fmt.Sprintf(`renew the project: sluice extend project/%s --reason "..."`, project))
+			steps = append(steps, fmt.Sprintf(`renew the project: sluice renew project/%s --reason "..."`, project))
 		}
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
 	default:

@@ -35,9 +35,8 @@ type DepartmentSpec struct {
 	// more than the department's own guarantee. It applies to the GPUs of each node pool, to
 	// CPU and to memory. In node pools of kube-scheduler and YuniKorn, which count each project
 	// alone, it also applies to the limits. Deny (the default) rejects such a project and reports
-	// the amounts. With Allow, the webhook refuses pods while the department's limit in these
-	// node pools is used up, by a use that is some seconds old, and lifecycle ends the newest of
-	// the pods that were admitted above it (condition LimitExceeded).
+	// the amounts. With Allow, the API server admits pods above the department's limit in these
+	// node pools, and lifecycle ends the newest of them (condition LimitExceeded).
 	//
 	// +optional
 	// +kubebuilder:default=Deny

@@ -132,32 +132,3 @@ func TestExcessOfDepartmentIsEnded(t *testing.T) {
 		}
 	}
 }
-
-// While the pods on nodes use up the limit of such a department, its projects get no further pod. Guards
-// invariants 3 and 10 of the design: a controller whose pod was ended would create it again without end.
-func TestFullDepartmentRefusesPods(t *testing.T) {
-	t.Parallel()
-	const department = "fillers"
-	create(t, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: department}, Spec: v1alpha1.DepartmentSpec{
-		NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "0", "1")}, Oversubscription: v1alpha1.OversubscriptionAllow,
-	}})
-	for _, ns := range []string{"filler-a", "filler-b"} {
-		sharedCluster.createGovernedProject(t, department, ns, newPoolQuota("dgx", "0", "1"))
-	}
-	holder := newTrainingPod("filler-a", 0)
-	holder.Spec.SchedulingGates = nil
-	holder, err := sharedCluster.clientset.CoreV1().Pods("filler-a").Create(t.Context(), holder, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	attempt := func() error {
-		_, err := sharedCluster.clientset.CoreV1().Pods("filler-b").Create(t.Context(), newTrainingPod("filler-b", 1),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
-	eventuallyRejected(t, attempt, "the limit of department fillers in node pool dgx leaves no GPUs, and the pod requests 1 GPU")
-	if err := sharedCluster.clientset.CoreV1().Pods("filler-a").Delete(t.Context(), holder.Name, *metav1.NewDeleteOptions(1)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, attempt)
-}

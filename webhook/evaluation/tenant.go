@@ -18,7 +18,6 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
@@ -40,11 +39,8 @@ type Tenant struct {
 	SizeLimits SizeLimits
 	// Schedulers are the schedulers of the node pools.
 	Schedulers engine.Schedulers
-	// DepartmentRoom is what the department's limit leaves in each of the node pools where nothing else counts its
-	// projects together. It is as of the cache, some seconds old.
-	DepartmentRoom map[string]workload.Milli
-	// Version is a digest of all the other fields but Documents.Use and DepartmentRoom: it changes only if one of them
-	// does, and not with each new status of the project or department.
+	// Version is a digest of all the other fields but Documents.Use: it changes only if one of them does, and not with
+	// each new status of the project.
 	Version string
 
 	// sources are the versions of the objects from which the tenant was made.
@@ -162,8 +158,7 @@ func newTenant(
 ) (*Tenant, error) {
 	tenant := &Tenant{
 		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(), SizeLimits: limits,
-		NodePools:      input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
-		DepartmentRoom: departmentRoom(department, pools),
+		NodePools: input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(tenant.NodePools))
 	for i := range tenant.NodePools {
@@ -193,22 +188,6 @@ func newTenant(
 		return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
 	}
 	return tenant, nil
-}
-
-// departmentRoom returns the DepartmentRoom of a tenant. It is empty if the limits of the department's projects may not
-// add up to more than its own.
-func departmentRoom(department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) map[string]workload.Milli {
-	if department.Spec.Oversubscription != v1alpha1.OversubscriptionAllow {
-		return nil
-	}
-	room := map[string]workload.Milli{}
-	for i := range department.Status.NodePools {
-		use := &department.Status.NodePools[i]
-		if pool := pools[use.Name]; pool != nil && pool.Spec.Scheduler.CountsProjectsAlone() {
-			room[use.Name] = workload.Milli(max(0, use.Limit.MilliValue()-use.Allocated.MilliValue()))
-		}
-	}
-	return room
 }
 
 // digest returns the Version of a tenant. The department's document has the time zone, and that of the node pools their

@@ -55,11 +55,6 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 		return evaluation.ErrorResponse(err)
 	}
 	answer := v.handle(ctx, set, &req)
-	if answer.response.Allowed && answer.tenant != nil {
-		if denial := departmentDenial(answer.tenant, req.Object.Raw); denial != "" {
-			answer.response = admission.Denied(denial)
-		}
-	}
 	// The Mutator counted what it refused. It did not refuse this pod.
 	v.Evaluator.CountDenials(answer.origin, answer.violations)
 	return answer.response
@@ -99,13 +94,11 @@ func isDenied(response *admission.Response) bool {
 	return !response.Allowed && response.Result != nil && response.Result.Code == http.StatusForbidden
 }
 
-// answer is the response to a pod, with its violations and where they are counted. The tenant is nil if no policies were
-// evaluated.
+// answer is the response to a pod, with its violations and where they are counted.
 type answer struct {
 	response   admission.Response
 	violations evaluation.Violations
 	origin     *evaluation.Origin
-	tenant     *evaluation.Tenant
 }
 
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
@@ -135,7 +128,7 @@ func handle(
 		return failed(err)
 	}
 	answered := func(cached cachedResponse) answer {
-		return answer{p.view.restore(cached.response), cached.violations, evaluation.NewOrigin(req, tenant), tenant}
+		return answer{p.view.restore(cached.response), cached.violations, evaluation.NewOrigin(req, tenant)}
 	}
 	if p.cacheable {
 		if cached, ok := responses.store().Get(p.key); ok && !cached.violations.IsPartial() {

@@ -8,8 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
@@ -43,10 +47,24 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 		"in order: the project's queue": {`{metadata: {labels: {kueue.x-k8s.io/queue-name: default}}, spec: {containers: [{name: main, image: x}]}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := podRequest(t, tc.pod)
+			raw, err := yaml.YAMLToJSON([]byte(tc.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Namespace: "thesis", Object: runtime.RawExtension{Raw: raw},
+				Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			}}
+			request.UserInfo.Username = "anna"
 			response := mutator.Handle(t.Context(), request)
 			if response.Allowed {
-				request.Object.Raw = applyPatch(t, request.Object.Raw, response)
+				steps, err := jsonpatch.DecodePatch(response.Patch)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if request.Object.Raw, err = steps.Apply(raw); err != nil {
+					t.Fatal(err)
+				}
 				response = validator.Handle(t.Context(), request)
 			} else if strings.Contains(response.Result.Message, "did not process") {
 				t.Errorf("the Mutator denied the pod before Kueue's webhook could change it: %s", response.Result.Message)

@@ -321,8 +321,10 @@ func TestOnlyUsageChanged(t *testing.T) {
 func TestExpiredProjectSaysWhatItsSchedulersCannotDo(t *testing.T) {
 	project := &v1alpha1.Project{}
 	outcome := Outcome{Pools: []input.NodePool{
-		{Name: "dgx", Scheduler: v1alpha1.SchedulerKube}, {Name: "batch", Scheduler: v1alpha1.SchedulerKueue},
-		{Name: "shared", Scheduler: v1alpha1.SchedulerKAI}, {Name: "old", Scheduler: v1alpha1.SchedulerKube},
+		{Name: "dgx", Scheduler: v1alpha1.SchedulerKube},
+		{Name: "batch", Scheduler: v1alpha1.SchedulerKueue},
+		{Name: "shared", Scheduler: v1alpha1.SchedulerKAI},
+		{Name: "old", Scheduler: v1alpha1.SchedulerKube},
 	}}
 	unsupported := func() *metav1.Condition {
 		project.Status = BuildStatus(project, outcome, metav1.NewTime(testTime))

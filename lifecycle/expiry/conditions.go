@@ -27,15 +27,18 @@ func (p *pass) conditions() (present []metav1.Condition) {
 	if p.department == nil {
 		return nil
 	}
-	switch spec := &p.project.Spec; {
+	spec, authors := &p.project.Spec, p.project.Annotations
+	switch {
 	case p.observed.Held:
-		add(v1alpha1.ConditionHeld, v1alpha1.ReasonHoldInSpec, describeException(spec.Hold, "no step of the expiry happens"))
+		add(v1alpha1.ConditionHeld, v1alpha1.ReasonHoldInSpec,
+			describeException(spec.Hold, authors[v1alpha1.HeldByAnnotation], "no step of the expiry happens"))
 	case p.decision.HeldByRequest:
 		add(v1alpha1.ConditionHeld, v1alpha1.ReasonExtensionPending,
 			"a renewal was requested; the next step waits for its decision, for at most 30 days")
 	}
 	if p.observed.Exempt {
-		add(v1alpha1.ConditionExempt, v1alpha1.ReasonExemptInSpec, describeException(p.project.Spec.Exempt, "the project does not expire"))
+		add(v1alpha1.ConditionExempt, v1alpha1.ReasonExemptInSpec,
+			describeException(spec.Exempt, authors[v1alpha1.ExemptedByAnnotation], "the project does not expire"))
 	}
 	switch p.decision.Blocked {
 	case v1alpha1.ReasonMailPaused:
@@ -49,10 +52,14 @@ func (p *pass) conditions() (present []metav1.Condition) {
 	return present
 }
 
-func describeException(e *v1alpha1.Exception, effect string) string {
+// describeException returns the effect, the end, the author if it is known, and the reason of an exception.
+func describeException(e *v1alpha1.Exception, author, effect string) string {
 	until := "it is removed"
 	if e.Until != nil {
 		until = "the end of " + e.Until.String()
+	}
+	if author != "" {
+		until += ", as " + author + " decided"
 	}
 	return fmt.Sprintf("%s until %s: %s", effect, until, e.Reason)
 }

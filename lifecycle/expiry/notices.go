@@ -6,6 +6,7 @@ package expiry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,11 +100,31 @@ func (p *pass) newAnnouncement(kind v1alpha1.NoticeKind, periods int32, distinct
 		Threshold: strings.Join(append([]string{string(project.UID), strconv.Itoa(int(periods))}, distinction...), "/"),
 		Subject:   v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
 		Inputs:    map[string]string{mail.InputProject: project.Name, mail.InputDepartment: project.Spec.Department},
+		InputsOf:  p.recipientInputs,
 	}
 	if namespace := project.NamespaceName(); namespace != project.Name {
 		a.Inputs[mail.InputNamespace] = namespace
 	}
 	return a
+}
+
+// recipientInputs returns to whom an owner writes who cannot run a command; and for a contact of the department, who the
+// owners are.
+func (p *pass) recipientInputs(to v1alpha1.NoticeRecipient) map[string]string {
+	isOwner := func(owner v1alpha1.NoticeRecipient) bool {
+		return strings.EqualFold(string(owner.Email), string(to.Email))
+	}
+	if !slices.ContainsFunc(p.owners, isOwner) {
+		var owners []v1alpha1.Contact
+		for _, owner := range p.owners {
+			owners = append(owners, owner.Contact)
+		}
+		return map[string]string{mail.InputOwners: mail.FormatContacts(owners)}
+	}
+	if len(p.department.Spec.Contacts) == 0 {
+		return nil
+	}
+	return map[string]string{mail.InputContacts: mail.FormatContacts(p.department.Spec.Contacts)}
 }
 
 // warningAnnouncement returns the announcement of a warning. The digest at its due time carries it.
@@ -202,7 +223,7 @@ func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
 		a.Inputs[mail.InputExpiredAt] = formatTime(after.End)
 	case after.Phase == v1alpha1.ProjectPendingDeletion:
 		a = p.newAnnouncement(v1alpha1.NoticeProjectDeletion, before.Periods, deadline)
-		a.Inputs[mail.InputExpiredAt] = formatTime(after.End)
+		a.Inputs[mail.InputCause], a.Inputs[mail.InputExpiredAt] = mail.CauseUnconfirmed, formatTime(before.Deadline)
 	case after.Phase == v1alpha1.ProjectActive && (p.renewal != nil || p.wasAnnounced()):
 		a = p.newAnnouncement(v1alpha1.NoticeProjectRenewed, after.Periods, deadline, strconv.FormatInt(after.End.Unix(), 10))
 		if a.Deadline = after.End; after.End.IsZero() {
@@ -210,6 +231,12 @@ func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
 		}
 		if p.renewal != nil {
 			a.Inputs[mail.InputRenewedBy] = p.renewal.Annotations[v1alpha1.AnnotationCreatedBy]
+			if owner := p.renewal.Spec.OnBehalfOf; owner != "" {
+				a.Inputs["onBehalfOf"] = string(owner)
+			}
+			if approver := p.renewal.Status.DecidedBy; approver != "" {
+				a.Inputs[mail.InputApprovedBy] = approver
+			}
 			a.Threshold = string(p.project.UID) + "/" + string(p.renewal.UID)
 		}
 	default:

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -92,6 +93,8 @@ type Announcement struct {
 	Digest *period.Date
 	// Inputs holds the other inputs of the text.
 	Inputs map[string]string
+	// InputsOf returns further inputs for one recipient. It is optional.
+	InputsOf func(to v1alpha1.NoticeRecipient) map[string]string
 	// Superseded marks a message that a later one replaces. It is recorded and not sent.
 	Superseded bool
 }
@@ -123,6 +126,10 @@ func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 		Spec: v1alpha1.NoticeSpec{
 			Recipient: to, Kind: a.Kind, Subject: &subject, DueAt: metav1.NewTime(a.DueAt.Truncate(time.Second)), Inputs: a.Inputs,
 		},
+	}
+	if a.InputsOf != nil {
+		notice.Spec.Inputs = maps.Clone(a.Inputs)
+		maps.Copy(notice.Spec.Inputs, a.InputsOf(to))
 	}
 	if !a.Deadline.IsZero() {
 		notice.Spec.Deadline = &metav1.Time{Time: a.Deadline.Truncate(time.Second)}

@@ -98,7 +98,7 @@ func newProjectRow(project *v1alpha1.Project, now time.Time) projectRow {
 	if next := status.Next; next != nil {
 		row.NextPhase, row.NextAt = next.Phase, optionalTime(&next.At)
 	}
-	if blocked := meta.FindStatusCondition(status.Conditions, conditionExpiryBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpiryBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
 		row.Blocked = cmp.Or(blocked.Message, blocked.Reason)
 	}
 	if expiry := status.Expiry; expiry != nil {
@@ -110,9 +110,6 @@ func newProjectRow(project *v1alpha1.Project, now time.Time) projectRow {
 	}
 	return row
 }
-
-// conditionExpiryBlocked is true while the next step of a project waits for its warnings.
-const conditionExpiryBlocked = "ExpiryBlocked"
 
 // newExceptionRow returns the row of an exception. The time zone of its last day is that of the department, which a
 // member may not read: where the conditions of the project do not show it in force, it has ended once that day has

@@ -58,7 +58,7 @@ func expiringProjects() []v1alpha1.Project {
 	expiring.Expiry.FirstWarnedAt, expiring.Expiry.LastWarnedAt = projectTime(-24), projectTime(-1)
 	blocked := expiringIn(-2, v1alpha1.ProjectExpiring, v1alpha1.ProjectExpired)
 	blocked.Expiry.FirstWarnedAt = projectTime(-32)
-	blocked.Conditions = []metav1.Condition{projectCondition(conditionExpiryBlocked, "MailPaused", "mail is paused")}
+	blocked.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionExpiryBlocked, "MailPaused", "mail is paused")}
 	confirm := expiringIn(20, v1alpha1.ProjectActive, v1alpha1.ProjectPendingDeletion)
 	confirm.Next.At = *projectTime(50)
 	confirm.Expiry.SelfServiceRenewals, confirm.Expiry.LastRenewal = 3, &v1alpha1.ProjectRenewal{Extension: "e", UID: "u", At: *projectTime(-345)}

@@ -113,7 +113,7 @@ func newTimeNextCommand() *cobra.Command {
 		Use:   "next",
 		Short: "Advance policy time to the next event",
 		Long: `Advance policy time to the next event: the end of a workload, a warning before it, a
-notice that is due, or the next phase of a project.`,
+notice that is due, a warning before the next phase of a project, or that phase.`,
 		Example: `  # Show the next event
   sluice time next --dry-run
 

@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/lifecycle/expiry"
 )
 
 // upcomingEventKind is the kind of an [upcomingEvent].
@@ -27,6 +28,8 @@ const (
 	workloadWarningEvent upcomingEventKind = "WorkloadWarning"
 	// noticeDueEvent is the due time of a notice.
 	noticeDueEvent upcomingEventKind = "NoticeDue"
+	// projectWarningEvent is the due time of a warning before the next phase of a project.
+	projectWarningEvent upcomingEventKind = "ProjectWarning"
 	// projectPhaseEvent is the next phase of a project.
 	projectPhaseEvent upcomingEventKind = "ProjectStep"
 )
@@ -103,8 +106,12 @@ func (s eventSources) allEvents() []upcomingEvent {
 	for i := range s.notices {
 		events = append(events, noticeEvents(&s.notices[i])...)
 	}
+	terms := map[string]expiry.Terms{} // by department
+	for name, department := range departments {
+		terms[name] = expiry.DepartmentTerms(department)
+	}
 	for i := range s.projects {
-		events = append(events, projectEvents(&s.projects[i])...)
+		events = append(events, projectEvents(&s.projects[i], terms[s.projects[i].Spec.Department])...)
 	}
 	return events
 }
@@ -121,16 +128,22 @@ func noticeEvents(notice *v1alpha1.Notice) []upcomingEvent {
 	return []upcomingEvent{{At: notice.Spec.DueAt.Time, Kind: noticeDueEvent, Name: notice.Name, Description: description}}
 }
 
-// projectEvents returns the next phase of a project.
-func projectEvents(project *v1alpha1.Project) []upcomingEvent {
+// projectEvents returns the next phase of a project and the due times of the warnings before it.
+func projectEvents(project *v1alpha1.Project, terms expiry.Terms) []upcomingEvent {
 	next := project.Status.Next
 	if next == nil {
 		return nil
 	}
-	return []upcomingEvent{{
-		At: next.At.Time, Kind: projectPhaseEvent, Project: project.Name, Name: project.Name,
-		Description: fmt.Sprintf("project %s becomes %s", project.Name, next.Phase),
-	}}
+	step := fmt.Sprintf("project %s becomes %s", project.Name, next.Phase)
+	newEvent := func(at time.Time, kind upcomingEventKind, description string) upcomingEvent {
+		return upcomingEvent{At: at, Kind: kind, Project: project.Name, Name: project.Name, Description: description}
+	}
+	events := []upcomingEvent{newEvent(next.At.Time, projectPhaseEvent, step)}
+	for _, due := range terms.DueTimes(&project.Status) {
+		description := fmt.Sprintf("warning %s before %s", printer.FormatDuration(due.Lead), step)
+		events = append(events, newEvent(due.DueAt, projectWarningEvent, description))
+	}
+	return events
 }
 
 // warningContext has the project and the department of a workload; nil if unknown.

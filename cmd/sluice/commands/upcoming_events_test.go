@@ -169,6 +169,47 @@ func TestNextEvents(t *testing.T) {
 	}
 }
 
+// Each step of policy time reaches the next warning of a project, at the digest that carries it, and then its expiry after
+// the holidays.
+func TestNextEventsOfAProject(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	validity := period.MustParsePeriod("P6M")
+	sources := sampleEventSources()
+	spec := &sources.departments[0].Spec
+	spec.Projects = v1alpha1.ProjectTerms{Validity: &validity, AtExpiry: v1alpha1.ExpiryExpire}
+	spec.Holidays = []v1alpha1.Holiday{{From: period.MustParseDate("2026-12-19"), To: period.MustParseDate("2027-01-06")}}
+	spec.Notices = v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin", Digest: "0 8 * * *", ProjectExpiry: []period.Duration{
+		period.MustParseDuration("30d"), period.MustParseDuration("7d"), period.MustParseDuration("1d"),
+	}}
+	end := metav1.NewTime(time.Date(2027, 1, 7, 0, 0, 0, 0, berlin))
+	sources.projects[0].Status = v1alpha1.ProjectStatus{
+		Phase: v1alpha1.ProjectActive, Periods: 1, ExpiresAt: &end, Next: &v1alpha1.ProjectStep{Phase: v1alpha1.ProjectExpired, At: end},
+	}
+	var got []string
+	for now := time.Date(2026, 11, 1, 0, 0, 0, 0, berlin); ; {
+		events := nextEvents(now, sources)
+		if len(events) == 0 {
+			break
+		}
+		for _, event := range events {
+			got = append(got, event.At.In(berlin).Format("2006-01-02 15:04 ")+event.Description)
+		}
+		now = events[0].At
+	}
+	want := []string{
+		"2026-11-18 08:00 warning 30d before project y becomes Expired",
+		"2026-12-11 08:00 warning 7d before project y becomes Expired",
+		"2026-12-17 08:00 warning 24h before project y becomes Expired",
+		"2027-01-07 00:00 project y becomes Expired",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the events differ (-want +got)\n%s", diff)
+	}
+}
+
 func noticeDueIn(after time.Duration, phase v1alpha1.NoticePhase, digest string) v1alpha1.Notice {
 	n := v1alpha1.Notice{
 		ObjectMeta: metav1.ObjectMeta{Name: "notice-1"},

@@ -6,7 +6,6 @@ package extension
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -144,25 +143,26 @@ func describeObstacle(t *namespaceTenant, now time.Time) string {
 	if project.Status.Phase == "" {
 		text = fmt.Sprintf("project %s has no phase yet, and can be renewed once its owners were warned of the expiry", project.Name)
 	}
-	if at := renewableFrom(project, department); !at.IsZero() {
+	if at := renewableFrom(project, department, now); !at.IsZero() {
 		text += ": it can be renewed from " + at.In(zone).Format(dayFormat) + " on"
 	}
 	return text
 }
 
 // renewableFrom returns when the warnings of the next expiry begin at the latest; zero if that is not known. Holidays and
-// digests can bring them forward by some days.
-func renewableFrom(project *v1alpha1.Project, department *v1alpha1.Department) time.Time {
+// digests can bring them forward by some days. A lead that is no longer ahead does not fit into the period.
+func renewableFrom(project *v1alpha1.Project, department *v1alpha1.Department, now time.Time) (from time.Time) {
 	status := &project.Status
 	switch {
 	case department.Spec.Projects.AtExpiry == v1alpha1.ExpiryConfirm && status.ExpiresAt != nil:
 		return status.ExpiresAt.Time // the confirmation is requested on the anniversary
-	case department.Spec.Projects.AtExpiry == v1alpha1.ExpiryConfirm || status.Next == nil || len(department.Spec.Notices.ProjectExpiry) == 0:
+	case department.Spec.Projects.AtExpiry == v1alpha1.ExpiryConfirm || status.Next == nil:
 		return time.Time{}
 	}
-	leads := make([]time.Duration, 0, len(department.Spec.Notices.ProjectExpiry))
 	for _, lead := range department.Spec.Notices.ProjectExpiry {
-		leads = append(leads, lead.Length())
+		if at := status.Next.At.Add(-lead.Length()); at.After(now) && (from.IsZero() || at.Before(from)) {
+			from = at
+		}
 	}
-	return status.Next.At.Add(-slices.Max(leads))
+	return from
 }

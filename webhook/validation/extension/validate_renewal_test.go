@@ -119,6 +119,12 @@ func TestValidateRenewal(t *testing.T) {
 			}},
 			code: http.StatusForbidden, want: []string{"not about to expire (phase Active)", "it can be renewed from 1 March 2027 on"},
 		},
+		"a project in a short period": { // 30 days before its end it was not created yet
+			changes: []change{inPhase(v1alpha1.ProjectActive), func(p *v1alpha1.Project, _ *v1alpha1.ProjectTerms) {
+				p.Status.Next.At = metav1.NewTime(now.AddDate(0, 0, 20))
+			}},
+			code: http.StatusForbidden, want: []string{"from " + now.AddDate(0, 0, 13).Format(dayFormat) + " on"},
+		},
 		"a project before its anniversary": {
 			changes: []change{confirm, inPhase(v1alpha1.ProjectActive), func(p *v1alpha1.Project, _ *v1alpha1.ProjectTerms) {
 				p.Status.ExpiresAt = &metav1.Time{Time: time.Date(2027, 3, 31, 22, 0, 0, 0, time.UTC)}

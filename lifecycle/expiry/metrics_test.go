@@ -18,7 +18,7 @@ import (
 func TestMetrics(t *testing.T) {
 	c := newCluster(t, newStudents("P6M", v1alpha1.ExpiryExpire), newThesis(spring, "anna"))
 	c.downAddresses["anna@example.org"] = true
-	c.runUntil(time.Date(2026, 8, 1, 8, 0, 0, 0, c.zone))
+	c.runUntil(time.Date(2026, 8, 2, 8, 0, 0, 0, c.zone))
 	const want = `
 # HELP sluice_project_next_step_timestamp_seconds Unix time of the next step of the expiry of a project, in policy time, by the phase that follows.
 # TYPE sluice_project_next_step_timestamp_seconds gauge

@@ -5,6 +5,8 @@ package e2e
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -146,4 +148,18 @@ func TestRenewals(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.waitForDecision(t, second, v1alpha1.ExtensionDenied)
+
+	// The command in the mails, by an administrator of all departments.
+	renew := []string{"renew", "project/" + a.ns, "--on-behalf-of", "Anna.Mueller@example.org", "--wait", "1s"}
+	eventually(t, func() error {
+		if err := a.setExpiring(t); err != nil {
+			return err
+		}
+		out, err := exec.CommandContext(t.Context(), sharedCluster.binary,
+			append(renew, "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig"))...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "Extension project-renewing-") || !strings.Contains(string(out), ": not decided yet") {
+			return fmt.Errorf("sluice renew: %w\n%s", err, out)
+		}
+		return nil
+	})
 }

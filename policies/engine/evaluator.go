@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type policyEvaluation struct {
 	timer     *threadTimer
 	startTime time.Time
 	canceled  atomic.Bool
+	checks    int // used by the goroutine of the evaluation alone
 	// overran: it exceeded its limit.
 	overran atomic.Bool
 	sizes   valueSizes
@@ -35,8 +37,17 @@ var _ topdown.Cancel = (*policyEvaluation)(nil)
 // Cancel cancels the evaluation.
 func (t *policyEvaluation) Cancel() { t.canceled.Store(true) }
 
-// Cancelled reports whether the evaluation is canceled.
-func (t *policyEvaluation) Cancelled() bool { return t.canceled.Load() }
+// Cancelled reports whether the evaluation is canceled. OPA calls it on the goroutine of the evaluation, which makes room for
+// others from time to time: Go interrupts it only every ten milliseconds.
+func (t *policyEvaluation) Cancelled() bool {
+	if t.checks++; t.checks%checksPerYield == 0 {
+		runtime.Gosched()
+	}
+	return t.canceled.Load()
+}
+
+// checksPerYield is the number of expressions, of about a microsecond each, between two yields of an evaluation.
+const checksPerYield = 1000
 
 // response is the response of one policy.
 type response[T any] struct {

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,5 +158,33 @@ func TestEndedEvaluationIsNotStuck(t *testing.T) {
 	r.abandon(last)
 	if err := policies[0].quarantine.check("a", false); err != nil {
 		t.Error(err)
+	}
+}
+
+// A long evaluation makes room for others while it runs, so that one project's policy does not slow down the requests of others
+// on a machine with few processors. Guards invariant 10 of the design.
+func TestLongEvaluationYields(t *testing.T) {
+	processors := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
+	const yields = 100
+	evaluated := make(chan error, 1)
+	go func() {
+		evaluated <- evaluateFunctions(t.Context(), "a", []*policy{{}}, func(cancel topdown.Cancel) error {
+			for range yields * checksPerYield {
+				cancel.Cancelled()
+			}
+			return nil
+		})[0]
+	}()
+	for turns := 0; ; turns++ {
+		select {
+		case err := <-evaluated:
+			if err != nil || turns < yields {
+				t.Errorf("other goroutines had %d turns, want at least %d; %v", turns, yields, err)
+			}
+			return
+		default:
+			runtime.Gosched()
+		}
 	}
 }

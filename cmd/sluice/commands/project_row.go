@@ -150,7 +150,7 @@ func sortProjectRows(rows []projectRow, now time.Time) {
 // projectTable returns the table of rows at a policy time, with times in zone.
 func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer.Table {
 	table := printer.Table{Columns: printer.Columns("NAME", "DEPARTMENT", "PHASE", "EXPIRES", "NEXT", "NEXT AT", "OWNER", "EXCEPTION")}
-	for _, name := range []string{"SET BY", "REASON", "WARNED", "BLOCKED", "CLOSED", "RENEWED", "NAMESPACE"} {
+	for _, name := range []string{"SET BY", "REASON", "WARNED", "CLOSED", "RENEWED", "NAMESPACE", "BLOCKED"} {
 		table.Columns = append(table.Columns, printer.Column{Name: name, Wide: true})
 	}
 	for _, r := range rows {
@@ -162,7 +162,7 @@ func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer
 		table.Rows = append(table.Rows, []string{
 			r.Name, r.Department, string(r.Phase), formatOptionalMinute(r.ExpiresAt, zone), r.describeNext(now),
 			formatOptionalMinute(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
-			r.Blocked, formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace,
+			formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace, r.Blocked,
 		})
 	}
 	return table

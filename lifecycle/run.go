@@ -32,6 +32,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/lifecycle/notification/outbox"
+	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/tenancy/rbac"
@@ -97,7 +98,8 @@ func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
 
 // cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
 // objects, of events the rejections of pods, of revisions those of policies, of Leases the reports of
-// the webhook's replicas, and of Notices the fields that delivery needs.
+// the webhook's replicas, and of Notices the fields that delivery needs. Departments, Projects and
+// NodePools have in addition when they were last written.
 func cacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}
@@ -111,6 +113,9 @@ func cacheByObject() map[client.Object]cache.ByObject {
 	lease, reports := replica.CacheOptions()
 	byObject[lease] = reports
 	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
+	for _, object := range []client.Object{&v1alpha1.Department{}, &v1alpha1.Project{}, &v1alpha1.NodePool{}} {
+		byObject[object] = cache.ByObject{Transform: excess.CacheTransform()}
+	}
 	return byObject
 }
 

@@ -69,7 +69,7 @@ func fuzzProjects(tb testing.TB) []*policyTester {
 	second := queued
 	second.Name, second.NodeSelector, second.Tolerations = "second", map[string]string{"pool": "second"}, nil
 	expired, unlimited := testProject, testProject
-	expired.Phase = v1alpha1.ProjectExpired
+	expired.Phase, expired.Closed = v1alpha1.ProjectExpired, true
 	unlimited.Limits = nil
 	parameters := map[string]string{
 		"core.devices": `{"allowedCapabilities": ["SYS_PTRACE"], "allowedHostPaths": ["/data"], "refuseEnvFrom": false, "runtimeClasses": []}`,

@@ -19,7 +19,7 @@ import (
 func TestDenials(t *testing.T) {
 	set := compileBuiltIn(t)
 	expired := testProject
-	expired.Phase = v1alpha1.ProjectExpired
+	expired.Phase, expired.Closed, expired.ClosedSince = v1alpha1.ProjectExpired, true, "2026-10-01T00:00:00+02:00"
 	for _, example := range []struct {
 		name, pod string
 		project   *input.Project
@@ -59,7 +59,7 @@ func TestDenials(t *testing.T) {
 			name:    "a GPU for a project whose time is over",
 			pod:     `{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
 			project: &expired,
-			want:    "core.project: project thesis is expired: it accepts no new pods with GPUs (an owner of the project can renew it; then create the pod again)",
+			want:    "core.project: project thesis has expired: it has accepted no new pods with GPUs since 2026-10-01 (an owner, Anna Beispiel, can renew it with sluice renew project/thesis; then create the pod again)",
 		},
 		{
 			name: "a pool that is not the project's",

@@ -26,6 +26,7 @@ import (
 
 var testProject = input.Project{
 	Name: "thesis", Namespace: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, QuotaApplied: true,
+	Owners: []string{"Anna Beispiel"},
 	Labels: map[string]string{}, Annotations: map[string]string{},
 	Limits: map[v1alpha1.WorkloadType]input.Limits{
 		v1alpha1.WorkloadTrain:       {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},

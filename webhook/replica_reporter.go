@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,10 +40,11 @@ type replicaReporter struct {
 	counter *replica.Counter
 	logger  logr.Logger
 
+	// mu guards observer and writes of lease, the name of the Lease, "" before it exists.
+	mu       sync.Mutex
 	observer replica.Observer
-	adopted  atomic.Bool
-	// lease is the name of the Lease, "" before it exists.
-	lease string
+	lease    string
+	reported atomic.Bool
 	// urgent is the part of the last written report that does not wait for the next renewal, and renewal the time of that.
 	urgent  string
 	renewal time.Time
@@ -58,9 +60,11 @@ func (r *replicaReporter) NeedLeaderElection() bool { return false }
 
 // Start reports until ctx ends, and then once more.
 func (r *replicaReporter) Start(ctx context.Context) error {
+	r.mu.Lock()
 	r.observer.Invalid = func(name string, err error) {
 		r.logger.Info("Ignored report of a replica", "lease", name, "error", err.Error())
 	}
+	r.mu.Unlock()
 	ticker := time.NewTicker(reportInterval) //nolint:forbidigo // machine time: the interval of reports
 	defer ticker.Stop()
 	for {
@@ -80,12 +84,23 @@ func (r *replicaReporter) Start(ctx context.Context) error {
 	}
 }
 
-// Ready is a health check. It fails until the replica has adopted the quarantines of the others.
+// Ready is a health check. It fails until the replica has adopted the quarantines of the others, and reported to them which
+// program and which policies it has: they consider this when they refuse what it mutated.
 func (r *replicaReporter) Ready(*http.Request) error {
-	if !r.adopted.Load() {
-		return errors.New("the quarantines of the other replicas are not adopted yet")
+	if !r.reported.Load() {
+		return errors.New("the quarantines of the other replicas are not adopted yet, or the first report is not written")
 	}
 	return nil
+}
+
+// Difference implements pod.Replicas. It reads the cache of the Leases.
+func (r *replicaReporter) Difference(ctx context.Context, set *engine.Set) replica.Difference {
+	if _, err := r.observe(ctx); err != nil {
+		r.logger.Error(err, "Failed to read the reports of the other replicas")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.observer.Difference(r.lease, config.Version, replica.Digest(set.Versions()), policytime.MachineNow())
 }
 
 // step adopts the quarantines of the other replicas, and reports if it is time to or if the policies changed.
@@ -114,23 +129,34 @@ func (r *replicaReporter) step(ctx context.Context) error {
 		return err
 	}
 	r.urgent = urgent
+	r.reported.Store(true)
 	return nil
 }
 
-func (r *replicaReporter) adopt(ctx context.Context) error {
+// observe returns the replicas with a valid report.
+func (r *replicaReporter) observe(ctx context.Context) ([]replica.State, error) {
 	var leases coordinationv1.LeaseList
+	r.mu.Lock() // also during the reading, so that the observer never goes back to an older one
+	defer r.mu.Unlock()
 	if err := r.client.List(ctx, &leases, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
-		return fmt.Errorf("list leases: %w", err)
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	return r.observer.Observe(leases.Items, policytime.MachineNow()), nil
+}
+
+func (r *replicaReporter) adopt(ctx context.Context) error {
+	states, err := r.observe(ctx)
+	if err != nil {
+		return err
 	}
 	now := policytime.MachineNow()
 	var quarantines []engine.Quarantine
-	for _, state := range r.observer.Observe(leases.Items, now) {
+	for _, state := range states {
 		if state.Lease != r.lease {
 			quarantines = append(quarantines, state.Quarantines(now)...)
 		}
 	}
 	r.engine.AdoptQuarantines(quarantines)
-	r.adopted.Store(true)
 	return nil
 }
 
@@ -158,7 +184,8 @@ func (r *replicaReporter) write(ctx context.Context, report replica.Report) erro
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		r.lease, r.urgent = "", ""
+		r.setLease("")
+		r.urgent = ""
 		r.counter.Reset()
 		return fmt.Errorf("the lease was deleted; another one follows: %w", err)
 	}
@@ -179,8 +206,14 @@ func (r *replicaReporter) write(ctx context.Context, report replica.Report) erro
 	if err := r.client.Create(ctx, lease); err != nil {
 		return fmt.Errorf("create lease: %w", err)
 	}
-	r.lease = lease.Name
+	r.setLease(lease.Name)
 	return nil
+}
+
+func (r *replicaReporter) setLease(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lease = name
 }
 
 func (r *replicaReporter) patch(ctx context.Context, text string, now metav1.MicroTime) error {

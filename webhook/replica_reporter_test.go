@@ -6,6 +6,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,8 @@ type fakeLeases struct {
 	client.Client
 	leases map[string]*coordinationv1.Lease
 	writes int
+	// failing is the error of each creation, if it is set.
+	failing error
 }
 
 func (f *fakeLeases) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -39,6 +42,9 @@ func (f *fakeLeases) List(_ context.Context, list client.ObjectList, _ ...client
 }
 
 func (f *fakeLeases) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if f.failing != nil {
+		return f.failing
+	}
 	f.writes++
 	lease := object.(*coordinationv1.Lease)
 	lease.ResourceVersion = strconv.Itoa(f.writes)
@@ -170,4 +176,52 @@ func TestReplicaReports(t *testing.T) {
 			t.Errorf("it continues with the Lease %q, which was deleted", second.lease)
 		}
 	})
+}
+
+// A replica is not ready before the others know which program and which policies it has, and it knows at once when another one
+// has others. Guards invariant 4 of the design.
+func TestReplicasKnowEachOtherBeforeTheyAreReady(t *testing.T) {
+	leases := &fakeLeases{leases: map[string]*coordinationv1.Lease{}}
+	first, second := newTestReporter(t, leases), newTestReporter(t, leases)
+	changed := reportedPolicy
+	changed.Generation = 2
+	difference := func() replica.Difference {
+		t.Helper()
+		set, err := first.engine.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return first.Difference(t.Context(), set)
+	}
+	for r, source := range map[*replicaReporter]engine.Source{first: reportedPolicy, second: changed} {
+		r.engine.Update([]engine.Source{source})
+		leases.failing = errors.New("not now")
+		if err := r.step(t.Context()); err == nil || r.Ready(nil) == nil {
+			t.Errorf("ready without a report: %v", err)
+		}
+		leases.failing = nil
+	}
+	for _, r := range []*replicaReporter{first, second} {
+		if got := difference(); got != replica.NoDifference {
+			t.Errorf("alone: %q", got)
+		}
+		if err := errors.Join(r.step(t.Context()), r.Ready(nil)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := difference(); got != replica.OtherPolicies {
+		t.Errorf("beside a replica with other policies: %q", got)
+	}
+	second.engine.Update([]engine.Source{reportedPolicy})
+	if err := second.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := difference(); got != replica.NoDifference {
+		t.Errorf("beside a replica with the same policies: %q", got)
+	}
+	lease := leases.leases[second.lease]
+	lease.Annotations[v1alpha1.ReplicaReportAnnotation], lease.ResourceVersion = `{"format":2}`, "later"
+	if got := difference(); got != replica.OtherProgram {
+		t.Errorf("beside a replica whose report is of a later form: %q", got)
+	}
 }

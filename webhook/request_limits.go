@@ -27,6 +27,8 @@ const (
 	bodyTimeout = 2 * time.Second
 	// maxBodyBytes is the size of a body: two objects of the largest size that etcd stores, and the rest of a review.
 	maxBodyBytes = 7 << 20
+	// maxAnnouncedBytes is how much memory a request gets for the length that it announces, before its body arrives.
+	maxAnnouncedBytes = 64 << 10
 )
 
 // requestLimits keeps one source of requests from taking what the others need.
@@ -69,11 +71,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := setDeadline(policytime.MachineNow().Add(bodyTimeout)); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-	if err != nil {
+	// With the length that the client announced, the buffer does not grow step by step; only a small one is believed.
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), maxAnnouncedBytes)) + bytes.MinRead)
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBodyBytes)); err != nil {
 		return nil, err // the deadline stays: the server would wait for the rest of the body
 	}
-	return body, setDeadline(time.Time{})
+	return body.Bytes(), setDeadline(time.Time{})
 }
 
 func (l *requestLimits) begin(source string) bool {

@@ -121,6 +121,9 @@ const (
 	// ReasonFieldsWithoutEffect means that fields of the spec have no effect yet. The message
 	// names them.
 	ReasonFieldsWithoutEffect = "FieldsWithoutEffect"
+	// ReasonClosedInPart means that a scheduler cannot do all that an expired project requires. The
+	// message says what.
+	ReasonClosedInPart = "ClosedInPart"
 	// ReasonMultipleReasons means that the message lists several reasons.
 	ReasonMultipleReasons = "MultipleReasons"
 )
@@ -284,6 +287,8 @@ const (
 	ReasonAwaitingDecision = "AwaitingDecision"
 	// ReasonTargetNotFound means that the target does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
+	// ReasonAlreadyRenewed means that a renewal was approved after the project had been renewed.
+	ReasonAlreadyRenewed = "AlreadyRenewed"
 	// ReasonDenied means that an approver denied the request.
 	ReasonDenied = "Denied"
 	// ReasonRequested means that the request was sent to the approvers by mail.

@@ -64,6 +64,15 @@ type ProjectTerms struct {
 	Renewals RenewalTerms `json:"renewals,omitempty,omitzero"`
 }
 
+// SelfServiceRenewals returns the number of renewals that a project gets without approval. limited
+// is false if it gets all of them.
+func (t *ProjectTerms) SelfServiceRenewals() (n int, limited bool) {
+	if t.Renewals.SelfService == nil {
+		return 0, t.AtExpiry != ExpiryConfirm
+	}
+	return int(*t.Renewals.SelfService), true
+}
+
 // RenewalTerms sets how projects get another period of validity.
 type RenewalTerms struct {
 	// SelfService is the number of renewals that a project gets over its life without approval,

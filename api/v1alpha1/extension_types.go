@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
@@ -180,4 +181,27 @@ type ExtensionList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Extension `json:"items"`
+}
+
+// IsPending reports whether the Extension has no decision, or was approved and is neither applied
+// nor found to have no effect.
+func (e *Extension) IsPending() bool {
+	switch applied := meta.FindStatusCondition(e.Status.Conditions, ConditionApplied); e.Status.Decision {
+	case ExtensionApproved:
+		return applied == nil || applied.Reason == ReasonAwaitingDecision
+	default:
+		return e.Status.Decision == ""
+	}
+}
+
+// Approvers returns the roles whose holders decide on an Extension with that action.
+func (d *Department) Approvers(action ExtensionAction) []ApproverRole {
+	approvers := d.Spec.Extensions.Approvers
+	if action == ActionRenew {
+		approvers = d.Spec.Projects.Renewals.Approvers
+	}
+	if len(approvers) == 0 {
+		return []ApproverRole{ApproverRole(RoleDepartmentAdministrator)} // the default of the schema
+	}
+	return approvers
 }

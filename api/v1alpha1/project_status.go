@@ -32,6 +32,11 @@ const (
 	ProjectDeleting ProjectPhase = "Deleting"
 )
 
+// IsRenewable reports whether a project in this phase can get another period of validity.
+func (p ProjectPhase) IsRenewable() bool {
+	return p == ProjectExpiring || p == ProjectExpired || p == ProjectPendingDeletion
+}
+
 // NamespaceOrigin records whether Sluice created the namespace of a project.
 //
 // +kubebuilder:validation:Enum=Created;Adopted

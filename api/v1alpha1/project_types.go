@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,6 +190,12 @@ func (p *Project) NamespaceName() string {
 	return p.Name
 }
 
+// IsClosed reports whether the project accepts no new pods with GPUs: it has expired, or is being
+// deleted.
+func (p *Project) IsClosed() bool {
+	return p.Status.ClosedAt != nil || !p.DeletionTimestamp.IsZero()
+}
+
 // Anchor returns the instant from which the project's periods of validity are counted: the start
 // of validFrom in loc, or the project's creation.
 func (p *Project) Anchor(loc *time.Location) time.Time {
@@ -195,4 +203,16 @@ func (p *Project) Anchor(loc *time.Location) time.Time {
 		return p.Spec.ValidFrom.Start(loc)
 	}
 	return p.CreationTimestamp.Time
+}
+
+// HasOwner reports whether the user is an owner of the project.
+func (p *Project) HasOwner(user string) bool {
+	return user != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return o.User == user })
+}
+
+// HasOwnerAddress reports whether an owner of the project has the address.
+func (p *Project) HasOwnerAddress(address EmailAddress) bool {
+	return address != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool {
+		return strings.EqualFold(string(o.Email), string(address))
+	})
 }

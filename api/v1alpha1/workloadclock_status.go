@@ -45,6 +45,16 @@ type WorkloadClockStatus struct {
 	// +optional
 	RootUID types.UID `json:"rootUID,omitempty"`
 
+	// PodControllers are the UIDs of the objects that control pods of the workload that run or
+	// ran, such as the ReplicaSets of a Deployment, sorted; without the workload itself, and at
+	// most 64. A project that has expired still accepts pods of these controllers, which replace
+	// those of a workload that ran before.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	PodControllers []types.UID `json:"podControllers,omitempty"`
+
 	// TemplateHash is a hash of the workload's pod templates. If the creator deletes or pauses
 	// the workload, or Sluice stops it, another workload of the same creator with the same hash
 	// that starts meanwhile continues this clock until it is reset.

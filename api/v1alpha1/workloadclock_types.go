@@ -141,6 +141,15 @@ func (c *WorkloadClock) RanAfter(other *WorkloadClockStatus) bool {
 	return since != nil && !since.Before(other.PausedSince)
 }
 
+// RanBefore reports whether the workload was started before a time, and Sluice has neither stopped
+// it nor reset its clock since.
+func (s *WorkloadClockStatus) RanBefore(at time.Time) bool {
+	return s.Stopped == nil && s.StartedAt != nil && s.StartedAt.Time.Before(at)
+}
+
+// MaxPodControllers is the largest number of controllers of pods that a clock keeps.
+const MaxPodControllers = 64
+
 // MaxClockExtensions is the largest number of extensions that a clock keeps, and that a workload
 // can have until its clock is reset.
 const MaxClockExtensions = 128

@@ -75,6 +75,58 @@ func StartsWorkload(before, after *unstructured.Unstructured) bool {
 	return !RequestsPods(before) && RequestsPods(after)
 }
 
+// RequestsMorePods reports whether a change makes an object request pods that it did not request
+// before: it starts, or has more replicas or parallel pods at any of its templates. It accepts a
+// Scale. Of a kind without known templates it compares spec.replicas.
+func RequestsMorePods(before, after *unstructured.Unstructured) bool {
+	return requestedPods(after) > requestedPods(before)
+}
+
+// countFields are the names of the fields that multiply the pods of the templates below them.
+var countFields = []string{"replicas", "parallelism", "size"}
+
+func requestedPods(object *unstructured.Unstructured) int64 {
+	if !RequestsPods(object) {
+		return 0
+	}
+	paths := byKind[object.GroupVersionKind().GroupKind()].Templates
+	if len(paths) == 0 {
+		return countPods(object.Object, []string{"spec"}, 1)
+	}
+	var sum int64
+	for _, path := range paths {
+		sum += countPods(object.Object, path, 1)
+	}
+	return sum
+}
+
+// countPods returns the number of pods of the templates at a path, with the counts above them.
+func countPods(at any, path []string, factor int64) int64 {
+	const most = 1 << 20 // of pods, so that no product overflows
+	fields := asMap(at)
+	for _, name := range countFields {
+		if n, ok := asInt64(fields[name]); ok {
+			factor = min(factor*min(max(n, 0), most), most)
+		}
+	}
+	switch {
+	case at == nil:
+		return 0
+	case len(path) == 0:
+		return factor
+	case path[0] != wildcard:
+		return countPods(fields[path[0]], path[1:], factor)
+	}
+	var sum int64
+	for _, element := range asSlice(at) {
+		sum += countPods(element, path[1:], factor)
+	}
+	for _, element := range fields {
+		sum += countPods(element, path[1:], factor)
+	}
+	return sum
+}
+
 // ReplicasAt returns the number at a path, or 1, the default of all kinds, if it is absent.
 func ReplicasAt(object *unstructured.Unstructured, path []string) int64 {
 	value, _ := valueAt(object.Object, path)

@@ -149,6 +149,38 @@ func TestRequestsPodsOfUnstoppedObjects(t *testing.T) {
 	}
 }
 
+func TestRequestsMorePods(t *testing.T) {
+	const one = "template: {spec: {containers: [{name: main}]}}"
+	for name, tc := range map[string]struct {
+		kind          schema.GroupKind
+		before, after string
+		more          bool
+	}{
+		"a Deployment is scaled up":        {groupKind("apps", "Deployment"), "spec: {replicas: 2, " + one + "}", "spec: {replicas: 3, " + one + "}", true},
+		"it is scaled down":                {groupKind("apps", "Deployment"), "spec: {replicas: 3, " + one + "}", "spec: {replicas: 2, " + one + "}", false},
+		"the default of one":               {groupKind("apps", "Deployment"), "spec: {" + one + "}", "spec: {replicas: 1, " + one + "}", false},
+		"from nothing":                     {groupKind("apps", "Deployment"), "spec: {replicas: 0, " + one + "}", "spec: {" + one + "}", true},
+		"more pods of a Job at once":       {groupKind("batch", "Job"), "spec: {parallelism: 1, " + one + "}", "spec: {parallelism: 2, " + one + "}", true},
+		"more completions":                 {groupKind("batch", "Job"), "spec: {completions: 1, " + one + "}", "spec: {completions: 9, " + one + "}", false},
+		"a suspended Job is resumed":       {groupKind("batch", "Job"), "spec: {suspend: true, " + one + "}", "spec: {suspend: false, " + one + "}", true},
+		"a suspended Job gets more":        {groupKind("batch", "Job"), "spec: {suspend: true, " + one + "}", "spec: {suspend: true, parallelism: 5, " + one + "}", false},
+		"more workers":                     {groupKind("kubeflow.org", "PyTorchJob"), "spec: {pytorchReplicaSpecs: {Worker: {replicas: 1, " + one + "}}}", "spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, " + one + "}}}", true},
+		"workers instead of masters":       {groupKind("kubeflow.org", "PyTorchJob"), "spec: {pytorchReplicaSpecs: {Master: {replicas: 2, " + one + "}}}", "spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, " + one + "}}}", false},
+		"a second group of workers":        {groupKind("ray.io", "RayCluster"), "spec: {headGroupSpec: {" + one + "}}", "spec: {headGroupSpec: {" + one + "}, workerGroupSpecs: [{replicas: 1, " + one + "}]}", true},
+		"the size of a group":              {groupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), "spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {}}}}", "spec: {replicas: 1, leaderWorkerTemplate: {size: 3, workerTemplate: {spec: {}}}}", true},
+		"a Scale":                          {groupKind("autoscaling", "Scale"), "spec: {replicas: 1}", "spec: {replicas: 2}", true},
+		"a Scale to nothing":               {groupKind("autoscaling", "Scale"), "spec: {replicas: 1}", "spec: {}", false},
+		"an unknown kind":                  {groupKind("example.org", "Farm"), "spec: {replicas: 1}", "spec: {replicas: 2}", true},
+		"so many that a product overflows": {groupKind("batch", "Job"), "spec: {parallelism: 1, " + one + "}", "spec: {parallelism: 9223372036854775807, " + one + "}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := workloadkind.RequestsMorePods(newObject(t, tc.kind, tc.before), newObject(t, tc.kind, tc.after)); got != tc.more {
+				t.Errorf("got %v, want %v", got, tc.more)
+			}
+		})
+	}
+}
+
 func TestIsFinished(t *testing.T) {
 	tests := []struct {
 		group, kind, status string

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -259,7 +261,7 @@ func newThesis(created time.Time, owners ...string) *v1alpha1.Project {
 func newRenewal(name string, at time.Time) *v1alpha1.Extension {
 	return &v1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "thesis", Name: name, UID: "uid-of-" + "renewal", CreationTimestamp: metav1.NewTime(at),
+			Namespace: "thesis", Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: metav1.NewTime(at),
 			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "anna"},
 		},
 		Spec: v1alpha1.ExtensionSpec{
@@ -267,4 +269,37 @@ func newRenewal(name string, at time.Time) *v1alpha1.Extension {
 			Action: v1alpha1.ActionRenew, Reason: "more data",
 		},
 	}
+}
+
+// request creates a renewal now. With a decision it is decided now.
+func (c *cluster) request(name string, decision v1alpha1.ExtensionDecision, approver string) *v1alpha1.Extension {
+	c.t.Helper()
+	e := newRenewal(name, c.clock.now)
+	if err := c.client.Create(c.t.Context(), e); err != nil {
+		c.t.Fatal(err)
+	}
+	if decision != "" {
+		c.decideRequest(e, decision, approver)
+	}
+	return e
+}
+
+func (c *cluster) decideRequest(e *v1alpha1.Extension, decision v1alpha1.ExtensionDecision, approver string) {
+	c.t.Helper()
+	e.Status.Decision, e.Status.DecidedBy, e.Status.DecidedAt = decision, approver, &metav1.Time{Time: c.clock.now}
+	if err := c.client.Status().Update(c.t.Context(), e); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// appliedReason returns the reason of a renewal's condition Applied.
+func (c *cluster) appliedReason(e *v1alpha1.Extension) string {
+	c.t.Helper()
+	if err := c.client.Get(c.t.Context(), client.ObjectKeyFromObject(e), e); err != nil {
+		c.t.Fatal(err)
+	}
+	if applied := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionApplied); applied != nil {
+		return applied.Reason
+	}
+	return ""
 }

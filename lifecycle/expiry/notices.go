@@ -216,7 +216,20 @@ func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
 	before, after := p.record, p.decision.Record
 	deadline := strconv.FormatInt(before.Deadline.Unix(), 10)
 	switch {
-	case before.Phase == after.Phase && !p.isAnnouncedEndChanged():
+	case p.renewal != nil, p.isOtherEndAnnounced():
+		a = p.newAnnouncement(v1alpha1.NoticeProjectRenewed, after.Periods, deadline, strconv.FormatInt(after.End.Unix(), 10))
+		a.Deadline = after.End
+		if p.renewal != nil {
+			a.Inputs[mail.InputRenewedBy] = p.renewal.Annotations[v1alpha1.AnnotationCreatedBy]
+			if owner := p.renewal.Spec.OnBehalfOf; owner != "" {
+				a.Inputs[mail.InputOnBehalfOf] = string(owner)
+			}
+			if approver := p.renewal.Status.DecidedBy; approver != "" {
+				a.Inputs[mail.InputApprovedBy] = approver
+			}
+			a.Threshold = string(p.project.UID) + "/" + string(p.renewal.UID)
+		}
+	case before.Phase == after.Phase:
 		return a, false
 	case after.Phase == v1alpha1.ProjectExpired:
 		a = p.newAnnouncement(v1alpha1.NoticeProjectExpired, before.Periods, deadline)
@@ -224,35 +237,18 @@ func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
 	case after.Phase == v1alpha1.ProjectPendingDeletion:
 		a = p.newAnnouncement(v1alpha1.NoticeProjectDeletion, before.Periods, deadline)
 		a.Inputs[mail.InputCause], a.Inputs[mail.InputExpiredAt] = mail.CauseUnconfirmed, formatTime(before.Deadline)
-	case after.Phase == v1alpha1.ProjectActive && (p.renewal != nil || p.wasAnnounced()):
-		a = p.newAnnouncement(v1alpha1.NoticeProjectRenewed, after.Periods, deadline, strconv.FormatInt(after.End.Unix(), 10))
-		if a.Deadline = after.End; after.End.IsZero() {
-			a.Deadline = time.Time{}
-		}
-		if p.renewal != nil {
-			a.Inputs[mail.InputRenewedBy] = p.renewal.Annotations[v1alpha1.AnnotationCreatedBy]
-			if owner := p.renewal.Spec.OnBehalfOf; owner != "" {
-				a.Inputs["onBehalfOf"] = string(owner)
-			}
-			if approver := p.renewal.Status.DecidedBy; approver != "" {
-				a.Inputs[mail.InputApprovedBy] = approver
-			}
-			a.Threshold = string(p.project.UID) + "/" + string(p.renewal.UID)
-		}
 	default:
 		return a, false
 	}
 	return a, true
 }
 
-// wasAnnounced reports whether people know of an end that no longer holds.
-func (p *pass) wasAnnounced() bool {
-	return !p.record.FirstWarned.IsZero() || p.record.Phase == v1alpha1.ProjectExpired || p.record.Phase == v1alpha1.ProjectPendingDeletion
-}
-
-// isAnnouncedEndChanged reports whether an end of which people were warned is withdrawn without a new warning.
-func (p *pass) isAnnouncedEndChanged() bool {
-	return !p.record.FirstWarned.IsZero() && p.decision.Record.FirstWarned.IsZero() && !p.observed.Held
+// isOtherEndAnnounced reports whether people learn that an end of which they were warned, or which came, no longer holds.
+func (p *pass) isOtherEndAnnounced() bool {
+	before, after := p.record, p.decision.Record
+	isWithdrawn := !before.FirstWarned.IsZero() && after.FirstWarned.IsZero()
+	wasEnded := before.Phase == v1alpha1.ProjectExpired || before.Phase == v1alpha1.ProjectPendingDeletion
+	return after.Phase == v1alpha1.ProjectActive && !p.observed.Held && (isWithdrawn || wasEnded)
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

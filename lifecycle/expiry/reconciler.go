@@ -95,6 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // decide decides about a project. With live it reads the Extensions and the state of mail from the API server.
 func (r *Reconciler) decide(ctx context.Context, project *v1alpha1.Project, live bool) (*pass, error) {
 	p := &pass{project: project, now: r.Clock.Now().UTC().Truncate(time.Second), record: recordOf(&project.Status)}
+	p.terms.Zone = time.UTC
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, client.ObjectKey{Name: project.Spec.Department}, &department)
 	if client.IgnoreNotFound(err) != nil {

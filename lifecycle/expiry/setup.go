@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -34,6 +35,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Notice{}, noticesByProject, indexNotice)
 	if err != nil {
 		return fmt.Errorf("index notices by project: %w", err)
+	}
+	own := collector{mgr.GetClient()}
+	metrics.Registry.Unregister(own) // that of a former manager of the process
+	if err := metrics.Registry.Register(own); err != nil {
+		return fmt.Errorf("register metrics of projects: %w", err)
 	}
 	byName := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return requestOf(projectNameOf(object))

@@ -5,6 +5,7 @@ package notification
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"sluice.dev/api/v1alpha1"
@@ -109,6 +110,28 @@ func ProjectAndDepartmentRecipients(project *v1alpha1.Project, department *v1alp
 		contacts = append(contacts, owner.Contact)
 	}
 	return uniqueRecipients(append(contacts, department.Spec.Contacts...), department)
+}
+
+// RenewalRecipients returns the recipients of a message about the renewal of a project, without duplicates: the user who
+// requested it and the owners, and the department's contacts. A contact is no requester.
+func (r *Recorder) RenewalRecipients(
+	project *v1alpha1.Project, department *v1alpha1.Department, user string,
+) (requesters, contacts []v1alpha1.NoticeRecipient) {
+	contacts = DepartmentContacts(department)
+	requesters = r.CreatorRecipients(project, department, user)
+	for _, recipient := range ProjectRecipients(project, department) {
+		if !containsAddress(requesters, recipient.Email) {
+			requesters = append(requesters, recipient)
+		}
+	}
+	requesters = slices.DeleteFunc(requesters, func(r v1alpha1.NoticeRecipient) bool { return containsAddress(contacts, r.Email) })
+	return requesters, contacts
+}
+
+func containsAddress(recipients []v1alpha1.NoticeRecipient, address v1alpha1.EmailAddress) bool {
+	return slices.ContainsFunc(recipients, func(r v1alpha1.NoticeRecipient) bool {
+		return strings.EqualFold(string(r.Email), string(address))
+	})
 }
 
 // DepartmentContacts returns the contacts of a department without duplicates.

@@ -99,3 +99,37 @@ func TestWorkloadRecipientsAreValid(t *testing.T) {
 		}
 	})
 }
+
+// A renewal concerns the user who requested it, the owners and the contacts, each once.
+func TestRenewalRecipients(t *testing.T) {
+	t.Parallel()
+	const owner = "Prof. Ada <ada@example.org>"
+	for name, tc := range map[string]struct {
+		user               string
+		requesters, others []string
+	}{
+		"an owner":               {"oidc:ada", []string{owner}, []string{"Desk <desk@example.org>", "Dean <dean@example.org>"}},
+		"an administrator":       {"oidc:erik", []string{"oidc:erik <erik@example.org>", owner}, []string{"Desk <desk@example.org>", "Dean <dean@example.org>"}},
+		"a contact":              {"Dean@example.org", []string{owner}, []string{"Desk <desk@example.org>", "Dean <dean@example.org>"}},
+		"a user without address": {"root", []string{owner}, []string{"Desk <desk@example.org>", "Dean <dean@example.org>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			project, department := courseProject()
+			department.Spec.Contacts = []v1alpha1.Contact{{Name: "Desk", Email: "desk@example.org"}, {Name: "Dean", Email: "dean@example.org"}}
+			describe := func(recipients []v1alpha1.NoticeRecipient) (all []string) {
+				for _, r := range recipients {
+					all = append(all, string(r.Name)+" <"+string(r.Email)+">")
+				}
+				return all
+			}
+			requesters, contacts := (&Recorder{}).RenewalRecipients(project, department, tc.user)
+			if diff := cmp.Diff(tc.requesters, describe(requesters)); diff != "" {
+				t.Errorf("requesters (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.others, describe(contacts)); diff != "" {
+				t.Errorf("contacts (-want +got)\n%s", diff)
+			}
+		})
+	}
+}

@@ -185,6 +185,7 @@ func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) 
 func ContinueStatus(own *v1alpha1.WorkloadClockStatus, from *v1alpha1.WorkloadClock, now time.Time) v1alpha1.WorkloadClockStatus {
 	to := InheritStatus(from, own.CreatedBy, now)
 	to.RootUID, to.TemplateHash, to.WorkloadType, to.CreatedBy = own.RootUID, own.TemplateHash, own.WorkloadType, own.CreatedBy
+	to.PodControllers = own.PodControllers
 	to.AccumulatedSeconds = max(own.AccumulatedSeconds,
 		to.AccumulatedSeconds-wholeSeconds(overlap(own, &from.Status))+wholeSeconds(ranSincePause(own, &from.Status)))
 	if fitsSinceStart(own, &from.Status, time.Duration(to.AccumulatedSeconds)*time.Second, now) {
@@ -216,7 +217,7 @@ func FormerStatus(from *v1alpha1.WorkloadClockStatus, now time.Time) v1alpha1.Wo
 		to.LastRunningSince = to.RunningSince
 		to.PausedSince = metaTime(laterOf(now, from.RunningSince.Time))
 	}
-	to.RunningSince, to.StartingSince, to.Deadline, to.Local = nil, nil, nil, nil
+	to.RunningSince, to.StartingSince, to.Deadline, to.Local, to.PodControllers = nil, nil, nil, nil, nil
 	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions = nil, nil, nil, nil
 	return to
 }

@@ -55,7 +55,7 @@ func NewTenant(project input.Project, department input.Department, pools []input
 // selects.
 func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 	project := input.Project{
-		Name: "sample", Namespace: "sample", Department: "sample", Phase: v1alpha1.ProjectActive, QuotaApplied: true,
+		Name: "sample", Namespace: "sample", Department: "sample", Phase: v1alpha1.ProjectActive, QuotaApplied: true, Owners: []string{"Sample Owner"},
 		Labels: map[string]string{}, Annotations: map[string]string{}, PodSecurity: v1alpha1.PodSecurityBaseline,
 		Limits: map[v1alpha1.WorkloadType]input.Limits{},
 	}

@@ -20,12 +20,11 @@ remove contains ["metadata", "annotations", key] if {
 }
 
 deny contains {
-	"msg": sprintf("project %s is %s: it accepts no new pods with GPUs", [input.project.name, phase]),
+	"msg": sprintf("project %s %s", [input.project.name, closed_text]),
 	"fix": fix,
 } if {
 	request.includes_gpu
-	phase := ended_phases[input.project.phase]
-	fix := object.get(fixes, input.project.phase, "an owner of the project can renew it; then create the pod again")
+	input.project.closed
 }
 
 deny contains {
@@ -33,16 +32,22 @@ deny contains {
 	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
 } if {
 	request.includes_gpu
-	not ended_phases[input.project.phase]
+	not input.project.closed
 	not input.project.quotaApplied
 }
 
-# ended_phases describes the phases of a project that has ended.
-ended_phases := {
-	"Expired": "expired",
-	"Suspended": "expired and suspended",
-	"PendingDeletion": "expired and to be deleted",
-	"Deleting": "being deleted",
-}
+# closed_text says why a closed project accepts no pods.
+closed_text := "is being deleted: it accepts no new pods with GPUs" if input.project.phase == "Deleting"
 
-fixes := {"Deleting": "create the pod in another project"}
+else := "has expired: it accepts no new pods with GPUs" if input.project.closedSince == ""
+
+else := sprintf("has expired: it has accepted no new pods with GPUs since %s", [substring(input.project.closedSince, 0, 10)])
+
+fix := "create the pod in another project" if input.project.phase == "Deleting"
+
+else := sprintf("an owner, %s, can renew it with sluice renew project/%s; then create the pod again", [owner_names, input.project.name])
+
+# owner_names are the names of the first three owners.
+owner_names := concat(" or ", input.project.owners) if count(input.project.owners) <= 3
+
+else := sprintf("such as %s", [concat(", ", array.slice(input.project.owners, 0, 3))])

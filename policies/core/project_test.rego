@@ -20,16 +20,40 @@ test_active_project_accepts_gpu_pods if {
 	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.gpus(1), [])
 }
 
+expired := {"phase": "Expired", "closed": true, "closedSince": "2026-10-01T00:00:00+02:00"}
+
+input_of(workload, project) := object.union(fixtures.input_for(workload, []), {"project": project})
+
 test_expired_project_denies_gpu_pods if {
-	some denial in policy.deny with input as fixtures.input_for(fixtures.gpus(1), [])
-		with input.project.phase as "Expired"
-	denial.msg == "project thesis is expired: it accepts no new pods with GPUs"
-	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.cpu, []) with input.project.phase as "Expired"
+	denials := policy.deny with input as input_of(fixtures.gpus(1), expired)
+	denials == {{
+		"msg": "project thesis has expired: it has accepted no new pods with GPUs since 2026-10-01",
+		"fix": "an owner, Anna Beispiel or Ben Muster, can renew it with sluice renew project/thesis; then create the pod again",
+	}}
+	count(policy.deny) == 0 with input as input_of(fixtures.cpu, expired)
+}
+
+# A project that expired accepts pods that replace others, and one whose deletion is requested because no owner
+# confirmed it, accepts all pods.
+test_closed_counts_and_not_the_phase if {
+	every phase in ["Expired", "PendingDeletion"] {
+		count(policy.deny) == 0 with input as input_of(fixtures.gpus(1), {"phase": phase})
+	}
+	count(policy.deny) == 1 with input as input_of(fixtures.gpus(1), {"closed": true})
+}
+
+# The message of the quota would only distract.
+test_closed_project_without_quota_has_one_denial if {
+	count(policy.deny) == 1 with input as input_of(fixtures.gpus(1), object.union(expired, {"quotaApplied": false}))
+}
+
+test_owners_in_message_are_limited if {
+	some denial in policy.deny with input as input_of(fixtures.gpus(1), object.union(expired, {"owners": ["A", "B", "C", "D"]}))
+	startswith(denial.fix, "an owner, such as A, B, C, can renew it")
 }
 
 test_deleted_project_denies_gpu_pods if {
-	some denial in policy.deny with input as fixtures.input_for(fixtures.gpus(1), [])
-		with input.project.phase as "Deleting"
+	some denial in policy.deny with input as input_of(fixtures.gpus(1), object.union(expired, {"phase": "Deleting"}))
 	denial.msg == "project thesis is being deleted: it accepts no new pods with GPUs"
 	denial.fix == "create the pod in another project"
 }

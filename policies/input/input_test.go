@@ -5,6 +5,7 @@ package input_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 	want := input.Project{
 		Name: "thesis", Namespace: "thesis", Department: "students",
 		Labels: map[string]string{}, Annotations: map[string]string{"team": "vision"},
-		Phase: v1alpha1.ProjectActive,
+		Phase: v1alpha1.ProjectActive, Owners: []string{},
 		Limits: map[v1alpha1.WorkloadType]input.Limits{
 			"train":       {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
@@ -78,8 +79,26 @@ func TestNewProjectIsDeletingAtOnce(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "thesis", DeletionTimestamp: &metav1.Time{Time: time.Unix(1e9, 0)}},
 		Status:     v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive},
 	}
-	if got := input.NewProject(project, nil, nil).Phase; got != v1alpha1.ProjectDeleting {
-		t.Errorf("phase = %s", got)
+	if got := input.NewProject(project, nil, nil); got.Phase != v1alpha1.ProjectDeleting || !got.Closed || got.ClosedSince != "" {
+		t.Errorf("phase %s, closed %v since %q", got.Phase, got.Closed, got.ClosedSince)
+	}
+}
+
+// The time is that of the department, where a project expires at the end of a day.
+func TestNewProjectIsClosed(t *testing.T) {
+	closed := metav1.NewTime(time.Date(2026, 9, 30, 22, 0, 0, 0, time.UTC))
+	project := &v1alpha1.Project{
+		Spec:   v1alpha1.ProjectSpec{Owners: []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Anna Beispiel"}}}},
+		Status: v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectExpired, ClosedAt: &closed},
+	}
+	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Notices: v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"}}}
+	got := input.NewProject(project, department, nil)
+	if !got.Closed || got.ClosedSince != "2026-10-01T00:00:00+02:00" || !slices.Equal(got.Owners, []string{"Anna Beispiel"}) {
+		t.Errorf("closed %v since %q, owners %v", got.Closed, got.ClosedSince, got.Owners)
+	}
+	project.Status.Phase, project.Status.ClosedAt = v1alpha1.ProjectPendingDeletion, nil
+	if got := input.NewProject(project, department, nil); got.Closed || got.ClosedSince != "" {
+		t.Errorf("a project that awaits its deletion is closed since %q", got.ClosedSince)
 	}
 }
 

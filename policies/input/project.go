@@ -14,6 +14,7 @@ package input
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,6 +35,14 @@ type Project struct {
 	// Phase is the project's phase: Active, Expiring, Expired, ... The default is Active. From the
 	// request to delete the project it is Deleting.
 	Phase v1alpha1.ProjectPhase `json:"phase"`
+	// Closed reports whether the project accepts no new pods with GPUs: it has expired, or is being deleted. For a pod
+	// that replaces one of a workload that ran before the project expired, it is false.
+	Closed bool `json:"closed"`
+	// ClosedSince is since when, as RFC 3339 in the time zone of the department; empty while the project is open, and
+	// until lifecycle has recorded the time.
+	ClosedSince string `json:"closedSince"`
+	// Owners are the names of the project's owners.
+	Owners []string `json:"owners"`
 	// QuotaApplied reports whether the scheduler has the quotas of the current generation.
 	QuotaApplied bool `json:"quotaApplied"`
 	// Limits are the effective limits of each workload type, with those of the department.
@@ -90,6 +99,8 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		Labels:       publicMetadata(project.Labels),
 		Annotations:  publicMetadata(project.Annotations),
 		Phase:        project.Status.Phase,
+		Closed:       project.IsClosed(),
+		Owners:       make([]string, len(project.Spec.Owners)),
 		QuotaApplied: isQuotaApplied(project),
 		Limits:       make(map[v1alpha1.WorkloadType]Limits, len(v1alpha1.WorkloadTypes)),
 		Resources:    newResources(project.Spec.Resources),
@@ -101,6 +112,12 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		result.Phase = v1alpha1.ProjectDeleting
 	case result.Phase == "":
 		result.Phase = v1alpha1.ProjectActive
+	}
+	if closed := project.Status.ClosedAt; closed != nil {
+		result.ClosedSince = closed.In(timeZone(department)).Format(time.RFC3339)
+	}
+	for i := range project.Spec.Owners {
+		result.Owners[i] = string(project.Spec.Owners[i].Name)
 	}
 	var bounds map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
 	var objects v1alpha1.ObjectLimits
@@ -117,6 +134,16 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		}
 	}
 	return result
+}
+
+// timeZone returns the time zone of a department, or UTC.
+func timeZone(department *v1alpha1.Department) *time.Location {
+	if department != nil {
+		if zone, err := time.LoadLocation(department.Spec.Notices.TimeZone); err == nil {
+			return zone
+		}
+	}
+	return time.UTC
 }
 
 // isQuotaApplied reports whether the quotas of the current generation are applied.

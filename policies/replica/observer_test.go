@@ -113,3 +113,50 @@ func TestInvalidLeasesAreIgnored(t *testing.T) {
 		t.Errorf("reported %v, want each once", invalid)
 	}
 }
+
+// A replica knows that another one may have mutated an object which it would not have mutated so: an older or a newer version,
+// also one whose report it cannot read, and one that just ended. Guards invariant 4 of the design.
+func TestDifferenceToOtherReplicas(t *testing.T) {
+	const own = LeasePrefix + "own"
+	same := newLease(t, LeasePrefix+"same", 1, start, start)
+	report, err := Decode(same.Annotations[v1alpha1.ReplicaReportAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(change func(*Report)) coordinationv1.Lease {
+		changed := report
+		change(&changed)
+		text, err := Encode(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := newLease(t, LeasePrefix+"other", 1, start, start)
+		lease.Annotations[v1alpha1.ReplicaReportAnnotation] = text
+		return lease
+	}
+	unknown, foreign, itself := other(func(*Report) {}), other(func(*Report) {}), other(func(r *Report) { r.Program = "v2" })
+	unknown.Annotations[v1alpha1.ReplicaReportAnnotation] = `{"format":2}`
+	foreign.Annotations[v1alpha1.ReplicaReportAnnotation], foreign.Name = `{"format":2}`, "another-lease"
+	itself.Name = own
+	for what, tt := range map[string]struct {
+		lease coordinationv1.Lease
+		want  Difference
+	}{
+		"the same program and policies":   {same, NoDifference},
+		"another program":                 {other(func(r *Report) { r.Program = "v2" }), OtherProgram},
+		"other policies":                  {other(func(r *Report) { r.PolicySet = Digest(nil) }), OtherPolicies},
+		"a report of a later version":     {unknown, OtherProgram},
+		"another program that just ended": {other(func(r *Report) { r.Program, r.Ended = "v2", true }), OtherProgram},
+		"a Lease of something else":       {foreign, NoDifference},
+		"its own Lease":                   {itself, NoDifference},
+	} {
+		var o Observer
+		o.Observe([]coordinationv1.Lease{same, tt.lease}, start)
+		if got := o.Difference(own, report.Program, report.PolicySet, start.Add(LeaseDuration-time.Second)); got != tt.want {
+			t.Errorf("%s: %q, want %q", what, got, tt.want)
+		}
+		if got := o.Difference(own, report.Program, report.PolicySet, start.Add(LeaseDuration)); got != NoDifference {
+			t.Errorf("%s, without a renewal since then: %q", what, got)
+		}
+	}
+}

@@ -95,8 +95,9 @@ objects contains kueue_object("ClusterQueue", input.project.name, {
 	for_kueue_project
 }
 
+# In a closed project nothing that waits is admitted, and what was admitted stays.
 objects contains object.union(
-	kueue_object("LocalQueue", local_queue, {"clusterQueue": input.project.name}),
+	kueue_object("LocalQueue", local_queue, {"clusterQueue": input.project.name, "stopPolicy": stop_policy}),
 	{"metadata": {"namespace": input.project.namespace}},
 ) if {
 	for_kueue_project
@@ -108,6 +109,10 @@ objects contains quota if {
 	guaranteed := sum([pool.guaranteed | some pool in kueue_pools])
 	some quota in quotas.limit_and_guarantee("sluice-kueue", quota_resource, limit, guaranteed)
 }
+
+default stop_policy := "None"
+
+stop_policy := "Hold" if input.project.closed
 
 for_kueue_project if {
 	input.object.kind == "Project"

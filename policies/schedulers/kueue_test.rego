@@ -110,10 +110,18 @@ test_project if {
 		"fairSharing": {"weight": "3"},
 		"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 	}
-	objects["LocalQueue default"] == {"clusterQueue": "thesis"}
+	objects["LocalQueue default"] == {"clusterQueue": "thesis", "stopPolicy": "None"}
 	objects["ResourceQuota sluice-kueue"] == {"hard": {"requests.sluice.dev/gpu-milli": "2500"}}
 	objects["ResourceQuota sluice-kueue.guaranteed"].hard == {"requests.sluice.dev/gpu-milli": "1500"}
 	count(objects) == 4
+}
+
+# A closed project keeps its quotas: what runs, and what replaces it, is counted.
+test_closed_project if {
+	open := rendered(project_input([whole]))
+	closed := rendered(object.union(project_input([whole]), {"project": {"closed": true}}))
+	closed["LocalQueue default"].stopPolicy == "Hold"
+	json.remove(closed, ["LocalQueue default"]) == json.remove(open, ["LocalQueue default"])
 }
 
 test_namespaces_of_project_objects if {

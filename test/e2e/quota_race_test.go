@@ -146,10 +146,11 @@ func (s *sluiceCluster) createRemaining(t *testing.T, ns string, total int) {
 	})
 }
 
-// isQuotaTimeout reports whether the API server's quota controller did not evaluate the request
-// in time, as on an overloaded machine.
+// isQuotaTimeout reports whether the API server's quota admission did not evaluate the request in
+// time, or gave up after others changed the quota meanwhile, as on an overloaded machine.
 func isQuotaTimeout(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "resource quota evaluation timed out")
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "resource quota evaluation timed out") ||
+		apierrors.IsConflict(err) && strings.Contains(err.Error(), "resourcequotas")
 }
 
 // newTrainingPod returns a training pod with one GPU. No scheduler binds it: the quota counts it all
@@ -257,17 +258,10 @@ func (b *loadBalancer) connectionCounts() []int64 {
 // running one, and others with its configuration and certificates.
 func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var first webhook.Config
-	if err := yaml.UnmarshalStrict(raw, &first); err != nil {
-		t.Fatal(err)
-	}
+	first := s.webhookConfig(t)
 	b := &loadBalancer{replicas: []string{first.Listen}, connects: make([]atomic.Int64, n)}
 	for i := 1; i < n; i++ {
-		address, pid := s.startWebhookReplica(t, first, i)
+		address, pid := s.startWebhookReplica(t, filepath.Join(filepath.Dir(s.binary), "webhook"), first, i)
 		b.replicas = append(b.replicas, address)
 		if i == 1 {
 			b.killOne = func() {
@@ -277,30 +271,50 @@ func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer 
 			}
 		}
 	}
-	// Over HTTP/2 the API server would send all requests over one connection, and so to one
-	// replica.
-	pair, err := tls.LoadX509KeyPair(filepath.Join(first.Certificates, "tls.crt"), filepath.Join(first.Certificates, "tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(filepath.Join(first.Certificates, "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.certPool = x509.NewCertPool()
-	b.certPool.AppendCertsFromPEM(ca)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
+	var listener net.Listener
+	listener, b.certPool = listenAsWebhook(t, first)
 	go b.serve(t.Context(), listener)
 	s.setWebhookURL(t, first, listener.Addr().String())
 	return b
 }
 
-// startWebhookReplica starts another webhook and returns its address and process.
-func (s *sluiceCluster) startWebhookReplica(t testing.TB, config webhook.Config, i int) (address string, pid int) {
+// webhookConfig returns the configuration of the running webhook.
+func (s *sluiceCluster) webhookConfig(t testing.TB) (config webhook.Config) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// listenAsWebhook returns a listener with the certificates of a webhook, and the authority that issued them. Over HTTP/2 the
+// API server would send all requests over one connection, and so to one replica.
+func listenAsWebhook(t testing.TB, config webhook.Config) (net.Listener, *x509.CertPool) {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(config.Certificates, "tls.crt"), filepath.Join(config.Certificates, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(config.Certificates, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener, pool
+}
+
+// startWebhookReplica starts another webhook, of a program, and returns its address and process.
+func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config webhook.Config, i int) (address string, pid int) {
 	t.Helper()
 	ports, release, err := cluster.FreePorts(3)
 	if err != nil {
@@ -329,7 +343,7 @@ func (s *sluiceCluster) startWebhookReplica(t testing.TB, config webhook.Config,
 	})
 	spec := process.Spec{
 		Name:  "webhook-" + strconv.Itoa(i),
-		Path:  filepath.Join(filepath.Dir(s.binary), "webhook"),
+		Path:  program,
 		Args:  []string{"--config", file},
 		Ready: cluster.Readyz(config.Health),
 	}

@@ -39,12 +39,19 @@ type Tenant struct {
 	SizeLimits SizeLimits
 	// Schedulers are the schedulers of the node pools.
 	Schedulers engine.Schedulers
+	// Closed reports whether the project accepts no new GPU pods, and ClosedAt since when; zero if that is not recorded.
+	Closed   bool
+	ClosedAt time.Time
+	// Owners are the names of the project's owners.
+	Owners []string
 	// Version is a digest of all the other fields but Documents.Use: it changes only if one of them does, and not with
 	// each new status of the project.
 	Version string
 
 	// sources are the versions of the objects from which the tenant was made.
 	sources string
+	// forReplacements is the tenant of pods that replace others in an expired project; nil in other projects.
+	forReplacements *Tenant
 }
 
 // Documents are the parts of the policies' input about a tenant. Use is as of the cache.
@@ -54,7 +61,8 @@ type Documents struct {
 
 // TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
 type TenantResolver struct {
-	// Cache has the Projects, Departments, NodePools and AdmissionParameters, with the index [ProjectNamespaceIndex].
+	// Cache has the Projects, Departments, NodePools, WorkloadClocks and AdmissionParameters, with the indexes
+	// [ProjectNamespaceIndex] and [ClockControllerIndex].
 	Cache client.Reader
 
 	mu      sync.RWMutex
@@ -171,11 +179,16 @@ func newTenant(
 		return nil, fmt.Errorf("load time zone %q of department %s: %w", departmentInput.TimeZone, department.Name, err)
 	}
 	tenant.TimeZone = zone
+	projectInput := input.NewProject(project, department, refused)
+	tenant.Closed, tenant.Owners = projectInput.Closed, projectInput.Owners
+	if project.Status.ClosedAt != nil {
+		tenant.ClosedAt = project.Status.ClosedAt.Time
+	}
 	for _, part := range []struct {
 		target *document.Document
 		source any
 	}{
-		{&tenant.Documents.Project, input.NewProject(project, department, refused)},
+		{&tenant.Documents.Project, projectInput},
 		{&tenant.Documents.Department, departmentInput},
 		{&tenant.Documents.NodePools, tenant.NodePools},
 		{&tenant.Documents.Use, input.NewUse(project)},
@@ -187,11 +200,16 @@ func newTenant(
 	if tenant.Version, err = tenant.digest(); err != nil {
 		return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
 	}
-	return tenant, nil
+	if !tenant.ClosedAt.IsZero() && project.DeletionTimestamp.IsZero() {
+		open := *project
+		open.Status.ClosedAt = nil
+		tenant.forReplacements, err = newTenant(&open, department, pools, refused, limits)
+	}
+	return tenant, err
 }
 
-// digest returns the Version of a tenant. The department's document has the time zone, and that of the node pools their
-// schedulers.
+// digest returns the Version of a tenant. The department's document has the time zone, that of the node pools their
+// schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
 	encoded, err := json.Marshal([]any{
 		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.LongestExtension, t.SizeLimits,

@@ -6,8 +6,6 @@ package pod
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -37,63 +35,6 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	return answer.response
 }
 
-// Validator handles pods in the validating phase of admission, after all mutating webhooks.
-type Validator struct {
-	evaluation.Base
-	responses responseCache
-}
-
-var _ admission.Handler = (*Validator)(nil)
-
-// Handle implements admission.Handler.
-//
-// A change of the policies between the two phases refuses no pod wrongly: it is enough that the present policies allow
-// the pod, or those that were replaced within the last half minute, or those that come within [replicaLag].
-func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	set, err := v.Evaluator.Engine.Current()
-	if err != nil {
-		return evaluation.ErrorResponse(err)
-	}
-	answer := v.handle(ctx, set, &req)
-	// The Mutator counted what it refused. It did not refuse this pod.
-	v.Evaluator.CountDenials(answer.origin, answer.violations)
-	return answer.response
-}
-
-func (v *Validator) handle(ctx context.Context, set *engine.Set, req *admission.Request) answer {
-	policyEngine := v.Evaluator.Engine
-	denied := handle(ctx, &v.Base, set, req, &v.responses, v.validate)
-	if !isDenied(&denied.response) {
-		return denied
-	}
-	for _, former := range policyEngine.Former(set) {
-		if other := handle(ctx, &v.Base, former, req, &v.responses, v.validate); other.response.Allowed {
-			return other
-		}
-	}
-	timer := time.NewTimer(replicaLag) //nolint:forbidigo // machine time
-	defer timer.Stop()
-	select {
-	case <-policyEngine.Replaced(set):
-		if set, err := policyEngine.Current(); err == nil {
-			return handle(ctx, &v.Base, set, req, &v.responses, v.validate)
-		}
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return denied
-}
-
-// replicaLag is the time for which a denial of the final pod waits for a change of the policies, in machine time: another replica
-// of the webhook, which mutated the pod, may already know it. Such denials are rare, since the policies already allowed
-// the pod when they mutated it.
-const replicaLag = time.Second
-
-// isDenied reports whether policies denied the pod.
-func isDenied(response *admission.Response) bool {
-	return !response.Allowed && response.Result != nil && response.Result.Code == http.StatusForbidden
-}
-
 // answer is the response to a pod, with its violations and where they are counted.
 type answer struct {
 	response   admission.Response
@@ -114,7 +55,7 @@ func handle(
 		return answer{response: admission.Allowed("")}
 	}
 	failed := func(err error) answer { return answer{response: evaluation.ErrorResponse(err)} }
-	tenant, err := base.Tenants.Resolve(ctx, req.Namespace)
+	tenant, err := base.Tenants.ResolveForPod(ctx, req)
 	if err != nil {
 		return failed(err)
 	}
@@ -188,10 +129,4 @@ func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (cache
 		}
 	}
 	return cachedResponse{response, result.Violations}, !result.Transient, nil
-}
-
-func (v *Validator) validate(ctx context.Context, request evaluation.Request) (cachedResponse, bool, error) {
-	result, err := v.Evaluator.Validate(ctx, request)
-	result.Warnings = nil // the Mutator already returned them
-	return cachedResponse{evaluation.NewResponse(result), result.Violations}, !result.Transient, err
 }

@@ -33,22 +33,19 @@ func newExtendCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "extend KIND/NAME",
-		Short: "Request more time for a workload, or the renewal of a project",
-		Long: `Request more time for a workload, or the renewal of a project, and wait for the
-decision. Requests within your department's self-service are approved at once. An
-approver decides all others. The command fails if the request is denied.`,
+		Short: "Request more time for a workload",
+		Long: `Request more time for a workload, and wait for the decision. Requests within your
+department's self-service are approved at once. An approver decides all others. The
+command fails if the request is denied. To renew a project, use sluice renew.`,
 		Example: `  # Request 24 more hours for a Job
-  sluice extend job/training -n thesis-mueller --by 24h --reason "two epochs are left"
-
-  # Request the renewal of a project
-  sluice extend project/thesis-mueller --reason "the defense is in June"`,
+  sluice extend job/training -n thesis-mueller --by 24h --reason "two epochs are left"`,
 		Args: cobra.ExactArgs(1),
 	}
 	cluster := addClusterFlags(cmd, namespaceScope)
 	output := addTextOutputFlag(cmd)
-	cmd.Flags().StringVar(&by, "by", "", "Additional time for a workload, such as 24h")
+	cmd.Flags().StringVar(&by, "by", "", "Additional time, such as 24h")
 	cmd.Flags().StringVar(&reason, "reason", "", "Reason of the request, in one sentence")
-	cmd.Flags().DurationVar(&timeout, "wait", 30*time.Second, "Time to wait for the decision; 0 does not wait")
+	addWaitFlag(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var length period.Duration
 		var err error
@@ -65,16 +62,24 @@ approver decides all others. The command fails if the request is denied.`,
 		if err != nil {
 			return err
 		}
-		extension, err := newExtension(target, length, reason)
-		if err != nil {
+		extension, err := newExtension(target, v1alpha1.ActionExtend, reason)
+		switch {
+		case err != nil:
 			return err
+		case length.IsZero():
+			return errors.New("--by: required; give the additional time, such as 24h")
 		}
+		extension.Spec.By = &length
 		if err := createExtension(cmd.Context(), c, extension, waitOptions{timeout, decisionPollInterval}); err != nil {
 			return err
 		}
 		return printExtensionOutcome(cmd, extension, output)
 	}
 	return cmd
+}
+
+func addWaitFlag(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "wait", 30*time.Second, "Time to wait for the decision; 0 does not wait")
 }
 
 // printExtensionOutcome prints the decision on an Extension. It fails if the
@@ -98,33 +103,21 @@ func printExtensionOutcome(cmd *cobra.Command, extension *v1alpha1.Extension, ou
 	return err
 }
 
-// newExtension returns an Extension that requests more time for a workload, or the
-// renewal of a project, for which by is zero.
-func newExtension(target resolvedTarget, by period.Duration, reason string) (*v1alpha1.Extension, error) {
+// newExtension returns an Extension that requests an action. Its caller sets the fields of that action.
+func newExtension(target resolvedTarget, action v1alpha1.ExtensionAction, reason string) (*v1alpha1.Extension, error) {
 	if strings.TrimSpace(reason) == "" {
 		return nil, errors.New("--reason: required; give the approver a reason in one sentence")
 	}
 	if n := utf8.RuneCountInString(reason); n > maxExtensionTextLength {
 		return nil, fmt.Errorf("--reason: it has %d characters; want at most %d", n, maxExtensionTextLength)
 	}
-	extension := &v1alpha1.Extension{
+	return &v1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:    target.Namespace,
 			GenerateName: strings.ToLower(target.Kind) + "-" + target.Name + "-",
 		},
-		Spec: v1alpha1.ExtensionSpec{Target: target.ExtensionTarget, Action: v1alpha1.ActionExtend, Reason: reason},
-	}
-	switch {
-	case target.isProject() && !by.IsZero():
-		return nil, fmt.Errorf("--by %s: a project is renewed by a whole period of its validity; omit --by", by)
-	case target.isProject():
-		extension.Spec.Action = v1alpha1.ActionRenew
-	case by.IsZero():
-		return nil, errors.New("--by: required for a workload; give the additional time, such as 24h")
-	default:
-		extension.Spec.By = &by
-	}
-	return extension, nil
+		Spec: v1alpha1.ExtensionSpec{Target: target.ExtensionTarget, Action: action, Reason: reason},
+	}, nil
 }
 
 // waitOptions limit how long a command waits for a decision, in real time.

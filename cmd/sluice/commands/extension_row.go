@@ -24,7 +24,9 @@ type extensionRow struct {
 	// By is the additional time of a workload.
 	By string `json:"by,omitempty"`
 	// RequestedBy is the user, as admission recorded it.
-	RequestedBy string                     `json:"requestedBy,omitempty"`
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// OnBehalfOf is the address of the owner for whom an administrator requested a renewal.
+	OnBehalfOf  v1alpha1.EmailAddress      `json:"onBehalfOf,omitempty"`
 	RequestedAt time.Time                  `json:"requestedAt"`
 	Reason      string                     `json:"reason"`
 	Decision    v1alpha1.ExtensionDecision `json:"decision,omitempty"`
@@ -38,7 +40,7 @@ func newExtensionRow(extension *v1alpha1.Extension) extensionRow {
 	spec, status := &extension.Spec, &extension.Status
 	row := extensionRow{
 		Namespace: extension.Namespace, Name: extension.Name,
-		Action: spec.Action, Kind: spec.Target.Kind, Target: spec.Target.Name, Reason: spec.Reason,
+		Action: spec.Action, Kind: spec.Target.Kind, Target: spec.Target.Name, Reason: spec.Reason, OnBehalfOf: spec.OnBehalfOf,
 		RequestedBy: extension.Annotations[v1alpha1.AnnotationCreatedBy], RequestedAt: extension.CreationTimestamp.UTC(),
 		Decision: status.Decision, DecidedBy: status.DecidedBy, Message: status.Message, NewEnd: optionalTime(status.NewEnd),
 	}
@@ -56,8 +58,12 @@ func extensionTable(rows []extensionRow, namespaces, decided bool, now time.Time
 		printer.Column{Name: "DECISION", Hidden: !decided}, printer.Column{Name: "DECIDED BY", Hidden: !decided, Wide: true},
 		printer.Column{Name: "MESSAGE", Hidden: !decided, Wide: true}, printer.Column{Name: "REASON"})
 	for _, r := range rows {
+		requester := r.RequestedBy
+		if r.OnBehalfOf != "" {
+			requester += " for " + string(r.OnBehalfOf)
+		}
 		table.Rows = append(table.Rows, []string{
-			r.Namespace, r.Name, string(r.Action), r.Kind + "/" + r.Target, r.By, r.RequestedBy,
+			r.Namespace, r.Name, string(r.Action), r.Kind + "/" + r.Target, r.By, requester,
 			printer.FormatDuration(now.Sub(r.RequestedAt)), string(r.Decision), r.DecidedBy, r.Message, r.Reason,
 		})
 	}
@@ -104,6 +110,9 @@ func describeExtensionOutcome(extension *v1alpha1.Extension, zone *time.Location
 	}
 	applied := appliedCondition(extension)
 	switch {
+	case status.NewEnd != nil && extension.Spec.Action == v1alpha1.ActionRenew:
+		text += fmt.Sprintf("; Project %s is valid until %s",
+			printer.Sanitize(extension.Spec.Target.Name), formatEndOfDay(status.NewEnd.Time, zone))
 	case status.NewEnd != nil:
 		text += fmt.Sprintf("; %s %s ends %s", extension.Spec.Target.Kind, printer.Sanitize(extension.Spec.Target.Name),
 			printer.FormatMinute(status.NewEnd.Time, zone))
@@ -111,4 +120,14 @@ func describeExtensionOutcome(extension *v1alpha1.Extension, zone *time.Location
 		text += "; " + printer.Sanitize(applied.Message)
 	}
 	return text
+}
+
+// formatEndOfDay returns a time to the minute, and midnight as 24:00 of the day that
+// ends: projects are valid to the end of a day in their department's time zone.
+func formatEndOfDay(end time.Time, zone *time.Location) string {
+	local := end.In(zone)
+	if local.Hour() != 0 || local.Minute() != 0 {
+		return printer.FormatMinute(end, zone)
+	}
+	return local.AddDate(0, 0, -1).Format("2006-01-02") + " 24:00 " + local.Format("MST")
 }

@@ -6,6 +6,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,8 @@ type targetReader interface {
 	RESTMapper() meta.RESTMapper
 }
 
-// resolveExtensionTarget finds the workload KIND/NAME in a namespace, or the
-// project project/NAME. KIND is any name that kubectl accepts. It fails for an
+// resolveExtensionTarget finds the workload KIND/NAME in a namespace. KIND is any
+// name that kubectl accepts. It fails for a project, which is renewed, and for an
 // object that a controller owns: only the owner has a clock.
 func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text string) (resolvedTarget, error) {
 	resource, name, err := parseTarget(text)
@@ -46,13 +47,8 @@ func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text
 	target := resolvedTarget{Namespace: namespace}
 	target.APIVersion, target.Kind = kind.ToAPIVersionAndKind()
 	target.Name = name
-	if target.isProject() {
-		var project v1alpha1.Project
-		if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
-			return resolvedTarget{}, fmt.Errorf("get project %s: %w", name, err)
-		}
-		target.Namespace = project.NamespaceName()
-		return target, nil
+	if target.Kind == projectKind && kind.Group == v1alpha1.Group {
+		return resolvedTarget{}, fmt.Errorf(`a project is renewed for a whole period: sluice renew project/%s --reason "..."`, name)
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
@@ -72,15 +68,36 @@ func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text
 	return target, nil
 }
 
-func (t resolvedTarget) isProject() bool {
-	return t.Kind == "Project" && strings.HasPrefix(t.APIVersion, v1alpha1.Group+"/")
+const projectKind = "Project"
+
+// resolveProject finds the project project/NAME. Other kinds are not looked up: other
+// software has kinds of this name, too.
+func resolveProject(ctx context.Context, c client.Reader, text string) (resolvedTarget, error) {
+	resource, name, err := parseTarget(text)
+	if err != nil {
+		return resolvedTarget{}, err
+	}
+	short, group, _ := strings.Cut(resource, ".")
+	switch {
+	case !slices.Contains([]string{"project", "projects", "slproj"}, short), group != "" && !strings.HasSuffix(group, v1alpha1.Group):
+		return resolvedTarget{}, fmt.Errorf("%q: want project/NAME; a workload gets more time with sluice extend %s --by 24h", text, text)
+	}
+	var project v1alpha1.Project
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
+		return resolvedTarget{}, fmt.Errorf("get project %s: %w",
+			name, explainForbidden(err, "owners, members and the administrators of the department may read it"))
+	}
+	return resolvedTarget{
+		Namespace:       project.NamespaceName(),
+		ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: v1alpha1.GroupVersion.String(), Kind: projectKind, Name: name},
+	}, nil
 }
 
 // parseTarget splits KIND/NAME.
 func parseTarget(text string) (resource, name string, err error) {
 	resource, name, found := strings.Cut(text, "/")
 	if !found || resource == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: want KIND/NAME, such as job/training or project/thesis", text)
+		return "", "", fmt.Errorf("%q: want KIND/NAME, such as job/training", text)
 	}
 	return strings.ToLower(resource), name, nil
 }

@@ -65,9 +65,8 @@ func TestResolveExtensionTarget(t *testing.T) {
 		"Job/training":           {want: jobTarget("training")},
 		"jobs.batch/training":    {want: jobTarget("training")},
 		"jobs.v1.batch/training": {want: jobTarget("training")},
-		"project/thesis-mueller": {want: projectTarget("thesis-mueller")},
+		"project/thesis-mueller": {err: `sluice renew project/thesis-mueller --reason "..."`},
 		"job/none":               {err: "Job none not found in namespace thesis"},
-		"project/none":           {err: "project none"},
 		"pod/training-abcde":     {err: "extend job/training"},
 		"spoon/training":         {err: `kind "spoon"`},
 		"training":               {err: "want KIND/NAME"},
@@ -91,6 +90,29 @@ func TestResolveExtensionTarget(t *testing.T) {
 				t.Errorf("the target differs (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestResolveProject(t *testing.T) {
+	c := newExtensionClient(t)
+	tests := map[string]string{ // the error, if any
+		"project/thesis-mueller":             "",
+		"projects/thesis-mueller":            "",
+		"slproj/thesis-mueller":              "",
+		"projects.sluice.dev/thesis-mueller": "",
+		"projects.openshift.io/thesis":       "want project/NAME",
+		"job/training":                       "a workload gets more time with sluice extend job/training",
+		"project/none":                       "get project none",
+		"thesis-mueller":                     "want KIND/NAME",
+	}
+	for text, want := range tests {
+		got, err := resolveProject(t.Context(), c, text)
+		switch {
+		case want == "" && (err != nil || got != projectTarget("thesis-mueller")):
+			t.Errorf("resolveProject(%q) = %v, %v", text, got, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("resolveProject(%q): err = %v, want it to contain %q", text, err, want)
+		}
 	}
 }
 
@@ -127,23 +149,20 @@ func FuzzParseTarget(f *testing.F) {
 func TestNewExtension(t *testing.T) {
 	tests := map[string]struct {
 		target resolvedTarget
-		by     period.Duration
 		reason string
 		action v1alpha1.ExtensionAction
 		err    string
 	}{
-		"a workload":            {target: jobTarget("x"), by: extensionDay, reason: "nearly done", action: v1alpha1.ActionExtend},
-		"a project":             {target: projectTarget("p"), reason: "the defense is in June", action: v1alpha1.ActionRenew},
-		"a long reason":         {target: jobTarget("x"), by: extensionDay, reason: strings.Repeat("ü", 500), action: v1alpha1.ActionExtend},
-		"no reason":             {target: jobTarget("x"), by: extensionDay, err: "--reason"},
-		"a blank reason":        {target: jobTarget("x"), by: extensionDay, reason: " \n", err: "--reason"},
-		"too long a reason":     {target: jobTarget("x"), by: extensionDay, reason: strings.Repeat("ü", 501), err: "at most 500"},
-		"a workload without by": {target: jobTarget("x"), reason: "r", err: "--by"},
-		"a project with by":     {target: projectTarget("p"), by: extensionDay, reason: "r", err: "omit --by"},
+		"a workload":        {target: jobTarget("x"), reason: "nearly done", action: v1alpha1.ActionExtend},
+		"a project":         {target: projectTarget("p"), reason: "the defense is in June", action: v1alpha1.ActionRenew},
+		"a long reason":     {target: jobTarget("x"), reason: strings.Repeat("ü", 500), action: v1alpha1.ActionExtend},
+		"no reason":         {target: jobTarget("x"), err: "--reason"},
+		"a blank reason":    {target: jobTarget("x"), reason: " \n", err: "--reason"},
+		"too long a reason": {target: jobTarget("x"), reason: strings.Repeat("ü", 501), err: "at most 500"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := newExtension(tc.target, tc.by, tc.reason)
+			got, err := newExtension(tc.target, tc.action, tc.reason)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("err = %v, want it to contain %q", err, tc.err)
@@ -153,7 +172,7 @@ func TestNewExtension(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Spec.Action != tc.action || got.Namespace != "thesis" || (got.Spec.By != nil) != (tc.action == v1alpha1.ActionExtend) {
+			if got.Spec.Action != tc.action || got.Namespace != "thesis" || got.Spec.Target != tc.target.ExtensionTarget {
 				t.Errorf("the extension is %+v in %s", got.Spec, got.Namespace)
 			}
 		})
@@ -187,10 +206,11 @@ func clientWithDecision(t *testing.T, decision v1alpha1.ExtensionDecision) clien
 
 func createTestExtension(t *testing.T, c client.Client, options waitOptions) *v1alpha1.Extension {
 	t.Helper()
-	extension, err := newExtension(jobTarget("training"), extensionDay, "nearly done")
+	extension, err := newExtension(jobTarget("training"), v1alpha1.ActionExtend, "nearly done")
 	if err != nil {
 		t.Fatal(err)
 	}
+	extension.Spec.By = &extensionDay
 	if err := createExtension(t.Context(), c, extension, options); err != nil {
 		t.Fatal(err)
 	}
@@ -306,10 +326,13 @@ func TestListExtensionsAndWriteTable(t *testing.T) {
 	made := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 	c := newExtensionClient(t,
 		&v1alpha1.Extension{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "later", CreationTimestamp: made(5 * time.Minute)},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "thesis", Name: "later", CreationTimestamp: made(5 * time.Minute),
+				Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "dean"},
+			},
 			Spec: v1alpha1.ExtensionSpec{
 				Target: projectTarget("p").ExtensionTarget,
-				Action: v1alpha1.ActionRenew,
+				Action: v1alpha1.ActionRenew, OnBehalfOf: "ben@example.org",
 				Reason: "line\nand \x1b[31mred",
 			},
 		},
@@ -344,9 +367,9 @@ func TestListExtensionsAndWriteTable(t *testing.T) {
 		}
 		return tableText(t, extensionTable(rows, namespace == "", decided, now))
 	}
-	want := `NAMESPACE   NAME    ACTION   TARGET         BY    REQUESTED BY   AGE   REASON
-lab         first   Extend   Job/training   24h   anna           3h    nearly done
-thesis      later   Renew    Project/p      -     -              5m    line\nand \x1b[31mred
+	want := `NAMESPACE   NAME    ACTION   TARGET         BY    REQUESTED BY               AGE   REASON
+lab         first   Extend   Job/training   24h   anna                       3h    nearly done
+thesis      later   Renew    Project/p      -     dean for ben@example.org   5m    line\nand \x1b[31mred
 `
 	if diff := cmp.Diff(want, table("", false)); diff != "" {
 		t.Errorf("pending extensions differ (-want +got)\n%s", diff)
@@ -388,6 +411,20 @@ func TestDescribeExtension(t *testing.T) {
 		}
 	}
 	renewal, deletion := extension.DeepCopy(), extension.DeepCopy()
+	for want, end := range map[string]time.Time{
+		"approved; Project p is valid until 2027-05-31 24:00 CEST": time.Date(2027, 5, 31, 22, 0, 0, 0, time.UTC),
+		"approved; Project p is valid until 2027-06-01 06:00 CEST": time.Date(2027, 6, 1, 4, 0, 0, 0, time.UTC),
+	} {
+		e := &v1alpha1.Extension{Spec: v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew}}
+		e.Status = v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, NewEnd: &metav1.Time{Time: end}}
+		berlin, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := describeExtensionOutcome(e, berlin); got != want {
+			t.Errorf("describeExtensionOutcome = %q, want %q", got, want)
+		}
+	}
 	renewal.Spec = v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew}
 	deletion.Spec = v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionDelete}
 	for want, e := range map[string]*v1alpha1.Extension{

@@ -161,15 +161,19 @@ func (r *Reconciler) untaintNode(ctx context.Context, node *corev1.Node, gpuNode
 }
 
 // untaintOrphans removes the taint from nodes without a planned pool, and resumes their GPU clients: the
-// pool was deleted, its sharing changed, or two pools select the node.
+// pool was deleted, its sharing changed, or two pools select the node. A node that cannot be changed does
+// not hold back the others.
 func (r *Reconciler) untaintOrphans(ctx context.Context, orphans []*corev1.Node) error {
+	var failed []error
 	for _, node := range orphans {
-		if err := r.patchNode(ctx, node, otherTaints(node), clientsOf(node).resumePatch()); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove taint from node %s, which belongs to no pool with MIG: %w", node.Name, err)
+		err := r.patchNode(ctx, node, otherTaints(node), clientsOf(node).resumePatch())
+		if client.IgnoreNotFound(err) != nil {
+			failed = append(failed, fmt.Errorf("remove taint from node %s, which belongs to no pool with MIG: %w", node.Name, err))
+			continue
 		}
 		log.FromContext(ctx).Info("Removed taint from node without MIG pool", "node", node.Name)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // otherTaints returns a node's taints without the planner's.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -60,6 +61,10 @@ type Reconciler struct {
 // conflictRequeue is the delay after a conflict, in machine time.
 const conflictRequeue = 100 * time.Millisecond
 
+// failureRequeue is the longest delay after a node could not be changed, in machine time. The delay of
+// the work queue would hold back the decisions about other nodes.
+const failureRequeue = 30 * time.Second
+
 // maxPreemptibleLookups bounds the reads of isPreemptible in one pass.
 const maxPreemptibleLookups = 64
 
@@ -70,29 +75,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.untaintOrphans(ctx, s.orphanedNodes); err != nil {
-		return reconcile.Result{}, err
-	}
+	orphansErr := r.untaintOrphans(ctx, s.orphanedNodes)
 	d := decide(&s.snapshot, now)
 	recordMetrics(&d)
 	again, err := r.applyActions(ctx, s, &d, now)
 	r.state = d.nextState
-	switch {
-	case errors.Is(err, errConflict):
+	if errors.Is(err, errConflict) {
 		return reconcile.Result{RequeueAfter: conflictRequeue}, nil
-	case err != nil:
-		return reconcile.Result{}, err
 	}
+	// A node whose change always fails delays neither the conditions nor the other nodes.
+	failed := errors.Join(orphansErr, err)
 	if err := r.updateConditions(ctx, s, &d, now); err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, errors.Join(failed, err)
 	}
-	if again {
-		return reconcile.Result{RequeueAfter: conflictRequeue}, nil
+	var result reconcile.Result
+	if !d.nextDecisionAt.IsZero() {
+		result.RequeueAfter = max(d.nextDecisionAt.Sub(now), conflictRequeue)
 	}
-	if d.nextDecisionAt.IsZero() {
-		return reconcile.Result{}, nil
+	switch {
+	case again:
+		result.RequeueAfter = conflictRequeue
+	case failed != nil && (result.RequeueAfter == 0 || result.RequeueAfter > failureRequeue):
+		result.RequeueAfter = failureRequeue
 	}
-	return reconcile.Result{RequeueAfter: max(d.nextDecisionAt.Sub(now), conflictRequeue)}, nil
+	if failed != nil {
+		log.FromContext(ctx).Error(failed, "Failed to change nodes", "retryAfter", result.RequeueAfter.String())
+	}
+	return result, nil
 }
 
 // updateConditions writes the condition Planned of each pool where it changed.

@@ -5,6 +5,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,10 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientgoac "k8s.io/client-go/applyconfigurations"
@@ -235,6 +238,29 @@ func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
 		t.Errorf("conditions: %v", pool.Status.Conditions)
 	}
 	g.expectWrites("no further writes", g.reconcileAfter(time.Second))
+}
+
+// A node whose change the API server always refuses delays neither another node nor the conditions.
+func TestRefusedNodeDelaysNoOther(t *testing.T) {
+	orphan := func(name string) *corev1.Node {
+		return newMIGNode(withRepartitioningTaint("1"), func(n *corev1.Node) { n.Name, n.UID, n.Labels = name, types.UID(name), nil })
+	}
+	g := newFakeCluster(t, newMIGPool(), newMIGNode(), createGPUNode(t, "a100:"), orphan("refused"), orphan("other"))
+	g.Client = interceptor.NewClient(g.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake client implements it
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "refused" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("a policy denies it"))
+			}
+			return w.Patch(ctx, o, patch, opts...)
+		},
+	})
+	g.createPendingPod("3g.20gb")
+	g.expectWrites("one node is refused", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution),
+		"patch *v1.Node n1", "patch *v1.Node other", "update status *v1alpha1.NodePool mig")
+	result, err := g.Reconcile(t.Context(), planRequest)
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > failureRequeue {
+		t.Errorf("again after %s, %v; want at most %s", result.RequeueAfter, err, failureRequeue)
+	}
 }
 
 // TestTaintStaysWhenCacheIsStale keeps the taint while the cache lags behind the GPUNode.

@@ -23,6 +23,11 @@ const (
 	CauseWorkloadNotFound = "WorkloadNotFound"
 	// CauseExtensionLimitReached: it was extended [InputUsed] times, the maximum.
 	CauseExtensionLimitReached = "ExtensionLimitReached"
+	// CauseNotRenewable: a project that does not expire, or was renewed meanwhile. CauseRenewalPending:
+	// another renewal was requested before. CauseRequesterNotOwner: no owner requested the renewal.
+	CauseNotRenewable      = "NotRenewable"
+	CauseRenewalPending    = "RenewalPending"
+	CauseRequesterNotOwner = "RequesterNotOwner"
 	// CauseQuotaReclaimed: a Preemption for the guaranteed quota of another project.
 	CauseQuotaReclaimed = "QuotaReclaimed"
 	// CauseStopWithoutEffect: a WorkloadUnstoppable whose pods run on after all attempts.
@@ -68,8 +73,12 @@ func (p *TemplateData) localizedCause() string {
 		)
 	case CauseSelfServiceLimitReached:
 		allowed, window := p.selfServiceLimit()
-		if !usedKnown || allowed == "" {
+		switch {
+		case !usedKnown || allowed == "" || window == "" && !p.Renewal:
 			return localize("Die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up")
+		case p.Renewal:
+			return localize("Ohne Einzelentscheidung gewährt die Abteilung einem Projekt %s; davon genutzt: %d",
+				"without a decision your department grants a project %s; used so far: %d", allowed, used)
 		}
 		return localize("Ohne Einzelentscheidung gewährt die Abteilung %s innerhalb von %s; davon genutzt: %d",
 			"without a decision your department grants %s within %s; used so far: %d", allowed, window, used)
@@ -84,6 +93,13 @@ func (p *TemplateData) localizedCause() string {
 			"Der Workload wurde bereits "+countPhrase(times, "", "einmal", "%s-mal")+" verlängert; mehr ist nicht möglich",
 			"the workload was extended "+countPhrase(times, "", "once", "%s times")+", which is the maximum",
 		)
+	case CauseNotRenewable:
+		return localize("Das Projekt läuft nicht ab oder wurde inzwischen bereits verlängert",
+			"the project does not expire, or was renewed meanwhile")
+	case CauseRenewalPending:
+		return localize("Für das Projekt wurde zuvor schon eine Verlängerung beantragt", "another renewal of the project was requested before")
+	case CauseRequesterNotOwner:
+		return localize("Nur wer für das Projekt zuständig ist, kann es verlängern", "only an owner of the project can renew it")
 	case CauseQuotaReclaimed, CauseHigherPriority, CauseVolumeClaims, CauseNamespaceAdopted, CauseNamespaceUnmarked:
 		return "" // the text of the kind covers it
 	default:
@@ -95,14 +111,21 @@ func (p *TemplateData) localizedCause() string {
 // Notice lacks them.
 func (p *TemplateData) selfServiceLimit() (allowed, window string) {
 	n, known := p.countInput(InputAllowed)
-	within := p.Long[InputWindow]
-	if !known || within == nil {
+	if !known {
 		return "", ""
 	}
-	if p.Language == string(v1alpha1.LanguageGerman) {
-		return countPhrase(strconv.Itoa(n), "keine Verlängerungen", "eine Verlängerung", "%s Verlängerungen"), within.Dative
+	within := p.Long[InputWindow]
+	if within == nil {
+		within = &LocalizedDuration{}
 	}
-	return countPhrase(strconv.Itoa(n), "no extensions", "1 extension", "%s extensions"), within.Text
+	switch count := strconv.Itoa(n); {
+	case p.Language == string(v1alpha1.LanguageGerman):
+		return countPhrase(count, "keine Verlängerungen", "eine Verlängerung", "%s Verlängerungen"), within.Dative
+	case p.Renewal:
+		return countPhrase(count, "no renewals", "1 renewal", "%s renewals"), within.Text
+	default:
+		return countPhrase(count, "no extensions", "1 extension", "%s extensions"), within.Text
+	}
 }
 
 // selfServiceUsage returns the place of a self-service extension: "1 of 2 within 30 days".
@@ -111,8 +134,12 @@ func (p *TemplateData) selfServiceUsage() string {
 	allowed, allowedKnown := p.countInput(InputAllowed)
 	within := p.Long[InputWindow]
 	switch {
-	case !usedKnown || !allowedKnown || used == 0 || within == nil:
+	case !usedKnown || !allowedKnown || used == 0 || within == nil && !p.Renewal:
 		return ""
+	case within == nil && p.Language == string(v1alpha1.LanguageGerman):
+		return fmt.Sprintf("Verlängerung %d von %d", used, allowed)
+	case within == nil:
+		return fmt.Sprintf("%d of %d", used, allowed)
 	case p.Language == string(v1alpha1.LanguageGerman):
 		return fmt.Sprintf("Verlängerung %d von %d innerhalb von %s", used, allowed, within.Dative)
 	}

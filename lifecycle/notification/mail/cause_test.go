@@ -67,6 +67,18 @@ func TestLocalizedCause(t *testing.T) {
 			map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"},
 			"Der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum",
 		},
+		"not renewable": {
+			map[string]string{InputCause: CauseNotRenewable},
+			"Das Projekt läuft nicht ab oder wurde inzwischen bereits verlängert", "the project does not expire, or was renewed meanwhile",
+		},
+		"a renewal before": {
+			map[string]string{InputCause: CauseRenewalPending},
+			"Für das Projekt wurde zuvor schon eine Verlängerung beantragt", "another renewal of the project was requested before",
+		},
+		"no owner": {
+			map[string]string{InputCause: CauseRequesterNotOwner},
+			"Nur wer für das Projekt zuständig ist, kann es verlängern", "only an owner of the project can renew it",
+		},
 		"a sentence of an older version": {
 			map[string]string{InputCause: "the department grants 2 within 30d by itself, and 2 were"},
 			"the department grants 2 within 30d by itself, and 2 were", "the department grants 2 within 30d by itself, and 2 were",

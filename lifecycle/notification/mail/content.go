@@ -132,11 +132,15 @@ func audienceNote(p *TemplateData) string {
 		v1alpha1.NoticePreemption:
 		note = p.Words.AudienceWorkload
 	case v1alpha1.NoticeExtensionDecided:
-		note = p.Words.AudienceRequester
+		if note = p.Words.AudienceRequester; p.Renewal {
+			note = p.Words.AudienceRenewal
+		}
 	case v1alpha1.NoticeProjectDeleted:
 		note = p.Words.AudienceDeletion
 	case v1alpha1.NoticeExtensionRequested:
-		note = p.Words.AudienceContacts
+		if note = p.Words.AudienceContacts; p.In[InputInformed] != "" {
+			note = p.Words.AudienceRequester
+		}
 	case v1alpha1.NoticeWorkloadUnstoppable:
 		note = p.Words.AudienceOperators
 	case v1alpha1.NoticeWeeklySummary:
@@ -182,7 +186,7 @@ type Phrases struct {
 	Overview string
 	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
 	// DEPARTMENT are placeholders.
-	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceDeletion, AudienceContacts, AudienceAdministrators, AudienceDigest,
+	AudienceOwners, AudienceWorkload, AudienceRequester, AudienceRenewal, AudienceDeletion, AudienceContacts, AudienceAdministrators, AudienceDigest,
 	AudienceOperators, AudienceTest string
 
 	Optional string
@@ -214,9 +218,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		StepOwners:  "Zuständig: %s",
 		Overview:    "Die Projekte im Überblick",
 
-		AudienceOwners:         "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
-		AudienceWorkload:       "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
-		AudienceRequester:      "Sie erhalten sie, weil Sie den Antrag gestellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceOwners:    "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
+		AudienceWorkload:  "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceRequester: "Sie erhalten sie, weil Sie den Antrag gestellt haben oder für das Projekt PROJECT zuständig sind.",
+		AudienceRenewal: "Sie erhalten sie, weil Sie den Antrag gestellt haben, für das Projekt PROJECT zuständig oder Ansprechperson " +
+			"der Abteilung DEPARTMENT sind.",
 		AudienceDeletion:       "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig oder Ansprechperson der Abteilung DEPARTMENT sind.",
 		AudienceContacts:       "Sie erhalten sie, weil Sie in der Abteilung DEPARTMENT über Anträge entscheiden.",
 		AudienceOperators:      "Sie erhalten sie als Ansprechperson der Abteilung DEPARTMENT.",
@@ -251,9 +257,11 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 		StepOwners:  "Owners: %s",
 		Overview:    "The projects at a glance",
 
-		AudienceOwners:         "You receive it because you are responsible for project PROJECT.",
-		AudienceWorkload:       "You receive it because you created the workload or are responsible for project PROJECT.",
-		AudienceRequester:      "You receive it because you requested the extension or are responsible for project PROJECT.",
+		AudienceOwners:    "You receive it because you are responsible for project PROJECT.",
+		AudienceWorkload:  "You receive it because you created the workload or are responsible for project PROJECT.",
+		AudienceRequester: "You receive it because you requested the extension or are responsible for project PROJECT.",
+		AudienceRenewal: "You receive it because you requested the renewal, are responsible for project PROJECT, or are a contact " +
+			"of department DEPARTMENT.",
 		AudienceDeletion:       "You receive it because you are responsible for project PROJECT, or as a contact of department DEPARTMENT.",
 		AudienceContacts:       "You receive it because you decide on requests in department DEPARTMENT.",
 		AudienceOperators:      "You receive it as a contact of department DEPARTMENT.",

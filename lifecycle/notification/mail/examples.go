@@ -107,8 +107,6 @@ func exampleList() []example {
 	serve := exampleObject("apps/v1", "Deployment", "thesis-mueller", "serve")
 	pod := exampleObject("v1", "Pod", "thesis-mueller", "debug")
 	project := exampleObject("sluice.dev/v1alpha1", "Project", "", "thesis-mueller")
-	extension := exampleObject("sluice.dev/v1alpha1", "Extension", "thesis-mueller", "job-training-x7k2p")
-
 	base := map[string]string{InputProject: "thesis-mueller", InputDepartment: "h2-students"}
 	train := withInputs(
 		base, InputType, "train", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "86402", InputLimit, "48h",
@@ -116,14 +114,6 @@ func exampleList() []example {
 	idle := withInputs(
 		base, InputType, "interactive", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "11520", InputLimit, "48h",
 		InputIdleTimeout, "2h",
-	)
-	request := withInputs(
-		base, InputTargetKind, "Job", InputTargetName, "training", InputExtendBy, "24h", InputReason, "two epochs are left", InputRequestedBy,
-		"anna.mueller@example.org",
-	)
-	renewal := withInputs(
-		base, InputTargetKind, "Project", InputTargetName, "thesis-mueller", InputReason, "the defense is in June", InputRequestedBy,
-		"anna.mueller@example.org",
 	)
 	farm := exampleObject("example.org/v1", "Farm", "thesis-mueller", "farm")
 	unstoppable := func(variant, cause string, subject v1alpha1.ObjectReference) example {
@@ -143,7 +133,7 @@ func exampleList() []example {
 	ended := withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-8)))
 	expired := withInputs(ended, InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
-	return []example{
+	return append([]example{
 		{
 			kind: v1alpha1.NoticeWorkloadEnding, variant: "job", subject: job, deadline: exampleTime.Add(24*time.Hour - 3*time.Second),
 			inputs: withInputs(train, InputGPUs, "2", InputNodePool, "dgx-h100"),
@@ -205,43 +195,6 @@ func exampleList() []example {
 		{
 			kind: v1alpha1.NoticePreemption, variant: "room", subject: pod, deadline: exampleTime.Add(5 * time.Minute),
 			inputs: withInputs(base, InputType, "train", InputGPUs, "2", InputNodePool, "dgx-h100"),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionRequested, variant: "workload", subject: extension,
-			inputs: withInputs(request, InputCause, CauseSelfServiceLimitReached, InputUsed, "2", InputAllowed, "2", InputWindow, "30d"),
-		},
-		{kind: v1alpha1.NoticeExtensionRequested, variant: "renewal", subject: extension, inputs: renewal},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "approved", subject: extension,
-			inputs: withInputs(
-				request, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputMessage, "see you on Monday", InputNewEnd,
-				formatTimestamp(exampleTime.Add(48*time.Hour)),
-			),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "selfservice", subject: extension,
-			inputs: withInputs(
-				request, InputDecision, "Approved", InputNewEnd, formatTimestamp(exampleTime.Add(48*time.Hour)), InputUsed, "1", InputAllowed, "2",
-				InputWindow, "30d",
-			),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "gone", subject: extension,
-			inputs: withInputs(request, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputCause, CauseWorkloadNotFound),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "toooften", subject: extension,
-			inputs: withInputs(request, InputDecision, "Denied", InputCause, CauseExtensionLimitReached, InputUsed, "64"),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "refused", subject: extension,
-			inputs: withInputs(request, InputDecision, "Denied", InputDecidedBy, "dept-admin@example.org", InputMessage, "others wait"),
-		},
-		{
-			kind: v1alpha1.NoticeExtensionDecided, variant: "renewal", subject: extension,
-			inputs: withInputs(
-				renewal, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputNewEnd, formatTimestamp(exampleRenewalEnd),
-			),
 		},
 		{
 			kind: v1alpha1.NoticeProjectExpiring, variant: "suspension", subject: project, deadline: exampleMidnight(30),
@@ -351,5 +304,5 @@ func exampleList() []example {
 				inputs: owned,
 			},
 		}},
-	}
+	}, requestExamples(base)...)
 }

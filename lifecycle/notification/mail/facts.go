@@ -39,6 +39,7 @@ var factRows = []factRow{
 	textRow("Typ", "Type", InputType),
 	textRow("Gestartet von", "Started by", InputCreatedBy),
 	textRow("Beantragt von", "Requested by", InputRequestedBy),
+	textRow("Im Namen von", "On behalf of", InputOnBehalfOf),
 	durationRow("Beantragte Verlängerung", "Requested extension", InputExtendBy),
 	textRow("Begründung", "Reason", InputReason),
 	textRow("Entschieden von", "Decided by", InputDecidedBy),

@@ -239,7 +239,7 @@ func checkBeginning(t *testing.T, p *TemplateData) {
 		t.Errorf("%s: after the greeting follows a capital letter: %s", p.Kind, p.First)
 	}
 	alone, _ := utf8.DecodeRuneInString(p.Summary)
-	if !unicode.IsUpper(alone) && !strings.HasPrefix(p.Summary, "anna.mueller@example.org ") {
+	if !unicode.IsUpper(alone) && !strings.HasPrefix(p.Summary, p.In[InputRequestedBy]+" ") {
 		t.Errorf("%s: a sentence begins in lower case: %s", p.Kind, p.Summary)
 	}
 	for _, item := range p.Items {

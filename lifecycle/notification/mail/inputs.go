@@ -19,6 +19,7 @@ import (
 //	WorkloadStopped               the same, and cause until cronJob
 //	WorkloadUnstoppable           the same as WorkloadEnding, and cause pods
 //	ExtensionRequested            project department targetKind targetName by reason requestedBy cause used allowed window maxDuration
+//	                              onBehalfOf informed
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace contacts owners suspendAt deleteAt; the deadline is the expiry
 //	ProjectExpired                project department namespace contacts owners expiredAt deleteAt; the deadline is the suspension
@@ -67,7 +68,7 @@ const (
 	// [CauseSelfServiceLimitReached]. Any other text is shown unchanged.
 	InputCause = "cause"
 	// InputUsed counts granted extensions, InputAllowed bounds them within InputWindow (a
-	// duration), InputMaxDuration bounds one (a duration).
+	// duration; absent for renewals, which are counted for ever), InputMaxDuration bounds one (a duration).
 	InputUsed        = "used"
 	InputAllowed     = "allowed"
 	InputWindow      = "window"
@@ -86,9 +87,13 @@ const (
 	InputTargetName = "targetName"
 	// InputExtendBy is the requested time; absent for a renewal.
 	InputExtendBy = "by"
-	// InputReason is the reason of the request, InputRequestedBy the user.
+	// InputReason is the reason of the request, InputRequestedBy the user, InputOnBehalfOf the address
+	// of the owner for whom the user requests a renewal.
 	InputReason      = "reason"
 	InputRequestedBy = "requestedBy"
+	InputOnBehalfOf  = "onBehalfOf"
+	// InputInformed is true for recipients who do not decide on the request.
+	InputInformed = "informed"
 	// InputDecision is a v1alpha1.ExtensionDecision, InputDecidedBy the approver, empty for
 	// self-service, InputMessage the approver's message.
 	InputDecision  = "decision"

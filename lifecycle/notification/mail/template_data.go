@@ -184,9 +184,9 @@ func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData 
 			p.In[key] = truncate(p.localizeCounts(counts), maxProseRunes)
 		}
 	}
-	p.Cause, p.SelfService = p.localizedCause(), p.selfServiceUsage()
 	p.Due, p.Written = formatter.formatTime(spec.DueAt.Time, false), formatter.formatTime(recordedAt(n), false)
 	p.setSubject(n)
+	p.Cause, p.SelfService = p.localizedCause(), p.selfServiceUsage()
 	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")
 	p.Memory, p.Share, p.Hours = p.formatMemory(InputMemoryMiB), p.formatMemory(InputShareMiB), p.formatHours(p.In[InputGPUHours])
 	p.setMonth(formatter, spec.Inputs[InputMonth])

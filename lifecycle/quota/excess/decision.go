@@ -32,23 +32,34 @@ func (l *Limit) endsFor(pod *podcache.Pod) bool {
 
 // Decision is what follows from a limit for a set of pods.
 type Decision struct {
-	// Held is what the pods hold that are not being deleted, Excess the part above the limit; 0
-	// if they are within the limit.
+	// Held is what the pods hold, Excess the part above the limit; 0 if they are within the limit.
 	Held, Excess workload.Milli
 	// End are the pods to end, the newest first. They are fewer than Excess requires if older
-	// pods hold more than the limit.
+	// pods hold more than the limit, or if newer pods terminate already.
 	End []*podcache.Pod
+	// Terminating reports whether pods that terminate already are among the newest.
+	Terminating bool
+	// NextEnd is when the first grace period ends of the pods in Held that terminate; zero without such pods.
+	NextEnd time.Time
 }
 
-// Decide returns the newest pods to end, so that the others are within the limit. Pods that are
-// being deleted are counted out. Older pods are preferred to newer ones, and a newer one stays if
-// there is room for it in the end. Decide does not change the order of pods.
-func Decide(pods []*podcache.Pod, limit Limit) Decision {
+// Decide returns the newest pods to end, so that the others are within the limit. Older pods are
+// preferred to newer ones, and a newer one stays if there is room for it in the end. A pod that
+// terminates holds its GPUs until its grace period ends: Kubernetes' quota counts it for at least as
+// long, so that no pod is ended that the quota had room for. Among the newest pods, those that
+// terminate already are not ended again, unless their grace period is to be shortened. Decide does
+// not change the order of pods.
+func Decide(pods []*podcache.Pod, limit Limit, now time.Time) Decision {
 	var d Decision
 	var candidates []*podcache.Pod
 	for _, pod := range pods {
 		if pod.Deleting {
-			continue
+			if !now.Before(pod.GraceEndsAt) {
+				continue
+			}
+			if d.NextEnd.IsZero() || pod.GraceEndsAt.Before(d.NextEnd) {
+				d.NextEnd = pod.GraceEndsAt
+			}
 		}
 		d.Held += pod.Milli
 		if limit.endsFor(pod) {
@@ -66,14 +77,23 @@ func Decide(pods []*podcache.Pod, limit Limit) Decision {
 		count++
 	}
 	for _, pod := range slices.Backward(candidates[:count]) {
-		if left+pod.Milli <= limit.Milli {
+		switch {
+		case left+pod.Milli <= limit.Milli:
 			left += pod.Milli
-			continue
+		case terminates(pod, now):
+			d.Terminating = true
+		default:
+			d.End = append(d.End, pod)
 		}
-		d.End = append(d.End, pod)
 	}
 	slices.Reverse(d.End)
 	return d
+}
+
+// terminates reports whether a pod is being deleted, with a grace period that is not to be shortened.
+func terminates(pod *podcache.Pod, now time.Time) bool {
+	grace := gracePeriod(pod, now)
+	return pod.Deleting && (grace == nil || !pod.GraceEndsAt.After(now.Add(time.Duration(*grace)*time.Second)))
 }
 
 // newestFirst orders pods by creation, which has a precision of a second, then by name.
@@ -101,11 +121,11 @@ const limitSettleTime = 5 * time.Second
 type limits map[string]Limit
 
 // observe returns the limit of that key with the time since which it is as low. A limit that was
-// not known before is in force since now: nothing tells how high it was before.
-func (l limits) observe(key string, milli workload.Milli, now time.Time) Limit {
+// not known before, or higher, is in force since the given time: it may have been higher before.
+func (l limits) observe(key string, milli workload.Milli, since time.Time) Limit {
 	last, known := l[key]
 	if !known || milli < last.Milli {
-		last.Since = now.Add(limitSettleTime)
+		last.Since = since.Add(limitSettleTime)
 	}
 	last.Milli = milli
 	l[key] = last

@@ -4,6 +4,7 @@
 package excess
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -30,9 +31,18 @@ func names(pods []*podcache.Pod) string {
 	return strings.Join(all, " ")
 }
 
-// Guards invariant 3 of the design: what exceeds a limit is ended, the newest first.
+// testNow is the time of decisions.
+var testNow = testStart.Add(2 * time.Minute)
+
+// deleting returns the pod with a grace period that ends some seconds after testNow.
+func deleting(pod *podcache.Pod, seconds int) *podcache.Pod {
+	pod.Deleting, pod.GraceEndsAt = true, testNow.Add(time.Duration(seconds)*time.Second)
+	return pod
+}
+
+// Guards invariant 3 of the design: what exceeds a limit is ended, the newest first. A pod that terminates
+// holds its GPUs until its grace period ends.
 func TestDecide(t *testing.T) {
-	deleting := func(pod *podcache.Pod) *podcache.Pod { pod.Deleting = true; return pod }
 	limit := Limit{Milli: 2000, Since: testStart}
 	tests := map[string]struct {
 		pods   []*podcache.Pod
@@ -45,15 +55,20 @@ func TestDecide(t *testing.T) {
 		"by name in a second":  {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("c", 1, 1000), newTestPod("b", 1, 1000)}, excess: 1000, end: "c"},
 		"several":              {pods: []*podcache.Pod{newTestPod("a", 1, 1500), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}, excess: 1500, end: "c b"},
 		"a small one has room": {pods: []*podcache.Pod{newTestPod("a", 1, 1500), newTestPod("b", 2, 1000), newTestPod("c", 3, 500)}, excess: 1000, end: "b"},
-		"deleted ones are out": {pods: []*podcache.Pod{deleting(newTestPod("a", 1, 1000)), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}},
-		"a deleted newest":     {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1500), deleting(newTestPod("c", 3, 1000))}, excess: 500, end: "b"},
+		"a deleted one holds":  {pods: []*podcache.Pod{deleting(newTestPod("a", 1, 1000), 20), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}, excess: 1000, end: "c"},
+		"its grace has ended":  {pods: []*podcache.Pod{deleting(newTestPod("a", 1, 1000), 0), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}},
+		"an old deleted one":   {pods: []*podcache.Pod{deleting(newTestPod("a", -9, 1000), 20), newTestPod("b", 2, 1000), newTestPod("c", 3, 1000)}, excess: 1000, end: "c"},
+		"a deleted newest":     {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1000), deleting(newTestPod("c", 3, 1000), 20)}, excess: 1000},
+		"and one more":         {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1500), deleting(newTestPod("c", 3, 1000), 20)}, excess: 1500, end: "b"},
+		"deleted when new":     {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1000), deleting(newTestPod("c", 61, 1000), 20)}, excess: 1000, end: "c"},
+		"ended when new":       {pods: []*podcache.Pod{newTestPod("a", 1, 1000), newTestPod("b", 2, 1000), deleting(newTestPod("c", 61, 1000), 1)}, excess: 1000},
 		"older than the limit": {pods: []*podcache.Pod{newTestPod("a", -9, 1000), newTestPod("b", -1, 1000), newTestPod("c", 0, 1000)}, excess: 1000},
 		"older ones hold more": {pods: []*podcache.Pod{newTestPod("a", -9, 3000), newTestPod("b", 1, 1000)}, excess: 2000, end: "b"},
 		"without quota":        {pods: []*podcache.Pod{newTestPod("a", 1, 2500), newTestPod("b", 2, 0)}, excess: 500, end: "a"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if d := Decide(tc.pods, limit); d.Excess != tc.excess || names(d.End) != tc.end {
+			if d := Decide(tc.pods, limit, testNow); d.Excess != tc.excess || names(d.End) != tc.end {
 				t.Errorf("excess %d, ends %q; want %d, %q", d.Excess, names(d.End), tc.excess, tc.end)
 			}
 		})
@@ -62,23 +77,20 @@ func TestDecide(t *testing.T) {
 
 // Guards invariants 3 and 12 of the design, for random pods and limits: a sum within the limit ends
 // nothing; otherwise the rest is within the limit or older than it; no ended pod would fit beside the
-// rest; and for each pod that stays, the older ones that are ended would not have fit either way.
+// rest; and for each pod that stays, the older ones that are ended would not have fit either way. Pods
+// that terminate are counted and chosen like the others, but not ended again, and those whose grace period
+// has ended count no more.
 func TestDecideProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(17, 9))
 	for round := range 20_000 {
 		limit := Limit{Milli: workload.Milli(random.IntN(40)) * 125, Since: testStart.Add(time.Duration(random.IntN(6)) * time.Second)}
 		var pods []*podcache.Pod
 		for i := range random.IntN(12) {
-			pod := newTestPod(strconv.Itoa(i), random.IntN(12), workload.Milli(random.IntN(9))*125)
-			pod.Deleting = random.IntN(4) == 0
-			pods = append(pods, pod)
+			pods = append(pods, newTestPod(strconv.Itoa(i), random.IntN(12), workload.Milli(random.IntN(9))*125))
 		}
-		d := Decide(pods, limit)
+		d := Decide(pods, limit, testNow)
 		var held, left, old workload.Milli
 		for _, pod := range pods {
-			if pod.Deleting {
-				continue
-			}
 			held += pod.Milli
 			if !slices.Contains(d.End, pod) {
 				left += pod.Milli
@@ -99,8 +111,8 @@ func TestDecideProperties(t *testing.T) {
 			fail("not the newest first")
 		}
 		for _, pod := range d.End {
-			if pod.Deleting || !pod.CreatedAt.After(limit.Since) || pod.Milli == 0 {
-				fail("ended a pod that is deleted, older than the limit, or without quota")
+			if !pod.CreatedAt.After(limit.Since) || pod.Milli == 0 {
+				fail("ended a pod that is older than the limit, or without quota")
 			}
 			if left+pod.Milli <= limit.Milli {
 				fail("ended more than needed")
@@ -110,13 +122,24 @@ func TestDecideProperties(t *testing.T) {
 		if n := len(d.End); n > 0 {
 			var younger workload.Milli
 			for _, pod := range pods {
-				if !pod.Deleting && newestFirst(pod, d.End[n-1]) < 0 {
+				if newestFirst(pod, d.End[n-1]) < 0 {
 					younger += pod.Milli
 				}
 			}
 			if held-younger <= limit.Milli {
 				fail("ended an older pod although the newer ones suffice")
 			}
+		}
+		for _, pod := range pods {
+			if random.IntN(3) == 0 {
+				deleting(pod, 1+random.IntN(3600))
+			}
+		}
+		gone := deleting(newTestPod("gone", random.IntN(12), 1000), -random.IntN(9))
+		terminating := Decide(append(slices.Clone(pods), gone), limit, testNow)
+		end := slices.DeleteFunc(slices.Clone(d.End), func(pod *podcache.Pod) bool { return pod.Deleting })
+		if terminating.Held != held || !slices.Equal(terminating.End, end) || terminating.Terminating != (len(end) < len(d.End)) {
+			fail(fmt.Sprintf("with pods that terminate, held %d and ended %q", terminating.Held, names(terminating.End)))
 		}
 	}
 }

@@ -7,11 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,7 +48,7 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 	now := policytime.MachineNow()
 	var exceeded []scope
 	for _, s := range r.departmentScopes(&department, projects.Items, pools.Items, now) {
-		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit)
+		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit, now)
 		if s.decision.Excess > 0 {
 			exceeded = append(exceeded, s)
 		}
@@ -58,23 +62,55 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 		}))
 }
 
+// departmentState is what a pass remembers of a department for the next one.
+type departmentState struct {
+	// limits are the limits in force by node pool. A pool that does not count is forgotten.
+	limits limits
+	// members has the UIDs of its projects and since when they belong to it.
+	members map[types.UID]time.Time
+}
+
 // departmentScopes returns what the limits of a department count where those of its projects add up to
-// more. It observes all of its limits.
+// more. It observes all of its limits. The pods of a project that moves into the department continue, as
+// those that are older than the limit.
 func (r *Reconciler) departmentScopes(
 	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now time.Time,
 ) []scope {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, after := r.departments[department.Name], departmentState{limits{}, map[types.UID]time.Time{}}
+	r.departments[department.Name] = after
+	countedSince := map[string]time.Time{}
+	for i := range projects {
+		since, known := before.members[projects[i].UID]
+		if !known {
+			since = writtenAt(&projects[i], now)
+		}
+		after.members[projects[i].UID] = since
+		if namespace := projects[i].Status.Namespace; namespace != nil {
+			countedSince[namespace.Name] = since
+		}
+	}
 	var scopes []scope
-	members := r.observeMembers(department.Name, projects, now)
 	for _, subscription := range tenancy.Subscriptions(department, projects, pools, "") {
 		if !subscription.Limit {
 			continue
+		}
+		since := writtenAt(department, now)
+		for i := range pools {
+			if pool := &pools[i]; pool.Name == subscription.NodePool && writtenAt(pool, now).After(since) {
+				since = writtenAt(pool, now) // its scheduler counted before
+			}
 		}
 		s := scope{
 			key: string(department.UID) + "/" + subscription.NodePool, holder: holder{"department", department.Name},
 			resource: v1alpha1.ResourceGPUMilliFor(subscription.NodePool),
 		}
-		s.limit = r.observeLimit(s.key, Limit{Milli: workload.Milli(subscription.Quota.MilliValue())}, now)
-		s.limit.CountedSince = members
+		if known, ok := before.limits[s.key]; ok {
+			after.limits[s.key] = known
+		}
+		s.limit = after.limits.observe(s.key, workload.Milli(subscription.Quota.MilliValue()), since)
+		s.limit.CountedSince = countedSince
 		if subscription.IsOversubscribed() {
 			scopes = append(scopes, s)
 		}
@@ -82,27 +118,46 @@ func (r *Reconciler) departmentScopes(
 	return scopes
 }
 
-// observeMembers returns since when the projects were seen in the department, by namespace: the pods of
-// a project that moves into it continue.
-func (r *Reconciler) observeMembers(department string, projects []v1alpha1.Project, now time.Time) map[string]time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	byNamespace, current := map[string]time.Time{}, map[types.UID]time.Time{}
-	for i := range projects {
-		since, known := r.members[department][projects[i].UID]
-		if !known {
-			since = now
-		}
-		current[projects[i].UID] = since
-		if namespace := projects[i].Status.Namespace; namespace != nil {
-			byNamespace[namespace.Name] = since
-		}
+// writtenAt returns when an object was last written, except for its status; now if that is unknown. After a
+// start of the process it is the time since which the limits that follow from the object are in force, or a
+// later one.
+func writtenAt(object metav1.Object, now time.Time) time.Time {
+	if last := lastWrite(object); !last.IsZero() && last.Before(now) {
+		return last
 	}
-	r.members[department] = current
-	return byNamespace
+	return now
 }
 
-// podsOfProjects returns the pods of the projects that are charged in the scope's resource.
+func lastWrite(object metav1.Object) (last time.Time) {
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// CacheTransform returns a transform for the cache of Departments, Projects and NodePools that keeps of the
+// managed fields when the object was last written.
+func CacheTransform() cache.TransformFunc {
+	return func(object any) (any, error) {
+		o, err := meta.Accessor(object)
+		if err != nil {
+			return nil, fmt.Errorf("trim the managed fields of a %T: %w", object, err)
+		}
+		var fields []metav1.ManagedFieldsEntry
+		if last := lastWrite(o); !last.IsZero() {
+			fields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: last}}}
+		}
+		o.SetManagedFields(fields)
+		return object, nil
+	}
+}
+
+// podsOfProjects returns the pods of the projects that are charged in the scope's resource, without those
+// that terminate. Nothing refuses a pod at admission because its department is full: while the pod that it
+// replaces terminates, a controller would create it and lifecycle would end it again and again. So pods
+// that terminate may exceed a department's limit until they end, within the limits of their projects.
 func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*podcache.Pod {
 	var pods []*podcache.Pod
 	for i := range projects {
@@ -110,7 +165,7 @@ func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*po
 			pods = append(pods, s.selectPods(r.pods.InNamespace(namespace.Name))...)
 		}
 	}
-	return pods
+	return slices.DeleteFunc(pods, func(pod *podcache.Pod) bool { return pod.Deleting })
 }
 
 // requestsForDepartmentOf returns the request for the department of a pod whose charge changed.
@@ -127,6 +182,22 @@ func (r *Reconciler) requestsForDepartmentOf(c podcache.Change) []reconcile.Requ
 		return nil
 	}
 	return requestFor(project.Spec.Department)
+}
+
+// requestsForPool returns the requests for the departments that have a limit in a node pool.
+func (r *Reconciler) requestsForPool(ctx context.Context, pool client.Object) (requests []reconcile.Request) {
+	var departments v1alpha1.DepartmentList
+	if err := r.Client.List(ctx, &departments); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list departments")
+		return nil
+	}
+	for i := range departments.Items {
+		department := &departments.Items[i]
+		if slices.ContainsFunc(department.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pool.GetName() }) {
+			requests = append(requests, requestFor(department.Name)...)
+		}
+	}
+	return requests
 }
 
 // requestForObject returns the request for a department, or for that of a project.

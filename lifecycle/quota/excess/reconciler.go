@@ -9,13 +9,14 @@
 // pools of kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows
 // that the limits of its projects add up to more, they can hold more together.
 //
-// The package reads the GPU pods, the rendered quotas, the Projects and the Departments. Whenever
+// The package reads the GPU pods, the rendered quotas, the Projects, Departments and NodePools. Whenever
 // GPU pods appear, it compares what they hold with the limit in force, and ends the newest until
 // the others are within it. It reports this in the condition LimitExceeded, in events on the pods
 // and on the project or department, and in metrics.
 //
 // It never ends pods that are older than the limit: a limit that is lowered ends no running work.
-// Since when a limit is in force is not stored; after a start of the process all pods are older.
+// After a start of the process, the limit of a department is in force since the last write of the
+// Department or NodePool, that of a project since the start: all pods of the project are older.
 // It ends no pods that the quota does not count, and none of schedulers that count by themselves.
 package excess
 
@@ -65,7 +66,7 @@ type Reconciler struct {
 	pods podReader
 
 	mu sync.Mutex
-	// limits has the limits in force by quota and resource.
+	// limits has the limits of projects in force by quota and resource.
 	limits limits
 	// ended are the pods that were ended and may not be gone yet.
 	ended map[types.UID]bool
@@ -73,8 +74,8 @@ type Reconciler struct {
 	last map[string]string
 	// events limits the events about each holder.
 	events map[string]flowcontrol.PassiveRateLimiter
-	// members has, by department, the UIDs of its projects and since when they were seen in it.
-	members map[string]map[types.UID]time.Time
+	// departments has the state of each department by name.
+	departments map[string]departmentState
 }
 
 // Evictor evicts pods: a suspend.Stopper.
@@ -112,13 +113,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reportedExceeded))).
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestForObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPool),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(podcache.Source(pods, r.requestsForDepartmentOf)).
 		Complete(apply.RequeueOnConflict(reconcile.Func(r.reconcileDepartment)))
 }
 
 func (r *Reconciler) initState(pods podReader) {
 	r.pods, r.limits, r.ended, r.last = pods, limits{}, map[types.UID]bool{}, map[string]string{}
-	r.members, r.events = map[string]map[types.UID]time.Time{}, map[string]flowcontrol.PassiveRateLimiter{}
+	r.departments, r.events = map[string]departmentState{}, map[string]flowcontrol.PassiveRateLimiter{}
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -141,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var exceeded []scope
 	for i := range quotas.Items {
 		for _, s := range quotaScopes(&project, &quotas.Items[i]) {
-			s.decision = Decide(s.selectPods(r.pods.InNamespace(namespace)), r.observeLimit(s.key, s.limit, now))
+			s.decision = Decide(s.selectPods(r.pods.InNamespace(namespace)), r.observeLimit(s.key, s.limit, now), now)
 			if s.decision.Excess > 0 {
 				exceeded = append(exceeded, s)
 			}
@@ -151,10 +154,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err = r.endExcess(ctx, &project, exceeded)
 	h, conditions := holder{"project", project.Name}, project.Status.Conditions
 	condition := r.condition(h, conditions, exceeded, project.Generation, now)
-	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
+	return resultFor(exceeded, now), errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
 		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
 			return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(applied...))
 		}))
+}
+
+// resultFor requests another pass when the first grace period ends of the pods that exceed a limit: the
+// end of a pod on a lost node is no change of the pod.
+func resultFor(exceeded []scope, now time.Time) (result reconcile.Result) {
+	for i := range exceeded {
+		if next := exceeded[i].decision.NextEnd; !next.IsZero() && (result.RequeueAfter == 0 || next.Sub(now) < result.RequeueAfter) {
+			result.RequeueAfter = next.Sub(now)
+		}
+	}
+	return result
 }
 
 // observeLimit returns a limit with the time since which it is in force.
@@ -235,8 +249,8 @@ func referTo(pod *podcache.Pod) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-// claimEnd remembers that a pod is ended, and forgets those that are being deleted or gone. It returns
-// false if the pod was ended before, maybe for another limit.
+// claimEnd remembers that a pod is ended, and forgets those that are gone. It returns false if the pod
+// was ended before, maybe for another limit.
 func (r *Reconciler) claimEnd(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +258,7 @@ func (r *Reconciler) claimEnd(uid types.UID) bool {
 		return false
 	}
 	for known := range r.ended {
-		if pod, exists := r.pods.ByUID(known); !exists || pod.Deleting {
+		if _, exists := r.pods.ByUID(known); !exists {
 			delete(r.ended, known)
 		}
 	}
@@ -265,6 +279,6 @@ func (r *Reconciler) forgetHolder(h holder) {
 	delete(r.last, h.String())
 	delete(r.events, h.String())
 	if h.kind == "department" {
-		delete(r.members, h.name)
+		delete(r.departments, h.name)
 	}
 }

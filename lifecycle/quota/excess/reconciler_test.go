@@ -157,6 +157,49 @@ func TestReconcileEndsExcessOnce(t *testing.T) {
 	}
 }
 
+// Guards invariants 3 and 11 of the design: the pod of a deleted Deployment holds its GPU while it
+// terminates. The pod that the quota should have refused meanwhile is ended, once, and no other.
+func TestReconcileCountsTerminatingPods(t *testing.T) {
+	e := newTestEnv(t)
+	e.add(60, "a", "old")
+	e.add(61, "new")
+	terminate := func(pod *podcache.Pod, grace time.Duration) {
+		pod.Deleting, pod.GraceEndsAt = true, policytime.MachineNow().Add(grace)
+	}
+	terminate(e.pods[1], time.Hour)
+	e.pods[1].CreatedAt = policytime.MachineNow().Add(-time.Hour)
+	for range 2 { // the second pass sees that the new pod terminates
+		c, err := e.reconcileOnce(t)
+		if err != nil || c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNewestPodsEnded ||
+			!slices.Equal(e.evicted, []string{"new"}) {
+			t.Fatalf("condition %+v, evicted %v, %v", c, e.evicted, err)
+		}
+		terminate(e.pods[2], time.Second)
+	}
+	name := types.NamespacedName{Name: "thesis"}
+	if result, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: name}); err != nil || result.RequeueAfter > time.Second || result.RequeueAfter <= 0 {
+		t.Errorf("the next pass comes after %s, %v; want the end of the grace period", result.RequeueAfter, err)
+	}
+	e.pods = e.pods[:2]
+	if c, err := e.reconcileOnce(t); err != nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("after the end of the new pod: %+v, %v", c, err)
+	}
+}
+
+// Guards invariant 3 of the design: the grace period of a new pod above the limit is shortened, once, if
+// another user deletes the pod first.
+func TestReconcileShortensGracePeriod(t *testing.T) {
+	e := newTestEnv(t)
+	e.add(60, "a", "b")
+	e.add(61, "c")
+	e.pods[2].Deleting, e.pods[2].GraceEndsAt = true, policytime.MachineNow().Add(time.Hour)
+	for range 2 {
+		if _, err := e.reconcileOnce(t); err != nil || !slices.Equal(e.evicted, []string{"c"}) || *e.graces[0] != 1 {
+			t.Fatalf("evicted %v, %v", e.evicted, err)
+		}
+	}
+}
+
 // Guards invariant 3 of the design: pods from before the start of lifecycle, and those that the quota
 // does not count, never end.
 func TestReconcileKeepsOlderAndUncountedPods(t *testing.T) {

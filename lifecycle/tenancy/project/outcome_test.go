@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
@@ -313,5 +314,60 @@ func TestOnlyUsageChanged(t *testing.T) {
 	}
 	if onlyUsageChanged(&corev1.LimitRange{}, &corev1.LimitRange{}) {
 		t.Error("another kind has no use")
+	}
+}
+
+// Guards invariant 11 of the design: an expired project says what its schedulers cannot do, until it is renewed.
+func TestExpiredProjectSaysWhatItsSchedulersCannotDo(t *testing.T) {
+	project := &v1alpha1.Project{}
+	outcome := Outcome{Pools: []input.NodePool{
+		{Name: "dgx", Scheduler: v1alpha1.SchedulerKube},
+		{Name: "batch", Scheduler: v1alpha1.SchedulerKueue},
+		{Name: "shared", Scheduler: v1alpha1.SchedulerKAI},
+		{Name: "old", Scheduler: v1alpha1.SchedulerKube},
+	}}
+	unsupported := func() *metav1.Condition {
+		project.Status = BuildStatus(project, outcome, metav1.NewTime(testTime))
+		return meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUnsupported)
+	}
+	if got := unsupported(); got != nil {
+		t.Errorf("an open project has %+v", got)
+	}
+	project.Status.ClosedAt = &phaseTime
+	got := unsupported()
+	if got == nil || got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonClosedInPart {
+		t.Fatalf("a closed project has %+v", got)
+	}
+	want := "kai, node pool shared: pods that replace others wait until the project is renewed, and other projects can reclaim GPUs from " +
+		"its preemptible pods; kube-scheduler, node pool dgx, old: pods that were pending when the project expired can still start; " +
+		"kueue, node pool batch: pods that replace others wait until the project is renewed, except for those of workloads that " +
+		"Kueue admits as a whole, such as Jobs"
+	if diff := cmp.Diff(want, got.Message); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	project.Status.ClosedAt = nil
+	if got := unsupported(); got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonSupported {
+		t.Errorf("a renewed project has %+v", got)
+	}
+}
+
+// Policies render other queues for a closed project.
+func TestClosedProjectIsReconciledAgain(t *testing.T) {
+	change := func(to v1alpha1.ProjectStatus) bool {
+		from := v1alpha1.Project{Status: v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive, PoolSummary: "dgx 1/2"}}
+		return closedChanged.Update(event.UpdateEvent{ObjectOld: &from, ObjectNew: &v1alpha1.Project{Status: to}})
+	}
+	for name, tc := range map[string]struct {
+		status v1alpha1.ProjectStatus
+		want   bool
+	}{
+		"closed":                   {v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive, ClosedAt: &phaseTime}, true},
+		"expiring":                 {v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectExpiring}, true},
+		"another use":              {v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive, PoolSummary: "dgx 2/2"}, false},
+		"without a recorded phase": {v1alpha1.ProjectStatus{}, false},
+	} {
+		if got := change(tc.status); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

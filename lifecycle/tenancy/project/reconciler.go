@@ -90,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("project").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		For(&v1alpha1.Project{}, builder.WithPredicates(declared)).
+		For(&v1alpha1.Project{}, builder.WithPredicates(predicate.Or[client.Object](declared, closedChanged))).
 		Watches(&corev1.Namespace{}, r.namespaceHandler(), builder.WithPredicates(namespaceCreatedExternally)).
 		Watches(&v1alpha1.Department{}, r.departmentHandler(), builder.WithPredicates(declared)).
 		Watches(&v1alpha1.NodePool{}, r.nodePoolHandler(), builder.WithPredicates(nodePoolInputChanged)).

@@ -6,6 +6,9 @@ package project
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/input"
 )
 
 // BuildStatus returns the project's status after one pass. Package expiry writes the phase.
@@ -23,7 +27,7 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time
 	status.ObservedGeneration = project.Generation
 	var conditions []metav1.Condition
 	if project.DeletionTimestamp.IsZero() {
-		conditions = append(outcome.conditions(project), unsupportedConditions(project)...)
+		conditions = append(outcome.conditions(project), unsupportedConditions(project, outcome)...)
 		if outcome.ClaimError == nil {
 			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
 		}
@@ -41,20 +45,53 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time
 	return status
 }
 
-// unsupportedConditions returns the condition Unsupported, or none if the project never set a
-// field without effect.
-func unsupportedConditions(project *v1alpha1.Project) []metav1.Condition {
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonSupported, Message: "all fields are supported",
-	}
+// unsupportedConditions returns the condition Unsupported, or none if the project never needed what has no effect.
+func unsupportedConditions(project *v1alpha1.Project, outcome Outcome) []metav1.Condition {
+	var problems []problem
 	if fields := tenancy.UnsupportedInProject(project); len(fields) > 0 {
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect
-		condition.Message = tenancy.DescribeUnsupported(fields)
-	} else if meta.FindStatusCondition(project.Status.Conditions, condition.Type) == nil {
+		problems = append(problems, problem{v1alpha1.ReasonFieldsWithoutEffect, tenancy.DescribeUnsupported(fields)})
+	}
+	problems = append(problems, closedInPart(project, outcome.Pools)...)
+	if len(problems) == 0 && meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUnsupported) == nil {
 		return nil
 	}
+	condition := newCondition(v1alpha1.ConditionUnsupported, v1alpha1.ReasonSupported, "all fields are supported", problems...)
+	condition.Status = metav1.ConditionTrue
+	if len(problems) == 0 {
+		condition.Status = metav1.ConditionFalse
+	}
 	return []metav1.Condition{condition}
+}
+
+// closedLimits are what the schedulers cannot do for an expired project, which starts nothing new while its workloads run
+// on and their controllers replace pods.
+var closedLimits = map[v1alpha1.Scheduler]string{
+	v1alpha1.SchedulerKube: "pods that were pending when the project expired can still start",
+	v1alpha1.SchedulerKueue: "pods that replace others wait until the project is renewed, except for those of workloads that Kueue " +
+		"admits as a whole, such as Jobs",
+	v1alpha1.SchedulerKAI: "pods that replace others wait until the project is renewed, and other projects can reclaim GPUs from its " +
+		"preemptible pods",
+}
+
+// closedInPart returns what the schedulers of an expired project's node pools cannot do.
+func closedInPart(project *v1alpha1.Project, pools []input.NodePool) []problem {
+	if project.Status.ClosedAt == nil {
+		return nil
+	}
+	var problems []problem
+	for _, scheduler := range slices.Sorted(maps.Keys(closedLimits)) {
+		var names []string
+		for i := range pools {
+			if pools[i].Scheduler == scheduler {
+				names = append(names, pools[i].Name)
+			}
+		}
+		if len(names) > 0 {
+			problems = append(problems, problem{v1alpha1.ReasonClosedInPart, fmt.Sprintf(
+				"%s, node pool %s: %s", scheduler, strings.Join(names, ", "), closedLimits[scheduler])})
+		}
+	}
+	return problems
 }
 
 func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {

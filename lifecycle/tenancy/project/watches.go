@@ -4,6 +4,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -74,6 +75,23 @@ var specOrDeletionChanged = predicate.Or[client.Object](
 			len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 	}},
 )
+
+// closedChanged passes the changes of a project's phase and of when it closed, which another controller writes and
+// policies read.
+var closedChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Project)
+		after, ok2 := e.ObjectNew.(*v1alpha1.Project)
+		return ok && ok2 && (!before.Status.ClosedAt.Equal(after.Status.ClosedAt) || phaseOf(before) != phaseOf(after))
+	},
+}
+
+// phaseOf returns the phase that policies read.
+func phaseOf(project *v1alpha1.Project) v1alpha1.ProjectPhase {
+	return cmp.Or(project.Status.Phase, v1alpha1.ProjectActive)
+}
 
 // projectDeleted passes deletions, after which another project may have the namespace.
 var projectDeleted = predicate.Funcs{

@@ -45,6 +45,7 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, w *workload) error {
 	}
 	w.clock = w.clock.DeepCopy()
 	s := &w.clock.Status
+	s.PodControllers = nil              // those of the earlier object
 	if object == nil && s.State != "" { // an earlier root whose pods are still there, or one that cannot be read
 		s.RootUID = root.UID
 		return nil

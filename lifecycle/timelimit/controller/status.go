@@ -41,6 +41,7 @@ const localTimeFormat = "2006-01-02 15:04 MST"
 // type and local times.
 func (r *Reconciler) setDisplayFields(w *workload, d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
+	s.PodControllers = w.podControllers(s)
 	if held := w.heldGPUs(); held == nil || s.GPUs == nil || held.Cmp(*s.GPUs) >= 0 || w.complete {
 		s.GPUs = held
 	} else {
@@ -58,6 +59,26 @@ func (r *Reconciler) setDisplayFields(w *workload, d timelimit.Decision, s *v1al
 	}
 	setCondition(s, v1alpha1.ConditionDryRun, d.WouldStop != "", reasonWouldStop, reasonWithinLimits,
 		fmt.Sprintf("The limits of the department are a dry run. Without it the workload would be stopped (%s)", d.WouldStop))
+}
+
+// podControllers returns the controllers of the running pods with those that the clock has. Too many of them leave those
+// out that control no running pod.
+func (w *workload) podControllers(s *v1alpha1.WorkloadClockStatus) []types.UID {
+	running := sets.New[types.UID]()
+	for _, pod := range w.runningPods {
+		if uid := pod.Controller.UID; uid != "" && uid != s.RootUID {
+			running.Insert(uid)
+		}
+	}
+	all := running.Union(sets.New(s.PodControllers...))
+	if all.Len() > v1alpha1.MaxPodControllers {
+		all = running
+	}
+	if all.Len() == 0 {
+		return nil
+	}
+	list := sets.List(all)
+	return list[:min(len(list), v1alpha1.MaxPodControllers)]
 }
 
 // setCondition sets a condition to true or false. It does not add a false one.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,14 +20,21 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// reconcileRequest requests a decision from the department's contacts. The Notices come first: a crash
-// repeats them with the same names and loses none.
+// reconcileRequest requests a decision from the department's contacts, and informs the owners of a request to renew
+// their project. The Notices come first: a crash repeats them with the same names and loses none.
 func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why explanation) error {
 	text := why.String() + ": " + strings.Join(q.approvers(), " or ") + " decides"
 	inputs := q.noticeInputs()
 	maps.Copy(inputs, why.noticeInputs())
-	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, notification.DepartmentContacts(q.department)); err != nil {
+	owners, contacts := r.recipients(q)
+	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, contacts); err != nil {
 		return err
+	}
+	if q.isRenewal() {
+		inputs[mail.InputInformed] = "true"
+		if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, owners); err != nil {
+			return err
+		}
 	}
 	next := q.DeepCopy()
 	setCondition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
@@ -36,13 +44,31 @@ func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why expla
 		return err
 	}
 	// The event does not name the user: the name may be a mail address.
-	r.recordEvent(q, "ExtensionRequested", "Request", fmt.Sprintf("%s more requested; %s (sluice approve %s -n %s)",
-		q.Spec.By, text, q.Name, q.Namespace))
+	r.recordEvent(q, "ExtensionRequested", "Request", fmt.Sprintf("%s requested; %s (sluice approve %s -n %s)",
+		q.describe(), text, q.Name, q.Namespace))
 	return nil
 }
 
-// reconcileAnnouncement announces the decision to the user who requested it. If the condition
-// Applied is false it sets that with its reason.
+// describe returns what is requested in a few words.
+func (q *request) describe() string {
+	if q.isRenewal() {
+		return "renewal"
+	}
+	return q.extendBy() + " more"
+}
+
+// recipients returns who is informed of a request and its decision: the user who requested it, for a renewal also the
+// owners, and the department's contacts. The contacts are told of a decision on a renewal alone.
+func (r *Reconciler) recipients(q *request) (requesters, contacts []v1alpha1.NoticeRecipient) {
+	user := q.Annotations[v1alpha1.AnnotationCreatedBy]
+	if q.isRenewal() {
+		return r.Notices.RenewalRecipients(q.project, q.department, user)
+	}
+	return r.Notices.WorkloadRecipients(q.project, q.department, user), notification.DepartmentContacts(q.department)
+}
+
+// reconcileAnnouncement announces the decision to the user who requested it, and on a renewal also to the project's
+// owners and the department's contacts. If the condition Applied is false it sets that with its reason.
 func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, applied metav1.ConditionStatus, reason, message string) error {
 	inputs := q.noticeInputs()
 	inputs[mail.InputDecision], inputs[mail.InputDecidedBy] = string(q.Status.Decision), q.Status.DecidedBy
@@ -55,10 +81,16 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	if q.Status.NewEnd != nil {
 		inputs[mail.InputNewEnd] = q.Status.NewEnd.UTC().Format(time.RFC3339)
 	}
-	if reason == v1alpha1.ReasonTargetNotFound {
+	switch reason {
+	case v1alpha1.ReasonTargetNotFound:
 		inputs[mail.InputCause] = mail.CauseWorkloadNotFound
+	case v1alpha1.ReasonAlreadyRenewed:
+		inputs[mail.InputCause] = mail.CauseNotRenewable
 	}
-	recipients := r.Notices.WorkloadRecipients(q.project, q.department, q.Annotations[v1alpha1.AnnotationCreatedBy])
+	recipients, contacts := r.recipients(q)
+	if q.isRenewal() {
+		recipients = slices.Concat(recipients, contacts)
+	}
 	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
 		return err
 	}
@@ -76,7 +108,7 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	} else if q.Status.Decision == v1alpha1.ExtensionDenied {
 		by = "Sluice"
 	}
-	text := fmt.Sprintf("%s more: %s by %s", q.Spec.By, strings.ToLower(string(q.Status.Decision)), by)
+	text := fmt.Sprintf("%s: %s by %s", q.describe(), strings.ToLower(string(q.Status.Decision)), by)
 	if q.Status.Message != "" {
 		text += ": " + q.Status.Message
 	}
@@ -98,21 +130,23 @@ func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1
 
 // noticeInputs returns the inputs of both kinds of Notices.
 func (q *request) noticeInputs() map[string]string {
-	return map[string]string{
+	inputs := map[string]string{
 		mail.InputProject: q.project.Name, mail.InputDepartment: q.department.Name,
 		mail.InputTargetKind: q.Spec.Target.Kind, mail.InputTargetName: q.Spec.Target.Name,
-		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason,
-		mail.InputMaxDuration: q.department.Spec.Extensions.LongestExtension().String(),
-		mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
+		mail.InputReason: q.Spec.Reason, mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
+	if q.isRenewal() {
+		inputs[mail.InputOnBehalfOf] = string(q.Spec.OnBehalfOf)
+	} else {
+		inputs[mail.InputExtendBy] = q.extendBy()
+		inputs[mail.InputMaxDuration] = q.department.Spec.Extensions.LongestExtension().String()
+	}
+	return inputs
 }
 
 func (q *request) approvers() (roles []string) {
-	for _, role := range q.department.Spec.Extensions.Approvers {
+	for _, role := range q.department.Approvers(q.Spec.Action) {
 		roles = append(roles, string(role))
-	}
-	if len(roles) == 0 {
-		return []string{string(v1alpha1.RoleDepartmentAdministrator)} // the default of the schema
 	}
 	return roles
 }
@@ -124,14 +158,17 @@ func setCondition(e *v1alpha1.Extension, kind string, status metav1.ConditionSta
 // maxEventNote is the API's limit for the note of an event, in bytes.
 const maxEventNote = 1024
 
-// recordEvent records an event on the workload.
+// recordEvent records an event on the workload or the project.
 func (r *Reconciler) recordEvent(q *request, reason, action, note string) {
 	target := q.Spec.Target
 	regarding := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: target.APIVersion, Kind: target.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: target.Name},
 	}
-	if q.clock != nil {
+	switch {
+	case q.isRenewal():
+		regarding.Namespace, regarding.UID = "", q.project.UID
+	case q.clock != nil:
 		regarding.UID = q.clock.Status.RootUID
 	}
 	if len(note) > maxEventNote {

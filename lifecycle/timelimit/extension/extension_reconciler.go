@@ -33,7 +33,7 @@ import (
 	timelimitcontroller "sluice.dev/lifecycle/timelimit/controller"
 )
 
-// Reconciler decides and announces Extensions of a workload's time.
+// Reconciler decides and announces Extensions of a workload's time, and renewals of projects.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -62,6 +62,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	q, err := r.observe(ctx, req.NamespacedName)
 	if q == nil || err != nil {
 		return reconcile.Result{}, err
+	}
+	if q.isRenewal() {
+		return reconcile.Result{}, r.reconcileRenewal(ctx, q)
 	}
 	switch status := &q.Status; {
 	case status.Decision == "" && q.clock == nil:
@@ -95,7 +98,7 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	if fields := tenancy.UnsupportedInExtension(&cached); len(fields) > 0 {
 		return nil, r.reportUnsupported(ctx, &cached, tenancy.DescribeUnsupported(fields))
 	}
-	if cached.Spec.Action != v1alpha1.ActionExtend || cached.Spec.By == nil || isDecisionAnnounced(&cached) {
+	if isDecisionAnnounced(&cached) || cached.Spec.Action == v1alpha1.ActionExtend && cached.Spec.By == nil {
 		return nil, nil
 	}
 	q := &request{Extension: &v1alpha1.Extension{}, now: r.Clock.Now().Truncate(time.Second)}
@@ -105,6 +108,9 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	var err error
 	if q.project, q.department, err = inventory.TenantForNamespace(ctx, r.Client, name.Namespace); q.project == nil || err != nil {
 		return nil, err
+	}
+	if q.isRenewal() {
+		return q, r.readProject(ctx, q)
 	}
 	q.clock = &v1alpha1.WorkloadClock{}
 	err = r.Live.Get(ctx, timelimitcontroller.TargetClock(q.Extension), q.clock)
@@ -160,19 +166,30 @@ func (r *Reconciler) recordDecision(ctx context.Context, q *request, decision v1
 		return err
 	}
 	ctrl.LoggerFrom(ctx).WithName("decisions").Info("Decided extension", "project", q.project.Name, "workload", q.workloadName(),
-		"by", q.Spec.By.String(), "extension", q.Name, "decision", decision, "reason", why.String())
+		"by", q.extendBy(), "extension", q.Name, "decision", decision, "reason", why.String())
 	return nil
 }
 
 func (r *Reconciler) updateStatus(ctx context.Context, next *v1alpha1.Extension) error {
+	if len(tenancy.UnsupportedInExtension(next)) == 0 { // an earlier version did not support its action
+		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionUnsupported)
+	}
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("update extension %s/%s: %w", next.Namespace, next.Name, err)
 	}
 	return nil
 }
 
-// workloadName returns kind and name of the workload.
+// workloadName returns kind and name of the workload, or of the project.
 func (q *request) workloadName() string { return q.Spec.Target.Kind + " " + q.Spec.Target.Name }
+
+// extendBy returns the requested time; empty for a renewal.
+func (q *request) extendBy() string {
+	if q.Spec.By == nil {
+		return ""
+	}
+	return q.Spec.By.String()
+}
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -182,6 +199,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&v1alpha1.Extension{}).
 		Watches(&v1alpha1.WorkloadClock{}, handler.EnqueueRequestsFromMapFunc(r.mapClockToExtensions), builder.WithPredicates(workloadGone)).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.mapProjectToRenewals), builder.WithPredicates(phaseChanged)).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -202,13 +220,20 @@ func (r *Reconciler) mapClockToExtensions(ctx context.Context, object client.Obj
 	if !ok {
 		return nil
 	}
+	return r.requestsFor(ctx, clock.Namespace, func(e *v1alpha1.Extension) bool { return timelimitcontroller.Extends(e, clock) })
+}
+
+// requestsFor returns the Extensions of a namespace that are selected and not announced.
+func (r *Reconciler) requestsFor(
+	ctx context.Context, namespace string, selects func(*v1alpha1.Extension) bool,
+) (requests []reconcile.Request) {
 	var all v1alpha1.ExtensionList
-	if err := r.Client.List(ctx, &all, client.InNamespace(clock.Namespace)); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list extensions", "namespace", clock.Namespace)
+	if err := r.Client.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list extensions", "namespace", namespace)
 		return nil
 	}
 	for i := range all.Items {
-		if e := &all.Items[i]; timelimitcontroller.Extends(e, clock) && !isDecisionAnnounced(e) {
+		if e := &all.Items[i]; selects(e) && !isDecisionAnnounced(e) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e)})
 		}
 	}

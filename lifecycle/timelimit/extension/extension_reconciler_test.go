@@ -159,15 +159,15 @@ func TestApprovedExtensionOfMissingWorkload(t *testing.T) {
 // Protects invariant 11: an Extension whose action has no effect yet says so, once. One in a
 // namespace without project is ignored.
 func TestExtensionWithoutEffectIsUnsupported(t *testing.T) {
-	renewal := newExtension("a", func(e *v1alpha1.Extension) {
-		e.Spec.Action, e.Spec.By = v1alpha1.ActionRenew, nil
-		e.Spec.Target = v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: testNamespace}
+	deletion := newExtension("a", func(e *v1alpha1.Extension) {
+		asRenewal(e)
+		e.Spec.Action = v1alpha1.ActionDelete
 	})
 	ungoverned := newExtension("b", func(e *v1alpha1.Extension) { e.Namespace = "ungoverned" })
-	w := newFixture(t, renewal, ungoverned)
+	w := newFixture(t, deletion, ungoverned)
 	w.reconcileAll()
 	c := meta.FindStatusCondition(w.listExtensions()["a"].Status.Conditions, v1alpha1.ConditionUnsupported)
-	if c == nil || c.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(c.Message, "spec.action: Renew") {
+	if c == nil || c.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(c.Message, "spec.action: Delete") {
 		t.Errorf("condition = %+v", c)
 	}
 	w.reconcileAll()

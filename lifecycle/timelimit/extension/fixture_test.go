@@ -80,11 +80,13 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	}
 	project := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: testNamespace},
-		Spec:       v1alpha1.ProjectSpec{Department: "students", Owners: []v1alpha1.Owner{{Contact: contact("anna")}}},
-		Status:     v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: testNamespace}},
+		Spec: v1alpha1.ProjectSpec{Department: "students", Owners: []v1alpha1.Owner{
+			{Contact: contact("anna"), User: "anna"}, {Contact: contact("ben")},
+		}},
+		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: testNamespace}, Phase: v1alpha1.ProjectExpiring},
 	}
 	w.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(append(objects, department, project)...).
-		WithStatusSubresource(&v1alpha1.Extension{}, &v1alpha1.Notice{}).
+		WithStatusSubresource(&v1alpha1.Extension{}, &v1alpha1.Notice{}, &v1alpha1.Project{}).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

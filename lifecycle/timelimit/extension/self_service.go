@@ -116,15 +116,32 @@ func (x explanation) String() string {
 	case mail.CauseExtensionTooLong:
 		return fmt.Sprintf("the department grants at most %s at once by itself", x.maxLength)
 	case mail.CauseSelfServiceLimitReached:
-		return fmt.Sprintf("the department grants %d within %s by itself, and %d were granted", x.allowed, x.window, x.used)
+		return fmt.Sprintf("the department grants %d%s by itself, and %d were granted", x.allowed, x.withinWindow(), x.used)
 	case mail.CauseWorkloadNotFound:
 		return "the workload does not exist any more"
 	case mail.CauseExtensionLimitReached:
 		return fmt.Sprintf("the workload was extended %d times, which is the limit", x.used)
+	case mail.CauseNotRenewable:
+		return "the project cannot be renewed now: it does not expire, or was renewed meanwhile"
+	case mail.CauseRenewalPending:
+		return "another renewal of the project was requested before"
+	case mail.CauseRequesterNotOwner:
+		return "only an owner of the project, or an administrator on behalf of an owner, renews it"
 	case codeSelfService:
-		return fmt.Sprintf("granted by the department's self-service: %d of %d within %s", x.used, x.allowed, x.window)
+		if x.allowed == 0 { // without limit
+			return "granted by the department's self-service"
+		}
+		return fmt.Sprintf("granted by the department's self-service: %d of %d%s", x.used, x.allowed, x.withinWindow())
 	}
 	return x.code
+}
+
+// withinWindow returns the window; empty for renewals, which are counted over the project's life.
+func (x explanation) withinWindow() string {
+	if x.window.IsZero() {
+		return ""
+	}
+	return " within " + x.window.String()
 }
 
 // noticeInputs returns the inputs of a Notice.
@@ -148,14 +165,22 @@ func (x explanation) noticeInputs() map[string]string {
 
 // explanationPatterns match the sentences of String.
 var explanationPatterns = map[string]*regexp.Regexp{
-	mail.CauseNoSelfService:    regexp.MustCompile(`^the department grants nothing by itself$`),
+	mail.CauseNoSelfService:    exactly(mail.CauseNoSelfService),
 	mail.CauseExtensionTooLong: regexp.MustCompile(`^the department grants at most (?P<maxLength>\S+) at once by itself$`),
 	mail.CauseSelfServiceLimitReached: regexp.MustCompile(
-		`^the department grants (?P<allowed>\d+) within (?P<window>\S+) by itself, and (?P<used>\d+) were granted$`),
-	mail.CauseWorkloadNotFound:      regexp.MustCompile(`^the workload does not exist any more$`),
+		`^the department grants (?P<allowed>\d+)(?: within (?P<window>\S+))? by itself, and (?P<used>\d+) were granted$`),
+	mail.CauseNotRenewable:          exactly(mail.CauseNotRenewable),
+	mail.CauseRenewalPending:        exactly(mail.CauseRenewalPending),
+	mail.CauseRequesterNotOwner:     exactly(mail.CauseRequesterNotOwner),
+	mail.CauseWorkloadNotFound:      exactly(mail.CauseWorkloadNotFound),
 	mail.CauseExtensionLimitReached: regexp.MustCompile(`^the workload was extended (?P<used>\d+) times, which is the limit$`),
 	codeSelfService: regexp.MustCompile(
-		`^granted by the department's self-service: (?P<used>\d+) of (?P<allowed>\d+) within (?P<window>\S+)$`),
+		`^granted by the department's self-service(?:: (?P<used>\d+) of (?P<allowed>\d+)(?: within (?P<window>\S+))?)?$`),
+}
+
+// exactly matches the sentence of a code without figures.
+func exactly(code string) *regexp.Regexp {
+	return regexp.MustCompile("^" + regexp.QuoteMeta(explanation{code: code}.String()) + "$")
 }
 
 // parseExplanation parses a sentence of String, and returns false for any other sentence.
@@ -168,6 +193,9 @@ func parseExplanation(sentence string) (explanation, bool) {
 		x := explanation{code: code}
 		for i, name := range pattern.SubexpNames() {
 			var err error
+			if match[i] == "" {
+				continue
+			}
 			switch name {
 			case "used":
 				x.used, err = strconv.Atoi(match[i])

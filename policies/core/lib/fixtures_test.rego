@@ -59,6 +59,7 @@ slices(count, name) := object.union(cpu, {
 
 project := {
 	"name": "thesis", "namespace": "thesis", "department": "students", "phase": "Active", "quotaApplied": true,
+	"closed": false, "closedSince": "", "owners": ["Anna Beispiel", "Ben Muster"],
 	"limits": {
 		"train": {"maxRuntime": "48h", "maxRuntimeSeconds": 172800},
 		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800},

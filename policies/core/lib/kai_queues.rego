@@ -25,12 +25,18 @@ krm_queue(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool),
 resources(owner, pool) := {
 	"gpu": {
 		"quota": in_units(pool, pool.guaranteed),
-		"limit": in_units(pool, pool.limit),
+		"limit": in_units(pool, limit(owner, pool)),
 		"overQuotaWeight": pool.weight,
 	},
 	"cpu": unweighted_quota(owner, "cpu"),
 	"memory": unweighted_quota(owner, "memory"),
 }
+
+# limit returns the limit of a queue. In a closed project it is 0: KAI starts nothing, and does not end what runs above
+# a limit by itself. Other queues can reclaim the preemptible pods of what runs, whatever its guarantee.
+limit(owner, pool) := 0 if owner.closed
+
+else := pool.limit
 
 # in_units returns a number of GPUs in units of KAI. KAI adds shares as binary fractions,
 # in which three times 0.1 is more than 0.3, and compares the sum without a tolerance. A

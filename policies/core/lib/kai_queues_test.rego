@@ -12,6 +12,12 @@ test_krm_queue if {
 	queue.resources.cpu == {"deserved": 2000, "limit": 2000, "overQuotaWeight": 1}
 }
 
+# The guarantee stays, with which the scheduler protects what runs.
+test_closed_project_has_limit_zero if {
+	kai_queues.resources({"closed": true}, shared).gpu == {"quota": 1, "limit": 0, "overQuotaWeight": 1}
+	kai_queues.resources({"closed": false}, shared).gpu.limit == 2
+}
+
 test_mig_pool_counts_slices if {
 	kai_queues.resources({}, fixtures.mig).gpu == {"quota": 7, "limit": 14, "overQuotaWeight": 1}
 }

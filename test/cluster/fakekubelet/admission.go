@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
+	"sluice.dev/api/workload"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
@@ -60,12 +61,12 @@ func evaluateAdmission(
 	return next, nil
 }
 
-// isRemovable reports whether a pod was deleted, has no running containers and no
-// finalizers. The API server itself removes a pod without a grace period. A Pending pod
-// never ran, since kwok does not start deleted pods.
+// isRemovable reports whether a pod was deleted, has ended and has no finalizers. The API
+// server itself removes a pod without a grace period. As with a kubelet, a pod that never ran
+// ends first: only of an ended pod does every cluster allow the removal.
 func isRemovable(pod *corev1.Pod) bool {
 	forced := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-	return pod.DeletionTimestamp != nil && !forced && len(pod.Finalizers) == 0 && pod.Status.Phase != corev1.PodRunning
+	return pod.DeletionTimestamp != nil && !forced && len(pod.Finalizers) == 0 && workload.IsPodTerminal(pod)
 }
 
 // canStart reports whether the pod has the condition for kwok to start it, or runs already.

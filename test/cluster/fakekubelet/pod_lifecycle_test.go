@@ -67,9 +67,15 @@ func TestFinalizersKept(t *testing.T) {
 }
 
 // A pod that waits for the processes of an ended one is bound to its node and has not
-// started.
+// started. It ends, as with a kubelet, before it is removed: the admission of a governed namespace
+// refuses the removal of a pod with GPUs that has not ended.
 func TestUnstartedPodDeletedImmediately(t *testing.T) {
 	w := newTestEnv(t)
+	events, err := w.client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=waiting"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
 	const finalizer = "example.org/archive"
 	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, "10s"))
 	w.delete("old", *metav1.NewDeleteOptions(0))
@@ -86,6 +92,14 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 		t.Errorf("the pod with the finalizer has run: %+v", kept.Status.ContainerStatuses)
 	}
 	w.waitForDeletion("waiting")
+	for event := range events.ResultChan() {
+		if pod := event.Object.(*corev1.Pod); event.Type == watch.Deleted {
+			if pod.Status.Phase != corev1.PodFailed {
+				t.Errorf("the pod was removed in phase %s, want Failed", pod.Status.Phase)
+			}
+			break
+		}
+	}
 }
 
 func TestPodsEndAsAnnotated(t *testing.T) {

@@ -121,8 +121,14 @@ func (s *session) Mail(string, *smtp.MailOptions) error {
 	return nil
 }
 
-// Rcpt implements smtp.Session.
+// undeliverable is the top-level domain that no mail server delivers to: RFC 6761, section 6.4.
+const undeliverable = ".invalid"
+
+// Rcpt implements smtp.Session. It refuses addresses that cannot exist.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if strings.HasSuffix(strings.ToLower(to), undeliverable) {
+		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "no such mailbox"}
+	}
 	s.to = to
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,6 +185,24 @@ func TestServerRequiresAuthentication(t *testing.T) {
 }
 
 // The sink stores no mail that is interrupted or too large.
+// Mail to an owner whose address does not exist can be tried.
+func TestServerRefusesUndeliverableAddress(t *testing.T) {
+	c := startSink(t).client(t)
+	if err := c.Auth(sasl.NewPlainClient("", "lifecycle", "se cret")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Mail("sluice@example.org", nil); err != nil {
+		t.Fatal(err)
+	}
+	var refused *smtp.SMTPError
+	if err := c.Rcpt("gone@Example.INVALID", nil); !errors.As(err, &refused) || refused.Code != 550 {
+		t.Errorf("the answer is %v, want 550", err)
+	}
+	if err := c.Rcpt("anna@invalid.example.org", nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServerDiscardsIncompleteMail(t *testing.T) {
 	s := startSink(t)
 	c := s.authenticatedClient(t)

@@ -152,6 +152,7 @@ func extensionTable() table {
 		kind: "Extension",
 		allowed: []edit{
 			{name: "a renewal", patch: `{spec: {action: Renew, by: null, ` + project + `}}`},
+			{name: "a renewal on behalf of an owner", patch: `{spec: {action: Renew, by: null, onBehalfOf: anna@example.org, ` + project + `}}`},
 			{name: "a deletion", patch: `{spec: {action: Delete, by: null, ` + project + `}}`},
 			{name: "a workload of a kind called Project", patch: `{spec: {target: {apiVersion: example.org/v1, kind: Project}}}`},
 			{name: "a reason of several lines", patch: `{spec: {reason: "a\nb"}}`},
@@ -175,6 +176,8 @@ func extensionTable() table {
 			{"an unknown action", `{spec: {action: Stop}}`, "spec.action", `"Extend", "Renew", "Delete"`},
 			{"an extension without a duration", `{spec: {by: null}}`, "spec.by", "is required for the action Extend"},
 			{"a renewal with a duration", `{spec: {action: Renew, ` + project + `}}`, "spec.by", "is for the action Extend only; it is Renew here"},
+			{"an extension on behalf of an owner", `{spec: {onBehalfOf: anna@example.org}}`, "spec.onBehalfOf", "is for the action Renew only; it is Extend here"},
+			{"a renewal on behalf of a name", `{spec: {action: Renew, by: null, onBehalfOf: Anna, ` + project + `}}`, "spec.onBehalfOf", address},
 			{"an extension by zero", `{spec: {by: 0h}}`, "spec.by", "longer than zero"},
 			{"an extension by a negative duration", `{spec: {by: -24h}}`, "spec.by", duration},
 			{"an extension with a duration that is too long", `{spec: {by: 0000000000000000000000001h}}`, "spec.by", "may not be more than 24"},

@@ -12,6 +12,8 @@ func newContact(fields string) string { return `{spec: {contacts: [{` + fields +
 
 func newTerms(fields string) string { return `{spec: {projects: {` + fields + `}}}` }
 
+func newRenewals(fields string) string { return newTerms(`renewals: {` + fields + `}`) }
+
 func newHoliday(fields string) string { return `{spec: {holidays: [{` + fields + `}]}}` }
 
 func newNoticeTerms(fields string) string { return `{spec: {notices: {` + fields + `}}}` }
@@ -96,6 +98,13 @@ func departmentTable() table {
 			{"a deletion with the suspension", newTerms(`suspendAfter: 30d`), "spec.projects.deleteAfter", "must be longer than suspendAfter, 30d"},
 			{"a deletion before the suspension", newTerms(`deleteAfter: 335h59m, suspendAfter: 14d`), "spec.projects.deleteAfter", "must be longer than suspendAfter, 14d"},
 			{"a deletion before the default suspension", newTerms(`deleteAfter: 7d, suspendAfter: null`), "spec.projects.deleteAfter", "must be longer than suspendAfter, 14d"},
+
+			{"renewals that are not an object", newTerms(`renewals: 1`), "spec.projects.renewals", "must be of type object"},
+			{"renewals without approval below 0", newRenewals(`selfService: -1`), "spec.projects.renewals.selfService", "greater than or equal to 0"},
+			{"renewals without approval above the maximum", newRenewals(`selfService: 101`), "spec.projects.renewals.selfService", "less than or equal to 100"},
+			{"no approvers of renewals", newRenewals(`approvers: []`), "spec.projects.renewals.approvers", "at least 1 items"},
+			{"an approver of renewals twice", newRenewals(`approvers: [editor, editor]`), "spec.projects.renewals.approvers[1]", "Duplicate value"},
+			{"an unknown approver of renewals", newRenewals(`approvers: [viewer]`), "spec.projects.renewals.approvers[0]", `"system-administrator", "department-administrator", "editor", "research-manager"`},
 
 			{"extensions that are not an object", `{spec: {extensions: 2}}`, "spec.extensions", "must be of type object"},
 			{"self-service below 0", `{spec: {extensions: {selfService: -1}}}`, "spec.extensions.selfService", "greater than or equal to 0"},

@@ -5,13 +5,16 @@ package hostile
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/timelimit/suspend"
@@ -21,15 +24,16 @@ import (
 type podWatch struct {
 	*simulation
 	namespace string
-	running   map[types.UID]int64 // GPUs of the pods that are bound and have not ended
-	// excessSince is since when they exceed the limit.
+	running   map[types.UID]*corev1.Pod // the pods that are bound and have not ended
+	// excessSince is since when they exceed the limit, and excess describes them since then.
 	excessSince time.Time
+	excess      []string
 	longest     time.Duration
 	most        int64
 }
 
 func (s *simulation) newPodWatch(namespace string) *podWatch {
-	return &podWatch{simulation: s, namespace: namespace, running: map[types.UID]int64{}}
+	return &podWatch{simulation: s, namespace: namespace, running: map[types.UID]*corev1.Pod{}}
 }
 
 // run observes the pods until the context ends.
@@ -63,21 +67,49 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 		w.t.Errorf("pod %s/%s was deleted, though no member with the right ended its workload: %+v", pod.Namespace, pod.Name, pod.Status.Conditions)
 	}
 	w.mu.Unlock()
-	w.running[pod.UID] = gpus(pod)
+	w.running[pod.UID] = pod
 	if deleted || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		delete(w.running, pod.UID)
 	}
 	var sum int64
-	for _, n := range w.running {
-		sum += n
+	for _, running := range w.running {
+		sum += gpus(running)
 	}
 	w.most = max(w.most, sum)
-	switch {
-	case sum <= simulatedLimit:
+	if sum <= simulatedLimit {
 		w.endExcess()
-	case w.excessSince.IsZero():
-		w.excessSince = time.Now()
+		return
 	}
+	if w.excessSince.IsZero() {
+		w.excessSince = time.Now()
+		for _, running := range w.running {
+			w.record(running, "running")
+		}
+	}
+	w.record(pod, fmt.Sprintf("%d GPUs run", sum))
+}
+
+// record records a state of a pod with GPUs during an excess.
+func (w *podWatch) record(pod *corev1.Pod, what string) {
+	if gpus(pod) > 0 {
+		w.excess = append(w.excess, describe(pod, what))
+	}
+}
+
+// describe describes a state of a pod.
+func describe(pod *corev1.Pod, what string) string {
+	words := []string{fmt.Sprintf("%s %s: pod %s of %d GPUs, %s, created %s", time.Now().UTC().Format("15:04:05.000"), what,
+		pod.Name, gpus(pod), pod.Status.Phase, pod.CreationTimestamp.UTC().Format(time.TimeOnly))}
+	if pod.DeletionTimestamp != nil {
+		words = append(words, fmt.Sprintf("grace period of %d s until %s, finalizers %v",
+			ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.DeletionTimestamp.UTC().Format(time.TimeOnly), pod.Finalizers))
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady {
+			words = append(words, fmt.Sprintf("%s %s at %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.TimeOnly), c.Message))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // stoppedBySluice reports whether lifecycle ended the pod. No member may write a pod's conditions.
@@ -92,11 +124,11 @@ func (w *podWatch) endExcess() {
 	if w.excessSince.IsZero() {
 		return
 	}
-	lasted := time.Since(w.excessSince)
-	w.excessSince = time.Time{}
+	lasted, pods := time.Since(w.excessSince), w.excess
+	w.excessSince, w.excess = time.Time{}, nil
 	w.longest = max(w.longest, lasted)
 	if lasted > excessBound {
-		w.t.Errorf("%s ran up to %d GPUs with a limit of %d for %s", w.namespace, w.most, simulatedLimit, lasted)
+		w.t.Errorf("%s ran up to %d GPUs with a limit of %d for %s:\n%s", w.namespace, w.most, simulatedLimit, lasted, strings.Join(pods, "\n"))
 	}
 }
 

@@ -42,6 +42,26 @@ var _ = attacks(
 		class: extensions, name: "the requester's own extension approved", roles: []role{l2, l1, engineer, viewer, owner, neighbor, outsider},
 		attack: patchStatus(named("Extension", "any"), `{"status":{"decision":"Approved"}}`), want: "cannot patch resource \"extensions/status\"",
 	},
+	renewal("a renewal by a member", "", "is no owner of project {project}; ask an owner (Owner)",
+		l2, l1, editor, engineer, manager, serviceAccount),
+	renewal("a renewal by a member for an owner", forOwner, "is no owner of project {project}; ask an owner (Owner)",
+		l2, l1, editor, engineer, manager, serviceAccount),
+	renewal("a renewal by users without rights", "", "cannot create resource \"extensions\"", viewer, neighbor, outsider, neighborsOwner, otherDean),
+	renewal("a renewal by an administrator of another department for an owner", forOwner, "cannot create resource \"extensions\"", otherDean),
+	renewal("a renewal in an owner's name", `{metadata: {annotations: {sluice.dev/created-by: owner@hostile.example}}}`, "is no owner of project", l2, editor),
+	renewal("a renewal by an administrator for a member", `{spec: {onBehalfOf: "{colleague}"}}`, "must be the address of an owner of project {project}", dean),
+	renewal("a renewal by an administrator without an owner", "", "spec.onBehalfOf: Required value", dean),
+	renewal("a renewal of a neighbor's project", `{spec: {target: {name: "{neighbor}"}}}`, "must be {project}, the project of namespace {namespace}", owner),
+	renewal("a renewal by an owner for another owner", forOwner, "omit it", owner),
+	renewal("a renewal of a project that does not expire", "", "do not expire", owner),
+	row{
+		class: extensions, name: "a renewal approved", roles: []role{l2, l1, engineer, viewer, owner, neighbor, outsider, neighborsOwner, otherDean},
+		attack: patchStatus(named("Extension", "any"), `{"status":{"decision":"Approved","decidedBy":"{user}"}}`), want: "cannot patch resource \"extensions/status\"",
+	},
+	row{
+		class: extensions, name: "the expiry of a project forged", roles: []role{l2, l1, editor, manager, owner, dean, neighbor, outsider, namespaceAdmin},
+		attack: patchStatus(attacked, `{"status":{"phase":"Expiring","expiry":{"selfServiceRenewals":0}}}`), want: "cannot patch resource \"projects/status\"",
+	},
 	row{
 		class: names, name: "a project named like a namespace of the system", roles: []role{dean},
 		attack: create("Project", "{metadata: {name: kube-evil}}"), want: "kube-* belong to the system",
@@ -87,6 +107,22 @@ var _ = attacks(
 )
 
 var attacked = named("Project", "{project}")
+
+// The owner of another project, and the administrator of another department.
+const (
+	neighborsOwner role = "owner@" + neighborhood
+	otherDean      role = "stranger@hostile.example"
+)
+
+const forOwner = `{spec: {onBehalfOf: owner@example.org}}`
+
+// renewal is a row of a renewal. The attacked project does not expire.
+func renewal(name, fragment, want string, roles ...role) row {
+	return row{
+		class: extensions, name: name, roles: roles, attack: create("Extension", fragment), want: want,
+		uncontrolled: "the project does not expire, so that its owner cannot renew it either",
+	}
+}
 
 func memberAdded(role string) attempt {
 	return patch(attacked, `[{"op":"add","path":"/spec/members/-","value":{"kind":"User","namespace":"","name":"a-guest","role":"`+role+`"}}]`)

@@ -16,21 +16,12 @@ import (
 	"sluice.dev/webhook/validation"
 )
 
-// approverRoles returns the roles that decide on the department's Extensions.
-func approverRoles(department *v1alpha1.Department) []v1alpha1.ApproverRole {
-	if roles := department.Spec.Extensions.Approvers; len(roles) > 0 {
-		return roles
-	}
-	return []v1alpha1.ApproverRole{v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator)} // the default of the schema
-}
-
-// canDecide reports whether the user has one of the approvers' roles: as a member of the department or the project, or
-// by RBAC for the two administrators' roles. It creates a SubjectAccessReview only if no member entry gives the user
-// such a role.
-func canDecide(
+// hasRole reports whether the user has one of the roles: as a member of the department or the project, or by RBAC for
+// the two administrators' roles. It creates a SubjectAccessReview only if no member entry gives the user such a role.
+func hasRole(
 	ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant, authorizer validation.DepartmentAuthorizer,
+	roles []v1alpha1.ApproverRole,
 ) (bool, error) {
-	roles := approverRoles(t.department)
 	for _, member := range slices.Concat(t.department.Spec.Members, t.project.Spec.Members) {
 		if slices.Contains(roles, v1alpha1.ApproverRole(member.Role)) && matchesMember(user, &member) {
 			return true, nil
@@ -63,10 +54,10 @@ func matchesMember(user authenticationv1.UserInfo, member *v1alpha1.Member) bool
 	return false
 }
 
-// describeApprovers describes the users who can decide.
-func (t *namespaceTenant) describeApprovers() string {
+// describeApprovers describes the users who can decide on an Extension with that action.
+func (t *namespaceTenant) describeApprovers(action v1alpha1.ExtensionAction) string {
 	var roles []string
-	for _, role := range approverRoles(t.department) {
+	for _, role := range t.department.Approvers(action) {
 		roles = append(roles, string(role))
 	}
 	return fmt.Sprintf("a user with the role %s in department %s or project %s",

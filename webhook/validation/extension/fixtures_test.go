@@ -70,7 +70,10 @@ func withApprovers(roles ...v1alpha1.ApproverRole) func(*v1alpha1.ExtensionTerms
 func newProject() *v1alpha1.Project {
 	return &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: "thesis"},
-		Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: testNamespace, Owners: []v1alpha1.Owner{{User: professor}}, Members: []v1alpha1.Member{
+		Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: testNamespace, Owners: []v1alpha1.Owner{
+			{Contact: v1alpha1.Contact{Name: "Prof. Ada", Email: professor}, User: professor},
+			{Contact: v1alpha1.Contact{Name: "Ben", Email: "ben@example.org"}},
+		}, Members: []v1alpha1.Member{
 			{Kind: v1alpha1.MemberUser, Name: anna, Role: v1alpha1.RoleL2Researcher},
 			{Kind: v1alpha1.MemberUser, Name: editor, Role: v1alpha1.RoleEditor},
 			{Kind: v1alpha1.MemberGroup, Name: "leads", Role: v1alpha1.RoleResearchManager},
@@ -118,7 +121,7 @@ func newValidator(t *testing.T, administrators validation.DepartmentAuthorizer, 
 			}
 			return nil
 		}).Build()
-	return &Validator{Cached: c, Live: c, Authorizer: administrators}
+	return &Validator{Cached: c, Live: c, Authorizer: administrators, Clock: fixedClock(now)}
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {

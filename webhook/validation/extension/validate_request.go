@@ -33,13 +33,15 @@ type clusterState struct {
 	clock *v1alpha1.WorkloadClock
 	// pending is the number of Extensions of the namespace without a decision, pendingOfUser that of the requester.
 	pending, pendingOfUser int
+	// pendingRenewal is a renewal of the project that is neither applied nor denied; nil for none.
+	pendingRenewal *v1alpha1.Extension
 }
 
 // validateNumber refuses an Extension beyond the limits of those without a decision.
 func (v *Validator) validateNumber(
 	ctx context.Context, user authenticationv1.UserInfo, extension *v1alpha1.Extension, state *clusterState,
 ) error {
-	namespace, approvers := extension.Namespace, state.tenant.describeApprovers()
+	namespace, approvers := extension.Namespace, state.tenant.describeApprovers(extension.Spec.Action)
 	switch {
 	case state.pendingOfUser >= MaxPendingPerUser:
 		return newForbiddenError(extension, "%s has %d extensions without a decision in namespace %s, and the limit is %d; "+
@@ -58,12 +60,10 @@ func (v *Validator) validateNumber(
 }
 
 func (v *Validator) isOwnerOrApprover(ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant) (bool, error) {
-	for i := range t.project.Spec.Owners {
-		if name := t.project.Spec.Owners[i].User; name != "" && name == user.Username {
-			return true, nil
-		}
+	if t.project.HasOwner(user.Username) {
+		return true, nil
 	}
-	return canDecide(ctx, user, t, v.Authorizer)
+	return hasRole(ctx, user, t, v.Authorizer, t.department.Approvers(v1alpha1.ActionExtend))
 }
 
 // validateTarget refuses an Extension of another namespace's project, and the deletion of a project on a user's
@@ -131,10 +131,10 @@ func warnRequest(spec *v1alpha1.ExtensionSpec, state *clusterState) (warnings []
 	case spec.By == nil: // the schema denies it
 	case terms.SelfService == 0:
 		warnings = append(warnings, fmt.Sprintf("department %s grants no extension automatically: it waits for a decision by %s",
-			tenant.department.Name, tenant.describeApprovers()))
+			tenant.department.Name, tenant.describeApprovers(spec.Action)))
 	case limit != nil && spec.By.Length() > limit.Length():
 		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s automatically: %s wait for a decision by %s",
-			tenant.department.Name, limit, spec.By, tenant.describeApprovers()))
+			tenant.department.Name, limit, spec.By, tenant.describeApprovers(spec.Action)))
 	}
 	return warnings
 }

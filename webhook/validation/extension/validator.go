@@ -4,8 +4,8 @@
 // Package extension validates new Extensions and the decisions on them, and records who requested and who decided.
 //
 // [Defaulter] patches the requester (sluice.dev/created-by), the approver and the time of the decision, which users
-// cannot set themselves. [Validator] checks a new Extension against the workload's clock and the department's terms,
-// and a decision against the approvers' roles.
+// cannot set themselves. [Validator] checks a new Extension against the workload's clock and the department's terms, the
+// renewal of a project against its owners, its phase and its other renewals, and a decision against the approvers' roles.
 //
 // The package never grants an Extension, and never repeats the checks of the schema. It is not registered for the
 // writes of lifecycle, which continue while the webhook is down.
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/validation"
@@ -36,6 +37,8 @@ type Validator struct {
 	Live client.Reader
 	// Authorizer checks who administers departments.
 	Authorizer validation.DepartmentAuthorizer
+	// Clock is policy time.
+	Clock policytime.Clock
 }
 
 var _ admission.Validator[*v1alpha1.Extension] = (*Validator)(nil)
@@ -61,6 +64,9 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 	if user := extension.Annotations[v1alpha1.AnnotationCreatedBy]; user != request.UserInfo.Username {
 		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name the requester, %s, not %q",
 			v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, user)
+	}
+	if extension.Spec.Action == v1alpha1.ActionRenew {
+		return v.validateRenewal(ctx, request.UserInfo, extension, &state)
 	}
 	if err := v.validateNumber(ctx, request.UserInfo, extension, &state); err != nil {
 		return nil, err
@@ -89,12 +95,13 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 	if tenant == nil {
 		return nil, newNoProjectError(extension, request.Namespace)
 	}
-	allowed, err := canDecide(ctx, request.UserInfo, tenant, v.Authorizer)
+	action := before.Spec.Action
+	allowed, err := hasRole(ctx, request.UserInfo, tenant, v.Authorizer, tenant.department.Approvers(action))
 	switch {
 	case err != nil:
 		return nil, err
 	case !allowed:
-		return nil, newForbiddenError(extension, "%s cannot decide on it; %s can", request.UserInfo.Username, tenant.describeApprovers())
+		return nil, newForbiddenError(extension, "%s cannot decide on it; %s can", request.UserInfo.Username, tenant.describeApprovers(action))
 	case change == statusAlreadyDecided:
 		return nil, newForbiddenError(extension, "it was already decided (%s), and a decision is final; create a new extension instead",
 			before.Status.Decision)
@@ -131,9 +138,13 @@ func (v *Validator) readClusterState(
 	}
 	requester := extension.Annotations[v1alpha1.AnnotationCreatedBy]
 	for i := range all.Items {
-		if all.Items[i].Status.Decision == "" {
+		other := &all.Items[i]
+		if other.Spec.Action == v1alpha1.ActionRenew && other.IsPending() && validateTarget(other, state.tenant.project) == nil {
+			state.pendingRenewal = other
+		}
+		if other.Status.Decision == "" {
 			state.pending++
-			if all.Items[i].Annotations[v1alpha1.AnnotationCreatedBy] == requester {
+			if other.Annotations[v1alpha1.AnnotationCreatedBy] == requester {
 				state.pendingOfUser++
 			}
 		}

@@ -58,7 +58,10 @@ func newValidator(tb testing.TB, clocks ...client.Object) *restart.Validator {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var stops, tenants fakeIndexer
+	var stops, tenants, controllers fakeIndexer
+	if err := evaluation.IndexClockControllers(tb.Context(), &controllers); err != nil {
+		tb.Fatal(err)
+	}
 	if err := restart.IndexStoppedClocks(tb.Context(), &stops); err != nil {
 		tb.Fatal(err)
 	}
@@ -70,12 +73,17 @@ func newValidator(tb testing.TB, clocks ...client.Object) *restart.Validator {
 			ObjectMeta: metav1.ObjectMeta{Name: "students"},
 			Spec:       v1alpha1.DepartmentSpec{Notices: v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"}},
 		},
+		&v1alpha1.AdmissionParameters{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName},
+			Spec:       v1alpha1.AdmissionParametersSpec{Controllers: []v1alpha1.UserPattern{controllerManager}},
+		},
 		&v1alpha1.Project{
 			ObjectMeta: metav1.ObjectMeta{Name: "thesis"},
 			Spec:       v1alpha1.ProjectSpec{Department: "students"},
 			Status:     v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: ns}},
 		},
-	).WithIndex(&v1alpha1.WorkloadClock{}, restart.StoppedClockIndex, stops.index).
+	).WithIndex(&v1alpha1.WorkloadClock{}, evaluation.ClockControllerIndex, controllers.index).
+		WithIndex(&v1alpha1.WorkloadClock{}, restart.StoppedClockIndex, stops.index).
 		WithIndex(&v1alpha1.Project{}, evaluation.ProjectNamespaceIndex, tenants.index).Build()
 	return &restart.Validator{Clocks: cache, Tenants: &evaluation.TenantResolver{Cache: cache}, Clock: fixedClock(now)}
 }

@@ -1,7 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restart denies the start of a workload that Sluice stopped, until the stop ends or an Extension is granted.
+// Package restart denies the start of a workload that Sluice stopped, until the stop ends or an Extension is granted, and
+// further pods of a workload whose project has expired.
 //
 // It compares the creation, update or scaling of a workload in a governed namespace with the WorkloadClocks of the
 // namespace. A denial has the reason and the end of the stop, and what to do. It applies to all users, administrators
@@ -33,7 +34,7 @@ import (
 type Validator struct {
 	// Clocks is a cache of WorkloadClocks with the index [StoppedClockIndex].
 	Clocks client.Reader
-	// Tenants resolves the project that owns a namespace, for the messages.
+	// Tenants resolves the project that owns a namespace.
 	Tenants *evaluation.TenantResolver
 	// Clock is policy time.
 	Clock policytime.Clock
@@ -43,6 +44,13 @@ var _ admission.Handler = (*Validator)(nil)
 
 // Handle implements admission.Handler. It allows the request if the check fails, with the error for the log.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	denial, err := v.denialInClosedProject(ctx, &req)
+	if denial != "" {
+		return admission.Denied(denial)
+	}
+	if err != nil {
+		return allowUnchecked(err)
+	}
 	start, err := decodeStart(&req)
 	if err != nil {
 		return allowUnchecked(err)
@@ -62,7 +70,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 
 func allowUnchecked(err error) admission.Response {
 	response := admission.Allowed("")
-	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("check whether the workload is stopped: %v", err)}
+	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("check whether the workload may start: %v", err)}
 	return response
 }
 
@@ -134,7 +142,7 @@ func describeRemedy(
 	switch reason {
 	case v1alpha1.EndProjectSuspended:
 		if project != "" {
-			steps = append(steps, fmt.Sprintf(`renew the project: sluice extend project/%s --reason "..."`, project))
+			steps = append(steps, fmt.Sprintf(`renew the project: sluice renew project/%s --reason "..."`, project))
 		}
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
 	default:

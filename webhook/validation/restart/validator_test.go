@@ -306,7 +306,7 @@ func TestLongestStopApplies(t *testing.T) {
 	clocks = append(clocks, newClock(kind.GroupKind, "d", hash, later, func(s *v1alpha1.WorkloadClockStatus) {
 		s.Stopped.Until, s.Stopped.Reason = nil, v1alpha1.EndProjectSuspended
 	}))
-	expectMessage(`Job copy runs the same as Job d, which was stopped by Sluice because its project is suspended, and can be started again only after a decision; renew the project: sluice extend project/thesis --reason "..."`)
+	expectMessage(`Job copy runs the same as Job d, which was stopped by Sluice because its project is suspended, and can be started again only after a decision; renew the project: sluice renew project/thesis --reason "..."`)
 }
 
 func kindByName(t *testing.T, name string) workloadkind.Kind {
@@ -369,7 +369,7 @@ func TestDenialMessage(t *testing.T) {
 		"preempted": {stoppedFor(v1alpha1.EndPreempted), job, was, is, "Job train was stopped by Sluice to make room for other workloads" + wait},
 		"project suspended": {
 			stoppedFor(v1alpha1.EndProjectSuspended), job, was, is,
-			"Job train was stopped by Sluice because its project is suspended" + wait + `, or renew the project: sluice extend project/thesis --reason "..."`,
+			"Job train was stopped by Sluice because its project is suspended" + wait + `, or renew the project: sluice renew project/thesis --reason "..."`,
 		},
 		"no clock":           {nil, job, was, is, "Job train was stopped by Sluice" + wait + more},
 		"an unknown reason":  {stoppedFor("Eclipse"), job, was, is, "Job train was stopped by Sluice" + wait + more},

@@ -1,0 +1,61 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package restart
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"sluice.dev/api/workloadkind"
+)
+
+// denialInClosedProject returns why a change of a workload is denied in a closed project; "" if it is not. The project
+// accepts the pods that replace those of a workload that ran before, so that the workload itself must not get more or
+// other pods. New workloads, and new templates of those without a controller, are denied by policy core.project.
+func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Request) (string, error) {
+	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
+	if req.Operation != admissionv1.Update || kind == kueueWorkloadKind {
+		return "", nil
+	}
+	tenant, err := v.Tenants.Resolve(ctx, req.Namespace)
+	if err != nil || tenant == nil || !tenant.Closed {
+		return "", err
+	}
+	before, err := decodeObject(req.OldObject.Raw)
+	if err != nil {
+		return "", fmt.Errorf("decode old object: %w", err)
+	}
+	after, err := decodeObject(req.Object.Raw)
+	if err != nil {
+		return "", fmt.Errorf("decode object: %w", err)
+	}
+	owner := metav1.GetControllerOfNoCopy(before)
+	if !workloadkind.RequestsMorePods(before, after) && (owner == nil || equalTemplates(kind, before, after)) {
+		return "", nil
+	}
+	if owner != nil {
+		if trusted, err := v.Tenants.IsControllerOf(ctx, req.UserInfo.Username, owner); err != nil || trusted {
+			return "", err
+		}
+	}
+	if req.SubResource == scaleSubresource { // it has no template
+		if clocks, err := v.Tenants.ClocksOf(ctx, req.Namespace, before.GetUID()); err != nil || len(clocks) == 0 {
+			return "", err
+		}
+	} else if !mayUseGPUs(kind, after) {
+		return "", nil
+	}
+	return fmt.Sprintf("%s %s cannot get further pods: %s", req.Resource.Resource, req.Name, tenant.DescribeClosed()), nil
+}
+
+func equalTemplates(kind schema.GroupKind, before, after *unstructured.Unstructured) bool {
+	return reflect.DeepEqual(workloadkind.Templates(kind, before.Object), workloadkind.Templates(kind, after.Object))
+}

@@ -98,7 +98,8 @@ func newProjectRow(project *v1alpha1.Project, now time.Time) projectRow {
 	if next := status.Next; next != nil {
 		row.NextPhase, row.NextAt = next.Phase, optionalTime(&next.At)
 	}
-	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpiryBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpiryBlocked)
+	if blocked != nil && blocked.Status == metav1.ConditionTrue {
 		row.Blocked = cmp.Or(blocked.Message, blocked.Reason)
 	}
 	if expiry := status.Expiry; expiry != nil {

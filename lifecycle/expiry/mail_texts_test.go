@@ -86,7 +86,9 @@ func TestMailOfRenewalNamesTheAdministrator(t *testing.T) {
 	for _, n := range c.notices() {
 		if n.Spec.Kind == v1alpha1.NoticeProjectRenewed {
 			text := textOf(t, n)
-			for _, part := range []string{"dean@example.org hat das Projekt im Namen von anna@example.org verlängert", "Genehmigt von: approver@example.org"} {
+			for _, part := range []string{
+				"dean@example.org hat das Projekt im Namen von anna@example.org verlängert", "Genehmigt von: approver@example.org",
+			} {
 				if !strings.Contains(text, part) {
 					t.Errorf("it lacks %q:\n%s", part, text)
 				}

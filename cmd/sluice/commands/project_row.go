@@ -98,7 +98,8 @@ func newProjectRow(project *v1alpha1.Project, now time.Time) projectRow {
 	if next := status.Next; next != nil {
 		row.NextPhase, row.NextAt = next.Phase, optionalTime(&next.At)
 	}
-	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpiryBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpiryBlocked)
+	if blocked != nil && blocked.Status == metav1.ConditionTrue {
 		row.Blocked = cmp.Or(blocked.Message, blocked.Reason)
 	}
 	if expiry := status.Expiry; expiry != nil {
@@ -150,7 +151,7 @@ func sortProjectRows(rows []projectRow, now time.Time) {
 // projectTable returns the table of rows at a policy time, with times in zone.
 func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer.Table {
 	table := printer.Table{Columns: printer.Columns("NAME", "DEPARTMENT", "PHASE", "EXPIRES", "NEXT", "NEXT AT", "OWNER", "EXCEPTION")}
-	for _, name := range []string{"SET BY", "REASON", "WARNED", "BLOCKED", "CLOSED", "RENEWED", "NAMESPACE"} {
+	for _, name := range []string{"SET BY", "REASON", "WARNED", "CLOSED", "RENEWED", "NAMESPACE", "BLOCKED"} {
 		table.Columns = append(table.Columns, printer.Column{Name: name, Wide: true})
 	}
 	for _, r := range rows {
@@ -162,7 +163,7 @@ func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer
 		table.Rows = append(table.Rows, []string{
 			r.Name, r.Department, string(r.Phase), formatOptionalMinute(r.ExpiresAt, zone), r.describeNext(now),
 			formatOptionalMinute(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
-			r.Blocked, formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace,
+			formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace, r.Blocked,
 		})
 	}
 	return table

@@ -61,7 +61,8 @@ func expiringProjects() []v1alpha1.Project {
 	blocked.Conditions = []metav1.Condition{projectCondition(v1alpha1.ConditionExpiryBlocked, "MailPaused", "mail is paused")}
 	confirm := expiringIn(20, v1alpha1.ProjectActive, v1alpha1.ProjectPendingDeletion)
 	confirm.Next.At = *projectTime(50)
-	confirm.Expiry.SelfServiceRenewals, confirm.Expiry.LastRenewal = 3, &v1alpha1.ProjectRenewal{Extension: "e", UID: "u", At: *projectTime(-345)}
+	confirm.Expiry.SelfServiceRenewals = 3
+	confirm.Expiry.LastRenewal = &v1alpha1.ProjectRenewal{Extension: "e", UID: "u", At: *projectTime(-345)}
 	until := func(text string) *period.Date { return ptr.To(period.MustParseDate(text)) }
 	return []v1alpha1.Project{
 		newProject("campus-assistant", "h2-all", v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive}),

@@ -236,7 +236,7 @@ func exampleList() []example {
 		},
 		{
 			kind: v1alpha1.NoticeProjectRenewed, variant: "onbehalf", subject: project, deadline: exampleRenewalEnd,
-			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", "onBehalfOf", "anna.mueller@example.org"),
+			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", InputOnBehalfOf, "anna.mueller@example.org"),
 		},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
 		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),

@@ -78,6 +78,16 @@ func TestTermsChange(t *testing.T) {
 			h.terms.Calendar = NewCalendar(holidays("2026-08-20", "2026-09-10"), zone)
 			h.runUntil(time.Date(2026, 9, 10, 12, 0, 0, 0, zone))
 		}, v1alpha1.ProjectExpiring},
+		"lifecycle comes back in holidays after the expiry": {"P9M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 12, 1, 12, 0, 0, 0, zone))
+			h.now = time.Date(2026, 12, 22, 12, 0, 0, 0, zone)
+			h.decide(false)
+		}, v1alpha1.ProjectExpiring},
+		"after these holidays": {"P9M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 12, 1, 12, 0, 0, 0, zone))
+			h.now = time.Date(2026, 12, 22, 12, 0, 0, 0, zone)
+			h.runUntil(time.Date(2027, 1, 7, 0, 0, 0, 0, zone))
+		}, v1alpha1.ProjectExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(zone, tc.validity, tc.action)

@@ -18,6 +18,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -160,12 +161,15 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error
 
 // isDone reports whether nothing is to be written.
 func (p *pass) isDone() bool {
-	return equality.Semantic.DeepEqual(p.cachedFields(), p.desiredFields()) && len(p.renewals.approved) == 0 &&
+	cached, desired := p.fields()
+	return equality.Semantic.DeepEqual(cached, desired) && len(p.renewals.approved) == 0 &&
 		len(p.missingWarnings()) == 0 && len(p.outdatedWarnings()) == 0
 }
 
-func (p *pass) cachedFields() any  { return statusFields(p.project.Name, &p.project.Status) }
-func (p *pass) desiredFields() any { return statusFields(p.project.Name, &p.status) }
+// fields returns this controller's fields of the status before and after the pass.
+func (p *pass) fields() (cached, desired *ac.ProjectApplyConfiguration) {
+	return statusFields(p.project.Name, &p.project.Status), statusFields(p.project.Name, &p.status)
+}
 
 // reconcileAnnouncement records the Notices of a step and of a renewal.
 func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
@@ -186,7 +190,7 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
 
 // reconcileStatus writes the status, and then records what changed.
 func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) error {
-	cached, desired := statusFields(p.project.Name, &p.project.Status), statusFields(p.project.Name, &p.status)
+	cached, desired := p.fields()
 	if equality.Semantic.DeepEqual(cached, desired) {
 		return nil
 	}

@@ -261,8 +261,9 @@ func (r *Reconciler) recordChange(ctx context.Context, p *pass) {
 	switch {
 	case p.renewal != nil:
 		renewalsTotal.WithLabelValues(p.project.Spec.Department, approvalOf(p.renewal)).Inc()
-		log.Info("Renewed project", append(fields, "extension", p.renewal.Name, "requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy],
-			"onBehalfOf", p.renewal.Spec.OnBehalfOf, "approvedBy", p.renewal.Status.DecidedBy)...)
+		log.Info("Renewed project", append(fields, "extension", p.renewal.Name,
+			"requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy], "onBehalfOf", p.renewal.Spec.OnBehalfOf,
+			"approvedBy", p.renewal.Status.DecidedBy)...)
 		event(corev1.EventTypeNormal, "ProjectRenewed", "Renew", "the project was renewed: %s", p.describeEnd())
 	case before.Phase != after.Phase:
 		stepsTotal.WithLabelValues(p.project.Spec.Department, string(after.Phase)).Inc()
@@ -283,11 +284,12 @@ func (p *pass) recordStep(event func(kind, reason, action, format string, args .
 			p.describeEnd(), p.project.Name)
 	case v1alpha1.ProjectExpired:
 		event(corev1.EventTypeWarning, "ProjectExpired", "Expire",
-			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s", p.project.Name)
+			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s",
+			p.project.Name)
 	case v1alpha1.ProjectPendingDeletion:
 		event(corev1.EventTypeWarning, "ProjectUnconfirmed", "Expire",
-			"no owner confirmed that the project is still needed; it stays usable until its department decides; confirm with: sluice renew project/%s",
-			p.project.Name)
+			"no owner confirmed that the project is still needed; it stays usable until its department decides; "+
+				"confirm with: sluice renew project/%s", p.project.Name)
 	case v1alpha1.ProjectActive:
 		if p.record.Phase != "" {
 			event(corev1.EventTypeNormal, "ProjectActive", "Expire", "the project has another end: %s", p.describeEnd())

@@ -194,8 +194,12 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) error {
 	if equality.Semantic.DeepEqual(cached, desired) {
 		return nil
 	}
-	// Another replica that lost its leadership must not undo a renewal.
-	desired.WithUID(p.project.UID).WithResourceVersion(p.project.ResourceVersion)
+	desired.WithUID(p.project.UID)
+	if p.record.Phase != "" {
+		// Another replica that lost its leadership must not undo a renewal. The first write, at the creation, competes with
+		// other controllers.
+		desired.WithResourceVersion(p.project.ResourceVersion)
+	}
 	if err := apply.Status(ctx, r.Client, fieldManager, cached, desired); err != nil {
 		return fmt.Errorf("write the expiry of project %s: %w", p.project.Name, err)
 	}

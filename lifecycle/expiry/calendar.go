@@ -50,11 +50,11 @@ func (c Calendar) Before(t time.Time, notice time.Duration) time.Time {
 			continue
 		}
 		if h.end.Before(t) {
-			if between := t.Sub(h.end); between >= notice {
+			between := t.Sub(h.end)
+			if between >= notice {
 				break
-			} else { //nolint:revive // the rest of the notice is before the holidays
-				notice -= between
 			}
+			notice -= between // the rest of the notice is before the holidays
 		}
 		t = h.start
 	}

@@ -47,7 +47,6 @@ func TestNoHistoryLosesNotice(t *testing.T) {
 type observedLife struct {
 	*cluster
 	terms    Terms
-	phase    v1alpha1.ProjectPhase
 	former   *v1alpha1.ProjectStatus
 	requests []*v1alpha1.Extension
 	steps    int

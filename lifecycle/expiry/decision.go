@@ -217,10 +217,9 @@ func (d *decider) decideStep() {
 	if required.After(r.Deadline) {
 		d.move(required)
 	}
-	isSettled := !required.After(r.Deadline)
 	if d.now.Before(r.Deadline) {
 		d.wakeAt(r.Deadline)
-	} else if isSettled && d.isNoticeComplete(&s) && !d.isInHolidays() && !d.isHeldByRequest() {
+	} else if d.isNoticeComplete(&s) && !d.isInHolidays() && !d.isHeldByRequest() {
 		*r = Record{
 			Phase: s.phase, Periods: r.Periods, Validity: r.Validity, Anchor: r.Anchor, End: r.End, RequestHeld: r.RequestHeld,
 		}
@@ -229,7 +228,7 @@ func (d *decider) decideStep() {
 		}
 		return
 	}
-	d.warn(&s, isSettled)
+	d.warn(&s, !required.After(r.Deadline))
 	d.reportBlocked(&s)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -160,12 +161,15 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error
 
 // isDone reports whether nothing is to be written.
 func (p *pass) isDone() bool {
-	return equality.Semantic.DeepEqual(p.cachedFields(), p.desiredFields()) && len(p.renewals.approved) == 0 &&
+	cached, desired := p.fields()
+	return equality.Semantic.DeepEqual(cached, desired) && len(p.renewals.approved) == 0 &&
 		len(p.missingWarnings()) == 0 && len(p.outdatedWarnings()) == 0
 }
 
-func (p *pass) cachedFields() any  { return statusFields(p.project.Name, &p.project.Status) }
-func (p *pass) desiredFields() any { return statusFields(p.project.Name, &p.status) }
+// fields returns this controller's fields of the status before and after the pass.
+func (p *pass) fields() (cached, desired *ac.ProjectApplyConfiguration) {
+	return statusFields(p.project.Name, &p.project.Status), statusFields(p.project.Name, &p.status)
+}
 
 // reconcileAnnouncement records the Notices of a step and of a renewal.
 func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
@@ -186,12 +190,16 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
 
 // reconcileStatus writes the status, and then records what changed.
 func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) error {
-	cached, desired := statusFields(p.project.Name, &p.project.Status), statusFields(p.project.Name, &p.status)
+	cached, desired := p.fields()
 	if equality.Semantic.DeepEqual(cached, desired) {
 		return nil
 	}
-	// Another replica that lost its leadership must not undo a renewal.
-	desired.WithUID(p.project.UID).WithResourceVersion(p.project.ResourceVersion)
+	desired.WithUID(p.project.UID)
+	if p.record.Phase != "" {
+		// Another replica that lost its leadership must not undo a renewal. The first write, at the creation, competes with
+		// other controllers.
+		desired.WithResourceVersion(p.project.ResourceVersion)
+	}
 	if err := apply.Status(ctx, r.Client, fieldManager, cached, desired); err != nil {
 		return fmt.Errorf("write the expiry of project %s: %w", p.project.Name, err)
 	}
@@ -257,8 +265,9 @@ func (r *Reconciler) recordChange(ctx context.Context, p *pass) {
 	switch {
 	case p.renewal != nil:
 		renewalsTotal.WithLabelValues(p.project.Spec.Department, approvalOf(p.renewal)).Inc()
-		log.Info("Renewed project", append(fields, "extension", p.renewal.Name, "requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy],
-			"onBehalfOf", p.renewal.Spec.OnBehalfOf, "approvedBy", p.renewal.Status.DecidedBy)...)
+		log.Info("Renewed project", append(fields, "extension", p.renewal.Name,
+			"requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy], "onBehalfOf", p.renewal.Spec.OnBehalfOf,
+			"approvedBy", p.renewal.Status.DecidedBy)...)
 		event(corev1.EventTypeNormal, "ProjectRenewed", "Renew", "the project was renewed: %s", p.describeEnd())
 	case before.Phase != after.Phase:
 		stepsTotal.WithLabelValues(p.project.Spec.Department, string(after.Phase)).Inc()
@@ -279,11 +288,12 @@ func (p *pass) recordStep(event func(kind, reason, action, format string, args .
 			p.describeEnd(), p.project.Name)
 	case v1alpha1.ProjectExpired:
 		event(corev1.EventTypeWarning, "ProjectExpired", "Expire",
-			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s", p.project.Name)
+			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s",
+			p.project.Name)
 	case v1alpha1.ProjectPendingDeletion:
 		event(corev1.EventTypeWarning, "ProjectUnconfirmed", "Expire",
-			"no owner confirmed that the project is still needed; it stays usable until its department decides; confirm with: sluice renew project/%s",
-			p.project.Name)
+			"no owner confirmed that the project is still needed; it stays usable until its department decides; "+
+				"confirm with: sluice renew project/%s", p.project.Name)
 	case v1alpha1.ProjectActive:
 		if p.record.Phase != "" {
 			event(corev1.EventTypeNormal, "ProjectActive", "Expire", "the project has another end: %s", p.describeEnd())

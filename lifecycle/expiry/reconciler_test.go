@@ -144,11 +144,19 @@ func TestNoStepWithoutRecipient(t *testing.T) {
 				t.Errorf("%d writes in six weeks while blocked", c.writes-writes)
 			}
 			c.paused, c.badAddresses, c.downAddresses = false, nil, nil
+			if tc.blocked == v1alpha1.ReasonMailPaused {
+				c.deliver() // before the deadline is moved
+			}
 			if tc.blocked == v1alpha1.ReasonNoRecipient {
 				update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Spec.Owners = newThesis(spring, "ben").Spec.Owners })
 			}
 			c.runUntil(end.AddDate(0, 6, 0))
 			c.requirePhase(v1alpha1.ProjectExpired)
+			for _, n := range c.notices() {
+				if at := n.Status.SentAt; at != nil && n.Spec.Lead != nil && n.Spec.Deadline.Sub(at.Time) < n.Spec.Lead.Length() && tc.blocked == v1alpha1.ReasonMailPaused {
+					t.Errorf("a mail of %s warned of %s, less than %s ahead", at, n.Spec.Deadline, n.Spec.Lead)
+				}
+			}
 			if at := c.project().Status.ClosedAt.Time; at.Before(tc.expires.AddDate(0, 0, -2)) || at.After(tc.expires.AddDate(0, 0, 2)) {
 				t.Errorf("expired at %s, want about %s; mails %v", at.In(c.zone), tc.expires, c.sentMails())
 			}

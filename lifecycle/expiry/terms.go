@@ -86,9 +86,11 @@ func (t *Terms) step(n int32) step {
 // wholeDaysAfter returns the midnight that is a time after another midnight, without holidays, rounded up to whole days.
 func (t *Terms) wholeDaysAfter(midnight time.Time, length time.Duration) time.Time {
 	const wholeDay = 24 * time.Hour
-	days := (length + wholeDay - 1) / wholeDay
+	if rest := length % wholeDay; rest > 0 {
+		length += wholeDay - rest
+	}
 	// Noon is on the same day whether clocks change in between or not.
-	noon := t.Calendar.After(midnight, days*wholeDay).Add(wholeDay / 2)
+	noon := t.Calendar.After(midnight, length).Add(wholeDay / 2)
 	return t.Calendar.Postpone(period.DateOf(noon, t.Zone).Start(t.Zone))
 }
 

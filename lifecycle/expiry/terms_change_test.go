@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
@@ -16,8 +18,9 @@ const day = 24 * time.Hour
 // runUntil decides at each wake-up until a time, with all mail delivered.
 func (h *history) runUntil(until time.Time) {
 	for range 10000 {
+		h.decide(false)
 		d, _ := h.decide(false)
-		if d, _ = h.decide(false); d.Next.IsZero() || d.Next.After(until) {
+		if d.Next.IsZero() || d.Next.After(until) {
 			break
 		}
 		h.now = d.Next
@@ -78,6 +81,16 @@ func TestTermsChange(t *testing.T) {
 			h.terms.Calendar = NewCalendar(holidays("2026-08-20", "2026-09-10"), zone)
 			h.runUntil(time.Date(2026, 9, 10, 12, 0, 0, 0, zone))
 		}, v1alpha1.ProjectExpiring},
+		"lifecycle comes back in holidays after the expiry": {"P9M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 12, 1, 12, 0, 0, 0, zone))
+			h.now = time.Date(2026, 12, 22, 12, 0, 0, 0, zone)
+			h.decide(false)
+		}, v1alpha1.ProjectExpiring},
+		"after these holidays": {"P9M", v1alpha1.ExpiryExpire, func(_ *testing.T, h *history) {
+			h.runUntil(time.Date(2026, 12, 1, 12, 0, 0, 0, zone))
+			h.now = time.Date(2026, 12, 22, 12, 0, 0, 0, zone)
+			h.runUntil(time.Date(2027, 1, 7, 0, 0, 0, 0, zone))
+		}, v1alpha1.ProjectExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(zone, tc.validity, tc.action)
@@ -141,5 +154,25 @@ func TestConfirmationWithShortTimeForAnswer(t *testing.T) {
 	h.terms.DeleteAfter, h.terms.Leads = day, []time.Duration{30 * day, 7 * day}
 	if s := h.terms.step(1); s.longest() < s.shortest() || s.shortest() != 7*day {
 		t.Errorf("leads %v", s.leads)
+	}
+}
+
+// The step of an expiry in the holidays is at their end, and holidays do not count as notice.
+func TestWarningsAroundHolidays(t *testing.T) {
+	zone := berlin(t)
+	department := newStudents("P6M", v1alpha1.ExpiryExpire)
+	department.Spec.Holidays = holidays("2026-12-24", "2027-01-06", "2026-12-19", "2026-12-23")
+	project := newThesis(time.Date(2026, 7, 1, 12, 0, 0, 0, zone), "anna") // until the end of 1 January
+	c := newCluster(t, department, project)
+	c.settle()
+	status := c.project().Status
+	terms := DepartmentTerms(department).StartingWith(c.project(), c.clock)
+	got := []string{status.Next.At.In(zone).Format("2006-01-02 15:04")}
+	for _, due := range terms.DueTimes(&status) {
+		got = append(got, due.DueAt.In(zone).Format("2006-01-02 15:04"))
+	}
+	want := []string{"2027-01-07 00:00", "2026-11-18 08:00", "2026-12-11 08:00", "2026-12-17 08:00"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the step, and when its warnings are due (-want +got)\n%s", diff)
 	}
 }

@@ -159,10 +159,17 @@ func (d *decider) warn(s *step, isSettled bool) {
 func (d *decider) reportBlocked(s *step) {
 	isUnsent := d.isUnsent(s)
 	_, owners, contacts, _ := d.latestDue(s)
+	// The contacts get the warning now, and a moment to receive it.
+	isHopeless := false
+	if since := d.Record.UnsentSince; !since.IsZero() {
+		end := since.Add(maxUnsent + sendMargin)
+		d.wakeAt(end)
+		isHopeless = !d.now.Before(end)
+	}
 	switch {
 	case d.observed.MailPaused && (isUnsent || !d.now.Before(d.Record.Deadline)):
 		d.Blocked = v1alpha1.ReasonMailPaused
-	case isUnsent && (d.isUnsentTooLong() || owners.Failed && contacts.Failed):
+	case isUnsent && (isHopeless || owners.Failed && contacts.Failed):
 		d.Blocked = v1alpha1.ReasonNoRecipient
 	}
 }

@@ -31,9 +31,15 @@ func TestProjectNamespaceLifecycle(t *testing.T) {
 		t.Errorf("labels = %v", ns.Labels)
 	}
 	want := &v1alpha1.ProjectNamespace{Name: "created", UID: ns.UID, Origin: v1alpha1.NamespaceCreated}
-	if got := p.Status.Namespace; got == nil || *got != *want || p.Status.Phase != v1alpha1.ProjectActive {
-		t.Errorf("status = %+v, want %+v and Active", p.Status, want)
-	}
+	eventually(t, func() error { // another controller writes the phase
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		if got := p.Status.Namespace; got == nil || *got != *want || p.Status.Phase != v1alpha1.ProjectActive {
+			return unexpectedState("Active, with the namespace created", p.Status)
+		}
+		return nil
+	})
 	deleteAndWait(t, p)
 	if err := checkDeleted(t.Context(), ns); err != nil {
 		t.Errorf("after the deletion of the project: %v", err)

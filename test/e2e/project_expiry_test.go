@@ -29,7 +29,7 @@ func TestProjectsExpireOverYears(t *testing.T) {
 	})
 	research := c.createExpiryDepartment(t, "years-research", v1alpha1.ProjectTerms{
 		Validity: validity("P12M"), AtExpiry: v1alpha1.ExpiryConfirm, DeleteAfter: ptr.To(period.MustParseDuration("60d")),
-	})
+	}, func(d *v1alpha1.Department) { d.Spec.Notices.Digest = "0 8 * * *" })
 	forever := c.createExpiryDepartment(t, "years-forever", v1alpha1.ProjectTerms{})
 	alone := c.createExpiryDepartment(t, "years-alone", v1alpha1.ProjectTerms{Validity: validity("P6M")}, func(d *v1alpha1.Department) { d.Spec.Contacts = nil })
 	unreachable := func(p *v1alpha1.Project) { p.Spec.Owners[0].Email = "gone@nowhere.invalid" }
@@ -137,11 +137,13 @@ func (c *policyTimeCluster) planThesis(t *testing.T, thesis *expiringProject, at
 // planUnreachable plans a project whose owner gets no mail, in a department with a contact and in one without.
 func (c *policyTimeCluster) planUnreachable(t *testing.T, lost, stuck *expiringProject, at func(time.Time, func())) {
 	end := lost.endOfPeriod(t, 1)
-	// What is sent to the contact instead is late, and moves the end by whole days.
-	for day := -1; day < 5; day++ {
-		at(end.AddDate(0, 0, day).Add(-15*time.Hour), func() { lost.waitForNoticesDue(t) })
-	}
-	at(end.AddDate(0, 0, 40), func() {
+	at(lost.dueAt(t, end, 30), func() {
+		lost.waitFor(t, "has warned the contact", func(s *v1alpha1.ProjectStatus) bool { return s.Expiry != nil && s.Expiry.FirstWarnedAt != nil })
+	})
+	at(lost.dueAt(t, end, 1), func() {
+		lost.waitFor(t, "has warned the contact a last time", func(s *v1alpha1.ProjectStatus) bool { return s.Expiry.LastWarnedAt != nil })
+	})
+	at(end.AddDate(0, 0, 2), func() {
 		lost.waitForPhase(t, v1alpha1.ProjectExpired)
 		if got := c.subjects(t, expiryDesk.Email); !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, lost.name) }) {
 			t.Errorf("the contact has the mails %q; want one about %s", got, lost.name)

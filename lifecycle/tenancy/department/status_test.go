@@ -78,15 +78,16 @@ func TestOversubscribedCondition(t *testing.T) {
 
 // Protects invariant 11: fields without effect are named beside what the schedulers lack.
 func TestUnsupportedConditionNamesFieldsWithoutEffect(t *testing.T) {
-	d := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Notices: v1alpha1.NoticeTerms{Digest: "0 8 * * *"}}}
+	const field = "spec.workloads[*].clock: Active"
+	d := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {Clock: v1alpha1.ClockActive}}}}
 	got := UnsupportedCondition(d, nil, metav1.Now())
-	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(got.Message, "spec.notices.digest") {
+	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(got.Message, field) {
 		t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
 	}
 	d.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("1"), Limit: resource.MustParse("1")}}}
 	pools := []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}}
 	got = UnsupportedCondition(d, pools, metav1.Now())
-	for _, want := range []string{"spec.notices.digest", "training"} {
+	for _, want := range []string{field, "training"} {
 		if got.Reason != v1alpha1.ReasonMultipleReasons || !strings.Contains(got.Message, want) {
 			t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
 		}

@@ -215,7 +215,11 @@ func (d *decider) decideStep() {
 	d.observeWarnings(&s)
 	required := laterOf(d.earliest(&s), d.terms.Calendar.Postpone(r.Deadline))
 	if required.After(r.Deadline) {
-		d.move(required)
+		target := required
+		if d.isUnsent(&s) {
+			target = target.Add(sendMargin) // the warning is not sent in this second
+		}
+		d.move(target)
 	}
 	if d.now.Before(r.Deadline) {
 		d.wakeAt(r.Deadline)

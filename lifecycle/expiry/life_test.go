@@ -110,8 +110,8 @@ func TestChangedProjects(t *testing.T) {
 		"lifecycle was away for five weeks around the end": {spring, func(c *cluster) {
 			c.runUntil(end.AddDate(0, 0, -32))
 			c.clock.now = end.AddDate(0, 0, 5)
-			c.settle()
-		}, v1alpha1.ProjectExpiring, "2026-10-07", 0, ""},
+			c.runUntil(end.AddDate(0, 0, 6))
+		}, v1alpha1.ProjectExpiring, "2026-10-08", 0, ""},
 		"its department is gone": {spring, func(c *cluster) {
 			c.runUntil(spring.AddDate(0, 1, 0))
 			if err := c.client.Delete(c.t.Context(), students()); err != nil {

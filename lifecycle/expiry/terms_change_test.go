@@ -148,6 +148,29 @@ func TestLateWarningMovesDeadlineAtOnce(t *testing.T) {
 	}
 }
 
+// A decision at midnight, as after an absence until a deadline, leaves the time to send the warning of the moved deadline: it
+// was withdrawn in the next second, each day again.
+func TestDeadlineThatMovesAtMidnightLeavesTimeToSend(t *testing.T) {
+	h := newHistory(berlin(t), "P6M", v1alpha1.ExpiryExpire)
+	h.terms.Calendar, h.terms.LastDigest = Calendar{}, nil
+	h.decide(true)
+	h.now = h.record.Deadline
+	h.decide(true)
+	moved := h.record.Deadline
+	for h.now = laterOf(h.now, h.terms.dueAt(moved, 30*day)); h.now.Before(moved.Add(-30*day - 5*time.Minute)); {
+		h.now = h.now.Add(time.Minute)
+		d, _ := h.decide(true)
+		if len(d.Warnings) == 0 || d.Warnings[len(d.Warnings)-1].Superseded || !h.record.Deadline.Equal(moved) {
+			t.Fatalf("at %s the end is %s, was %s, with the warnings %+v", h.now, h.record.Deadline, moved, d.Warnings)
+		}
+	}
+	h.decide(false)
+	h.decide(false)
+	if want := h.record.FirstWarned.Add(30 * day); h.record.Deadline.Before(want) || h.record.Deadline.After(want.Add(day)) {
+		t.Errorf("warned at %s, the end is %s", h.record.FirstWarned, h.record.Deadline)
+	}
+}
+
 // A reminder that is later than the time for an answer does not disturb the order of the warnings.
 func TestConfirmationWithShortTimeForAnswer(t *testing.T) {
 	h := newHistory(berlin(t), "P1Y", v1alpha1.ExpiryConfirm)

@@ -97,17 +97,28 @@ func (e *expiringProject) waitFor(t *testing.T, description string, condition fu
 		}
 		if !condition(&p.Status) {
 			return unexpectedState(fmt.Sprintf("at %s, project %s %s", e.clockFile.Now(), e.name, description),
-				fmt.Sprintf("phase %s, period %d, next %+v, expiry %+v, conditions %v", p.Status.Phase, p.Status.Periods, p.Status.Next, p.Status.Expiry, conditionTexts(p)))
+				fmt.Sprintf("phase %s, period %d, next %+v, expiry %+v, not sent %v", p.Status.Phase, p.Status.Periods, p.Status.Next, p.Status.Expiry, e.describeMail(t, p)))
 		}
 		return nil
 	})
 	return p
 }
 
-func conditionTexts(p *v1alpha1.Project) (texts []string) {
+// describeMail returns why the expiry is blocked, and the Notices about the project that were not sent.
+func (e *expiringProject) describeMail(t *testing.T, p *v1alpha1.Project) (texts []string) {
+	t.Helper()
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.ConditionExpiryBlocked {
 			texts = append(texts, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Message))
+		}
+	}
+	var notices v1alpha1.NoticeList
+	if err := e.adminClient.List(t.Context(), &notices); err != nil {
+		t.Fatal(err)
+	}
+	for i := range notices.Items {
+		if n := &notices.Items[i]; n.Spec.Subject != nil && n.Spec.Subject.Name == e.name && n.Status.Phase != v1alpha1.NoticeSent {
+			texts = append(texts, fmt.Sprintf("%s due at %s for %s: %+v", n.Name, n.Spec.DueAt, n.Spec.Deadline, n.Status))
 		}
 	}
 	return texts

@@ -131,7 +131,16 @@ func (c *policyTimeCluster) planThesis(t *testing.T, thesis *expiringProject, at
 		warned += 2
 		thesis.waitForOwnerMails(t, warned)
 	})
-	at(third.AddDate(0, 0, 1), func() { thesis.waitForPhase(t, v1alpha1.ProjectExpired) })
+	// Nothing was sent before this end: it moves by the full notice, and the time to send the warning.
+	at(third.AddDate(0, 0, 1), func() {
+		thesis.waitFor(t, "has moved", func(s *v1alpha1.ProjectStatus) bool { return s.Next != nil && s.Next.At.After(third.AddDate(0, 0, 30)) })
+	})
+	at(third.AddDate(0, 0, 2).Add(-time.Hour), func() {
+		p := thesis.waitFor(t, "is warned", func(s *v1alpha1.ProjectStatus) bool { return s.Expiry.FirstWarnedAt != nil && s.Next != nil })
+		if end := p.Status.Next.At.Time; end.Before(p.Status.Expiry.FirstWarnedAt.AddDate(0, 0, 30)) || p.Status.ClosedAt != nil {
+			t.Errorf("first warned at %s, the project ends at %s, closed at %s", p.Status.Expiry.FirstWarnedAt, end, p.Status.ClosedAt)
+		}
+	})
 }
 
 // planUnreachable plans a project whose owner gets no mail, in a department with a contact and in one without.

@@ -87,7 +87,7 @@ func TestChangedProjects(t *testing.T) {
 			until := period.MustParseDate("2026-10-15")
 			update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Spec.Hold = &v1alpha1.Exception{Reason: "an exam", Until: &until} })
 			c.runUntil(end.AddDate(0, 3, 0))
-		}, v1alpha1.ProjectActive, "2027-03-02", 0, ""},
+		}, v1alpha1.ProjectActive, "2027-03-02", 1, ""},
 		"exempt after its expiry": {spring, func(c *cluster) {
 			c.runUntil(end.AddDate(0, 1, 0))
 			update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "a chair"} })
@@ -101,7 +101,16 @@ func TestChangedProjects(t *testing.T) {
 				c.t.Fatal(err)
 			}
 			c.settle()
-		}, v1alpha1.ProjectActive, "2027-03-02", 0, ""},
+		}, v1alpha1.ProjectActive, "2027-03-02", 1, ""},
+		"the status was lost before a warning": {spring, func(c *cluster) {
+			c.runUntil(end.AddDate(0, -3, 0))
+			p := c.project()
+			p.Status = v1alpha1.ProjectStatus{Namespace: p.Status.Namespace}
+			if err := c.client.Status().Update(c.t.Context(), p); err != nil {
+				c.t.Fatal(err)
+			}
+			c.settle()
+		}, v1alpha1.ProjectActive, "2026-09-02", 0, ""},
 		"another time zone while it expires": {spring, func(c *cluster) {
 			c.runUntil(end.AddDate(0, 0, -3))
 			update(c, students(), func(d *v1alpha1.Department) { d.Spec.Notices.TimeZone = "America/New_York" })

@@ -74,13 +74,27 @@ func (s noticeSet) sentNames(step v1alpha1.ProjectPhase) (names []string) {
 	return names
 }
 
+// hasSentWarning reports whether a warning was sent.
+func (s noticeSet) hasSentWarning() bool {
+	for _, n := range s {
+		if isWarning(n) && n.Status.SentAt != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // maxEvidence bounds the names in a line of the decision log.
 const maxEvidence = 8
 
+// isWarning reports whether a Notice is a warning of a step.
+func isWarning(n *v1alpha1.Notice) bool {
+	return n.Spec.Lead != nil && (n.Spec.Kind == v1alpha1.NoticeProjectExpiring || n.Spec.Kind == v1alpha1.NoticeProjectConfirm)
+}
+
 // isUnsentWarning reports whether a Notice is a warning that would still be sent.
 func isUnsentWarning(n *v1alpha1.Notice) bool {
-	isWarning := n.Spec.Lead != nil && (n.Spec.Kind == v1alpha1.NoticeProjectExpiring || n.Spec.Kind == v1alpha1.NoticeProjectConfirm)
-	return isWarning && (n.Status.Phase == "" || n.Status.Phase == v1alpha1.NoticePending)
+	return isWarning(n) && (n.Status.Phase == "" || n.Status.Phase == v1alpha1.NoticePending)
 }
 
 // warningKind returns the kind of the warnings of a step.
@@ -244,11 +258,12 @@ func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
 }
 
 // isOtherEndAnnounced reports whether people learn that an end of which they were warned, or which came, no longer holds.
+// After a hold, and where the status was lost, only the Notices show that.
 func (p *pass) isOtherEndAnnounced() bool {
-	before, after := p.record, p.decision.Record
-	isWithdrawn := !before.FirstWarned.IsZero() && after.FirstWarned.IsZero()
-	wasEnded := before.Phase == v1alpha1.ProjectExpired || before.Phase == v1alpha1.ProjectPendingDeletion
-	return after.Phase == v1alpha1.ProjectActive && !p.observed.Held && (isWithdrawn || wasEnded)
+	before, after := p.record.Phase, p.decision.Record.Phase
+	wasAhead := before == v1alpha1.ProjectExpiring || before == ""
+	wasEnded := before == v1alpha1.ProjectExpired || before == v1alpha1.ProjectPendingDeletion
+	return after == v1alpha1.ProjectActive && !p.observed.Held && (wasEnded || wasAhead && p.notices.hasSentWarning())
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -110,3 +110,13 @@ func (d Date) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 func (d *Date) UnmarshalJSON(raw []byte) error {
 	return unmarshalText(raw, d, "date", ParseDate)
 }
+
+// FormatEnd returns a time to the minute with its zone, and midnight as 24:00 of the day that ends: 2026-11-30 24:00 CET.
+// Projects are valid to the end of a day in the time zone of their department.
+func FormatEnd(end time.Time, zone *time.Location) string {
+	local := end.In(zone)
+	if local.Hour() != 0 || local.Minute() != 0 {
+		return local.Format("2006-01-02 15:04 MST")
+	}
+	return local.AddDate(0, 0, -1).Format(time.DateOnly) + " 24:00 " + local.Format("MST")
+}

@@ -170,6 +170,19 @@ func TestChangedProjects(t *testing.T) {
 	}
 }
 
+// Events name the last day of a project, as the mails do, and not the day after it.
+func TestEventsNameTheLastDay(t *testing.T) {
+	c := newCluster(t, newStudents("P6M", v1alpha1.ExpiryExpire), newThesis(spring, "anna"))
+	c.runUntil(time.Date(2026, 8, 20, 0, 0, 0, 0, c.zone))
+	want := "the owners are warned: it becomes Expired at 2026-09-01 24:00 CEST; renew with: sluice renew project/thesis"
+	for len(c.events.Events) > 0 {
+		if event := <-c.events.Events; strings.HasSuffix(event, want) {
+			return
+		}
+	}
+	t.Errorf("no event %q", want)
+}
+
 // A project that is created again under its name has warnings of its own.
 func TestProjectCreatedAgain(t *testing.T) {
 	c := newCluster(t, newStudents("P6M", v1alpha1.ExpiryExpire), newThesis(spring, "anna"))

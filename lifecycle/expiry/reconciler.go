@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
@@ -307,5 +308,5 @@ func (p *pass) describeEnd() string {
 	if next == nil {
 		return "no further step is scheduled"
 	}
-	return fmt.Sprintf("%s at %s", next.Phase, next.At.In(p.terms.Zone).Format(localTimeFormat))
+	return fmt.Sprintf("it becomes %s at %s", next.Phase, period.FormatEnd(next.At.Time, p.terms.Zone))
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -124,7 +125,7 @@ func (r *Reconciler) markRenewals(ctx context.Context, p *pass) error {
 		if isLastRenewal(e, &p.status) {
 			applied.Status, applied.Reason, applied.Message = metav1.ConditionTrue, ReasonRenewed, "The project has no end now"
 			if next.Status.NewEnd = p.status.ExpiresAt; next.Status.NewEnd != nil {
-				applied.Message = "The project is valid until " + next.Status.NewEnd.In(p.terms.Zone).Format(localTimeFormat)
+				applied.Message = "The project is valid until " + period.FormatEnd(next.Status.NewEnd.Time, p.terms.Zone)
 			}
 		}
 		meta.SetStatusCondition(&next.Status.Conditions, applied)
@@ -134,5 +135,3 @@ func (r *Reconciler) markRenewals(ctx context.Context, p *pass) error {
 	}
 	return nil
 }
-
-const localTimeFormat = "2006-01-02 15:04 MST"

@@ -13,11 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -26,8 +29,7 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// weekCheckInterval bounds the time between two checks, in machine time, since policy time may be
-// stepped.
+// weekCheckInterval bounds the time between two checks, in machine time.
 const weekCheckInterval = time.Hour
 
 // WeeklySummaryReconciler records the weekly summary of each department.
@@ -45,7 +47,24 @@ func (r *WeeklySummaryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("weekly-summary").
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.timelineSource()).
 		Complete(apply.RequeueOnConflict(r))
+}
+
+// timelineSource enqueues every department when policy time steps or changes its pace.
+func (r *WeeklySummaryReconciler) timelineSource() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		policytime.NotifySteps(ctx, r.Clock, func() {
+			var departments v1alpha1.DepartmentList
+			if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
+				log.FromContext(ctx).Error(err, "Failed to list departments")
+			}
+			for _, request := range inventory.Requests(&departments) {
+				queue.Add(request)
+			}
+		})
+		return nil
+	})
 }
 
 // Reconcile records the last week of one department, once.

@@ -6,6 +6,7 @@ package notification
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -145,6 +147,44 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 }
 
 // The summary names the steps of projects that come next, with whom to ask about them.
+// steppedClock is a policy time whose timeline a test changes.
+type steppedClock struct {
+	policytime.Clock
+	timeline atomic.Pointer[policytime.Timeline]
+}
+
+func (c *steppedClock) Timeline() policytime.Timeline { return *c.timeline.Load() }
+
+// requestQueue holds the requests of a source.
+type requestQueue struct {
+	workqueue.TypedRateLimitingInterface[ctrl.Request]
+	added chan ctrl.Request
+}
+
+func (q requestQueue) Add(r ctrl.Request) { q.added <- r }
+
+// A step of policy time to a Monday brings the summary of the week, without an hour's wait.
+func TestStepOfPolicyTimeReachesTheWeeklySummary(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		clock.timeline.Store(&policytime.Timeline{})
+		r := &WeeklySummaryReconciler{Clock: clock, Client: fake.NewClientBuilder().WithScheme(scheme).
+			WithObjects(&v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}}).Build()}
+		queue := requestQueue{added: make(chan ctrl.Request, 1)}
+		if err := r.timelineSource().Start(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		clock.timeline.Store(&policytime.Timeline{Segments: make([]policytime.Segment, 1)})
+		if got := <-queue.added; got.Name != "students" {
+			t.Errorf("request %s, want students", got)
+		}
+	})
+}
+
 func TestProjectStepInputs(t *testing.T) {
 	now := parseTime(t, "2026-11-23 08:00")
 	project := func(name, at string, phase v1alpha1.ProjectPhase, owners ...v1alpha1.EmailAddress) v1alpha1.Project {

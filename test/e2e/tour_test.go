@@ -234,6 +234,7 @@ var volatilePatterns = []struct {
 	{regexp.MustCompile(`(Running|Completed|Pending) +\d+ `), "$1 N "},
 	{regexp.MustCompile(`^Mail: \d+`), "Mail: N"},
 	{regexp.MustCompile(`folding-[a-z0-9]{5}\b`), "folding-xxxxx"},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`\s+`), " "},
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
 )
@@ -112,7 +113,7 @@ func describeExtensionOutcome(extension *v1alpha1.Extension, zone *time.Location
 	switch {
 	case status.NewEnd != nil && extension.Spec.Action == v1alpha1.ActionRenew:
 		text += fmt.Sprintf("; Project %s is valid until %s",
-			printer.Sanitize(extension.Spec.Target.Name), formatEndOfDay(status.NewEnd.Time, zone))
+			printer.Sanitize(extension.Spec.Target.Name), period.FormatEnd(status.NewEnd.Time, zone))
 	case status.NewEnd != nil:
 		text += fmt.Sprintf("; %s %s ends %s", extension.Spec.Target.Kind, printer.Sanitize(extension.Spec.Target.Name),
 			printer.FormatMinute(status.NewEnd.Time, zone))
@@ -120,14 +121,4 @@ func describeExtensionOutcome(extension *v1alpha1.Extension, zone *time.Location
 		text += "; " + printer.Sanitize(applied.Message)
 	}
 	return text
-}
-
-// formatEndOfDay returns a time to the minute, and midnight as 24:00 of the day that
-// ends: projects are valid to the end of a day in their department's time zone.
-func formatEndOfDay(end time.Time, zone *time.Location) string {
-	local := end.In(zone)
-	if local.Hour() != 0 || local.Minute() != 0 {
-		return printer.FormatMinute(end, zone)
-	}
-	return local.AddDate(0, 0, -1).Format("2006-01-02") + " 24:00 " + local.Format("MST")
 }

@@ -161,12 +161,19 @@ func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer
 			text, setBy, reason = exception.describe(kind), exception.SetBy, exception.Reason
 		}
 		table.Rows = append(table.Rows, []string{
-			r.Name, r.Department, string(r.Phase), formatOptionalMinute(r.ExpiresAt, zone), r.describeNext(now),
-			formatOptionalMinute(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
+			r.Name, r.Department, string(r.Phase), formatOptionalEnd(r.ExpiresAt, zone), r.describeNext(now),
+			formatOptionalEnd(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
 			formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace, r.Blocked,
 		})
 	}
 	return table
+}
+
+func formatOptionalEnd(at *time.Time, zone *time.Location) string {
+	if at == nil {
+		return ""
+	}
+	return period.FormatEnd(*at, zone)
 }
 
 // describeNext returns the next phase and the time until then.

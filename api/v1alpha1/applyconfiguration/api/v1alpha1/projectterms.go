@@ -21,10 +21,10 @@ type ProjectTermsApplyConfiguration struct {
 	// later, a project ends with the first period that has all warnings ahead. Without it projects
 	// never expire.
 	Validity *period.Period `json:"validity,omitempty"`
-	// AtExpiry selects what happens when the validity ends. Expire (the default) suspends the
-	// project after suspendAfter and requests its deletion after deleteAfter. Confirm asks
-	// the owners whether the project is still needed and requests its deletion only if no
-	// owner confirms.
+	// AtExpiry selects what happens when the validity ends. With Expire (the default) the project
+	// accepts no new pods with GPUs until it is renewed; it is suspended after suspendAfter, and its
+	// deletion is requested after deleteAfter. Confirm asks the owners whether the project is still
+	// needed, and requests its deletion only if no owner confirms; until then the project works.
 	AtExpiry *apiv1alpha1.ExpiryAction `json:"atExpiry,omitempty"`
 	// SuspendAfter is the time between a project's expiry and the stop of its running
 	// workloads. It has no effect with Confirm. Default: 14d.

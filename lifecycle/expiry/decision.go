@@ -141,7 +141,7 @@ func (d *decider) schedule() {
 	isNew := r.Phase == "" && d.now.Sub(d.terms.Anchor) < newProjectAge
 	switch {
 	case d.observed.Renewed:
-		n := r.Periods + 1
+		n := d.presentPeriod() + 1
 		for !d.terms.endOf(n).After(d.now) {
 			n++
 		}
@@ -181,11 +181,29 @@ func (d *decider) applyChangedTerms() {
 		d.begin(d.firstWithFullNotice(1))
 		return
 	}
-	if s := d.terms.step(r.Periods); !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
-		d.begin(r.Periods)
+	n := d.presentPeriod()
+	if s := d.terms.step(n); !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
+		d.begin(n)
 		return
 	}
-	r.Validity, r.Anchor = d.terms.Validity.String(), d.terms.Anchor
+	r.Periods, r.Validity, r.Anchor = n, d.terms.Validity.String(), d.terms.Anchor
+}
+
+// presentPeriod returns the number of the present period. Recorded periods of another length become the first period that
+// ends after their last one began.
+func (d *decider) presentPeriod() int32 {
+	r := &d.Record
+	recorded, err := period.ParsePeriod(r.Validity)
+	if err != nil || recorded.Equal(d.terms.Validity) || r.Periods == 0 {
+		return r.Periods
+	}
+	former := *d.terms
+	former.Validity = recorded
+	n := int32(1)
+	for begin := former.boundary(r.Periods - 1); !d.terms.boundary(n).After(begin); {
+		n++
+	}
+	return n
 }
 
 // firstWithFullNotice returns the first period from the n-th on whose warnings are all ahead.

@@ -100,6 +100,44 @@ func TestTermsChange(t *testing.T) {
 	}
 }
 
+// Invariant 11: periods of another length are not counted as those of the present one. A project with monthly periods
+// does not get years when its department changes to half a year.
+func TestPeriodsOfAnotherLength(t *testing.T) {
+	zone := berlin(t)
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		former, validity string
+		periods          int32
+		phase            v1alpha1.ProjectPhase
+		// renewed is the end after a renewal 24 months and ten days after the start.
+		renewed string
+	}{
+		"half years after 24 months, in the last warnings": {"P1M", "P6M", 24, v1alpha1.ProjectExpiring, "2028-09-02"},
+		"half years after 24 months, expired":              {"P1M", "P6M", 24, v1alpha1.ProjectExpired, "2028-09-02"},
+		"five months, expired":                             {"P1M", "P5M", 24, v1alpha1.ProjectExpired, "2028-09-02"},
+		"quarters after two years, expired":                {"P1Y", "P3M", 2, v1alpha1.ProjectExpired, "2028-06-02"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(zone, tc.former, v1alpha1.ExpiryExpire)
+			h.record = Record{
+				Phase: tc.phase, Periods: tc.periods, Validity: tc.former, Anchor: start, End: start.AddDate(2, 0, 1),
+			}
+			h.now = start.AddDate(2, 0, 10)
+			h.terms.Validity = period.MustParsePeriod(tc.validity)
+			if tc.phase == v1alpha1.ProjectExpired {
+				h.decide(false)
+				h.requirePhase(t, v1alpha1.ProjectExpired)
+			}
+			h.renewed = true
+			h.decide(false)
+			h.requirePhase(t, v1alpha1.ProjectActive)
+			if got := h.record.End.In(zone).Add(-time.Second).AddDate(0, 0, 1).Format(time.DateOnly); got != tc.renewed {
+				t.Errorf("renewed until %s, want %s: %+v", got, tc.renewed, h.record)
+			}
+		})
+	}
+}
+
 // Steps are at the start of a local day, also where clocks change between an anniversary and its step, or at midnight.
 func TestStepsAreAtMidnight(t *testing.T) {
 	for _, tc := range []struct {

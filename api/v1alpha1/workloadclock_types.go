@@ -141,10 +141,10 @@ func (c *WorkloadClock) RanAfter(other *WorkloadClockStatus) bool {
 	return since != nil && !since.Before(other.PausedSince)
 }
 
-// RanBefore reports whether the workload was started before a time, and Sluice has neither stopped
-// it nor reset its clock since.
+// RanBefore reports whether the workload was started before a time, and since then has neither
+// finished nor been stopped by Sluice, and its clock was not reset.
 func (s *WorkloadClockStatus) RanBefore(at time.Time) bool {
-	return s.Stopped == nil && s.StartedAt != nil && s.StartedAt.Time.Before(at)
+	return s.Stopped == nil && s.CompletedAt == nil && s.StartedAt != nil && s.StartedAt.Time.Before(at)
 }
 
 // MaxPodControllers is the largest number of controllers of pods that a clock keeps.

@@ -5,7 +5,9 @@ package workloadkind
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -125,6 +127,65 @@ func countPods(at any, path []string, factor int64) int64 {
 		sum += countPods(element, path[1:], factor)
 	}
 	return sum
+}
+
+// limitFields are the names of further fields with a number of pods, which do not multiply a count.
+var limitFields = []string{"minReplicas", "maxReplicas", "numOfHosts", "numNodes", "instances"}
+
+// MayGetOtherPods reports whether a change of spec can give the workload of an operator other pods, or
+// more. It is false if the object requests no pods afterwards, and for changes that only reduce a number
+// of pods or stop some of them. Operators derive pods from many fields, so that it is true for all others.
+func MayGetOtherPods(before, after *unstructured.Unstructured) bool {
+	if !RequestsPods(after) {
+		return false
+	}
+	stop := byKind[after.GroupVersionKind().GroupKind()].StopAction
+	was, is := asMap(before.Object["spec"]), asMap(after.Object["spec"])
+	if _, stops := valueAt(after.Object, stop.Path); stops && stop.Method == StopByField && len(stop.Path) == 2 {
+		// Another value than that of Sluice, such as Stop instead of Terminate. RequestsMorePods compares starts.
+		was, is = maps.Clone(was), maps.Clone(is)
+		delete(was, stop.Path[1])
+		delete(is, stop.Path[1])
+	}
+	return !reduces(was, is)
+}
+
+// reduces reports whether a value equals another one, except for fewer pods.
+func reduces(before, after any) bool {
+	switch was := before.(type) {
+	case map[string]any:
+		is, ok := after.(map[string]any)
+		for key := range was {
+			_, kept := is[key]
+			ok = ok && (kept || key == deletedPodsField)
+		}
+		for key, value := range is {
+			old, had := was[key]
+			ok = ok && (had && reduces(old, value) || isFewer(key, old, value))
+		}
+		return ok
+	case []any:
+		is, ok := after.([]any)
+		ok = ok && len(is) == len(was)
+		for i := 0; ok && i < len(was); i++ {
+			ok = reduces(was[i], is[i])
+		}
+		return ok
+	}
+	return reflect.DeepEqual(before, after)
+}
+
+// deletedPodsField is the field in which the autoscaler of a RayCluster names the workers to delete.
+const deletedPodsField = "scaleStrategy"
+
+// isFewer reports whether a field with this name and these values leaves a workload fewer pods.
+func isFewer(name string, before, after any) bool {
+	if slices.Contains(countFields, name) || slices.Contains(limitFields, name) {
+		was, known := asInt64(before)
+		is, ok := asInt64(after)
+		return known && ok && is <= was
+	}
+	return name == deletedPodsField || name == "suspend" && after == true
 }
 
 // ReplicasAt returns the number at a path, or 1, the default of all kinds, if it is absent.

@@ -129,6 +129,7 @@ func TestReplacementsOfExpiredProjectAreLetIn(t *testing.T) {
 		}},
 		"never started":                   {user: controllerManager, kind: "ReplicaSet", uid: "rs", closed: true, change: func(_ *v1alpha1.Project, s *v1alpha1.WorkloadClockStatus) { s.StartedAt = nil }},
 		"stopped by Sluice":               {user: controllerManager, kind: "ReplicaSet", uid: "rs", closed: true, change: func(_ *v1alpha1.Project, s *v1alpha1.WorkloadClockStatus) { s.Stopped = &v1alpha1.ClockStop{} }},
+		"finished, and retried":           {user: controllerManager, kind: "ReplicaSet", uid: "rs", closed: true, change: func(_ *v1alpha1.Project, s *v1alpha1.WorkloadClockStatus) { s.CompletedAt = &before }},
 		"a project that is being deleted": {user: controllerManager, kind: "ReplicaSet", uid: "rs", closed: true, change: func(p *v1alpha1.Project, _ *v1alpha1.WorkloadClockStatus) { p.DeletionTimestamp = &before }},
 		"an open project":                 {user: "anna", change: func(p *v1alpha1.Project, _ *v1alpha1.WorkloadClockStatus) { p.Status.ClosedAt = nil }},
 	} {

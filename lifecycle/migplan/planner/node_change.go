@@ -54,6 +54,12 @@ func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *deci
 			again = true
 		case err != nil:
 			failed = append(failed, fmt.Errorf("repartition node %s: %w", a.node, err))
+			if a.verb == addTaint && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
+				b := d.nextState.nodeBackoff[a.node].next(now, nodeBackoffBase, nodeBackoffMax)
+				b.reason = "the API server refused its taint: " + err.Error()
+				d.nextState.nodeBackoff[a.node] = b
+				again = true // another node may serve the request
+			}
 		default:
 			r.recordEvents(s, a, s.nodeObjects[a.node], s.gpuNodes[a.node], now)
 		}
@@ -61,7 +67,7 @@ func (r *Reconciler) applyActions(ctx context.Context, s *observedState, d *deci
 	if conflict && len(failed) == 0 {
 		return again, errConflict
 	}
-	return again, errors.Join(failed...)
+	return again || conflict, errors.Join(failed...)
 }
 
 // applyAction writes one action. It returns false if the node has no room for the pods of its change.

@@ -263,6 +263,27 @@ func TestRefusedNodeDelaysNoOther(t *testing.T) {
 	}
 }
 
+// A pending pod gets its instance on another node if the API server always refuses the taint of the first one. Neither counts
+// the refused node among those that change.
+func TestRefusedNodeIsNotChosenAgain(t *testing.T) {
+	second := createGPUNode(t, "a100:")
+	second.Name, second.Status.GPUs = "n2", []v1alpha1.ObservedGPU{newObservedGPU(t, "n2", 0, "a100:")}
+	g := newFakeCluster(t, newMIGPool(), createGPUNode(t, "a100:"), second,
+		newMIGNode(), newMIGNode(func(n *corev1.Node) { n.Name, n.UID = "n2", "n2" }))
+	g.Client = interceptor.NewClient(g.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake client implements it
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "n1" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("a policy denies it"))
+			}
+			return w.Patch(ctx, o, patch, opts...)
+		},
+	})
+	g.createPendingPod("3g.20gb")
+	const status = "update status *v1alpha1.NodePool mig"
+	g.expectWrites("the first node is refused", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution), status)
+	g.expectWrites("the second one follows", g.reconcileAfter(conflictRequeue), "patch *v1.Node n2", status)
+}
+
 // TestTaintStaysWhenCacheIsStale keeps the taint while the cache lags behind the GPUNode.
 func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}

@@ -5,12 +5,11 @@ package project
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
@@ -24,65 +23,44 @@ type ExceptionAuthors struct{}
 
 var _ admission.Handler = ExceptionAuthors{}
 
-// exceptionHolder is the part of a Project that the annotations follow from.
-type exceptionHolder struct {
-	Metadata struct {
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		Hold   *v1alpha1.Exception `json:"hold"`
-		Exempt *v1alpha1.Exception `json:"exempt"`
-	} `json:"spec"`
-}
-
 // Handle implements admission.Handler.
 func (ExceptionAuthors) Handle(_ context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	var project, old exceptionHolder
-	if err := json.Unmarshal(req.Object.Raw, &project); err != nil {
+	project, err := evaluation.DecodeObject(req.Object.Raw)
+	if err != nil {
 		return evaluation.ErrorResponse(fmt.Errorf("decode project: %w", err))
 	}
-	if req.Operation == admissionv1.Update {
-		if err := json.Unmarshal(req.OldObject.Raw, &old); err != nil {
-			return evaluation.ErrorResponse(fmt.Errorf("decode old project: %w", err))
-		}
+	old, err := evaluation.DecodeObject(req.OldObject.Raw)
+	if err != nil {
+		return evaluation.ErrorResponse(fmt.Errorf("decode old project: %w", err))
 	}
-	annotations := maps.Clone(project.Metadata.Annotations)
+	// The schema refuses malformed exceptions, after this webhook: their form does not matter here.
+	spec, oldSpec := schema.AsMap(project["spec"]), schema.AsMap(old["spec"])
+	metadata := maps.Clone(schema.AsMap(project["metadata"]))
+	before, authors := schema.AsMap(metadata["annotations"]), schema.AsMap(schema.AsMap(old["metadata"])["annotations"])
+	annotations := maps.Clone(before)
 	if annotations == nil {
-		annotations = map[string]string{}
+		annotations = map[string]any{}
 	}
-	for _, e := range []struct {
-		annotation    string
-		exception, of *v1alpha1.Exception
-	}{
-		{v1alpha1.HeldByAnnotation, project.Spec.Hold, old.Spec.Hold},
-		{v1alpha1.ExemptedByAnnotation, project.Spec.Exempt, old.Spec.Exempt},
-	} {
-		author := req.UserInfo.Username
-		if equality.Semantic.DeepEqual(e.exception, e.of) {
-			author = old.Metadata.Annotations[e.annotation]
+	for annotation, exception := range map[string]string{v1alpha1.HeldByAnnotation: "hold", v1alpha1.ExemptedByAnnotation: "exempt"} {
+		delete(annotations, annotation)
+		var author any = req.UserInfo.Username
+		if reflect.DeepEqual(spec[exception], oldSpec[exception]) {
+			author = authors[annotation]
 		}
-		if delete(annotations, e.annotation); e.exception != nil && author != "" {
-			annotations[e.annotation] = author
+		if spec[exception] != nil && author != nil {
+			annotations[annotation] = author
 		}
 	}
 	response := admission.Allowed("")
-	if maps.Equal(annotations, project.Metadata.Annotations) {
+	if reflect.DeepEqual(annotations, before) || len(annotations)+len(before) == 0 {
 		return response
 	}
-	before, err := evaluation.DecodeObject(req.Object.Raw)
-	if err != nil {
-		return evaluation.ErrorResponse(err)
-	}
-	after, metadata := maps.Clone(before), maps.Clone(schema.AsMap(before["metadata"]))
-	values := make(map[string]any, len(annotations))
-	for key, value := range annotations {
-		values[key] = value
-	}
-	metadata["annotations"], after["metadata"] = values, metadata
-	if err := evaluation.SetPatch(&response, before, after); err != nil {
+	after := maps.Clone(project)
+	metadata["annotations"], after["metadata"] = annotations, metadata
+	if err := evaluation.SetPatch(&response, project, after); err != nil {
 		return evaluation.ErrorResponse(err)
 	}
 	return response

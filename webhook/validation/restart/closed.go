@@ -38,22 +38,39 @@ func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Re
 		return "", fmt.Errorf("decode object: %w", err)
 	}
 	owner := metav1.GetControllerOfNoCopy(before)
-	if !workloadkind.RequestsMorePods(before, after) && (owner == nil || equalTemplates(kind, before, after)) {
+	more := workloadkind.RequestsMorePods(before, after)
+	if !more && !mayGetOtherPods(req, kind, before, after) {
 		return "", nil
+	}
+	if !more && owner == nil { // the object's own operator can change it
+		owner = &metav1.OwnerReference{APIVersion: before.GetAPIVersion(), Kind: before.GetKind()}
 	}
 	if owner != nil {
 		if trusted, err := v.Tenants.IsControllerOf(ctx, req.UserInfo.Username, owner); err != nil || trusted {
 			return "", err
 		}
 	}
-	if req.SubResource == scaleSubresource { // it has no template
+	if len(workloadkind.Templates(kind, after.Object)) == 0 { // a Scale has none either
 		if clocks, err := v.Tenants.ClocksOf(ctx, req.Namespace, before.GetUID()); err != nil || len(clocks) == 0 {
-			return "", err
+			return "", err // it has no pods with GPUs that others could replace
 		}
 	} else if !mayUseGPUs(kind, after) {
 		return "", nil
 	}
 	return fmt.Sprintf("%s %s cannot get further pods: %s", req.Resource.Resource, req.Name, tenant.DescribeClosed()), nil
+}
+
+// mayGetOtherPods reports whether a change that requests no more pods can replace them by others. Policies validate the
+// templates of Kubernetes' own kinds, unless a controller controls the object.
+func mayGetOtherPods(req *admission.Request, kind schema.GroupKind, before, after *unstructured.Unstructured) bool {
+	if req.SubResource != "" {
+		return false
+	}
+	switch kind.Group {
+	case "", "apps", "batch":
+		return metav1.GetControllerOfNoCopy(before) != nil && !equalTemplates(kind, before, after)
+	}
+	return workloadkind.MayGetOtherPods(before, after)
 }
 
 func equalTemplates(kind schema.GroupKind, before, after *unstructured.Unstructured) bool {

@@ -4,6 +4,7 @@
 package restart_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,70 @@ func TestScaleInClosedProject(t *testing.T) {
 				UserInfo: authenticationv1.UserInfo{Username: anna},
 				Object:   rawExtension(t, scale(tc.uid, tc.to)), OldObject: rawExtension(t, scale(tc.uid, tc.from)),
 			}})
+			if response.Allowed == tc.denied {
+				t.Errorf("allowed %v: %s", response.Allowed, response.Result.Message)
+			}
+		})
+	}
+}
+
+// Guards invariant 4 of the design: an operator derives its pods from more fields than a count of replicas, and those of a
+// kind without known templates are validated nowhere else.
+func TestChangeOfAnOperatorsWorkloadInClosedProject(t *testing.T) {
+	const operator = "system:serviceaccount:operator:operator"
+	at := func(path string, value any) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) { setPath(u.Object, strings.Split(path, "."), value) }
+	}
+	for name, tc := range map[string]struct {
+		kind    string
+		was, is func(*unstructured.Unstructured)
+		user    string
+		neverRan,
+		denied bool
+	}{
+		"another program":            {kind: "SparkApplication", was: at("spec.image", "a"), is: at("spec.image", "b"), denied: true},
+		"more executors":             {kind: "SparkApplication", was: at("spec.executor.instances", 1), is: at("spec.executor.instances", 2), denied: true},
+		"fewer executors":            {kind: "SparkApplication", was: at("spec.executor.instances", 2), is: at("spec.executor.instances", 1)},
+		"without GPUs":               {kind: "SparkApplication", was: at("spec.executor.instances", 1), is: at("spec.executor.instances", 2), neverRan: true},
+		"resumed":                    {kind: "SparkApplication", was: at("spec.suspend", true), is: at("spec.suspend", false), denied: true},
+		"resumed without GPUs":       {kind: "SparkApplication", was: at("spec.suspend", true), is: at("spec.suspend", false), neverRan: true},
+		"changed while suspended":    {kind: "SparkApplication", was: at("spec.suspend", true), is: at("spec.suspend", true)},
+		"suspended":                  {kind: "SparkApplication", was: at("spec.suspend", false), is: at("spec.suspend", true)},
+		"by its operator":            {kind: "SparkApplication", was: at("spec.image", "a"), is: at("spec.image", "b"), user: operator},
+		"more replicas at least":     {kind: "InferenceService", was: at("spec.predictor.minReplicas", 1), is: at("spec.predictor.minReplicas", 9), denied: true},
+		"its status":                 {kind: "InferenceService", was: at("status.phase", "a"), is: at("status.phase", "b")},
+		"started by its annotation":  {kind: "Notebook", was: at("metadata.annotations.kubeflow-resource-stopped", "yes"), is: at("spec.x", 1), denied: true},
+		"ended in order":             {kind: "Workflow", was: at("spec.x", 1), is: func(u *unstructured.Unstructured) { at("spec.x", 1)(u); at("spec.shutdown", "Stop")(u) }},
+		"more hosts of a group":      {kind: "RayCluster", was: at("spec.workerGroupSpecs.*.numOfHosts", 1), is: at("spec.workerGroupSpecs.*.numOfHosts", 8), denied: true},
+		"a group at least":           {kind: "RayCluster", was: at("spec.workerGroupSpecs.*.minReplicas", 1), is: at("spec.workerGroupSpecs.*.minReplicas", 8), denied: true},
+		"a group resumed":            {kind: "RayCluster", was: at("spec.workerGroupSpecs.*.suspend", true), is: at("spec.workerGroupSpecs.*.suspend", false), denied: true},
+		"a group suspended":          {kind: "RayCluster", was: at("spec.x", 1), is: func(u *unstructured.Unstructured) { at("spec.x", 1)(u); at("spec.workerGroupSpecs.*.suspend", true)(u) }},
+		"workers deleted":            {kind: "RayCluster", was: at("spec.workerGroupSpecs.*.scaleStrategy", map[string]any{}), is: at("spec.workerGroupSpecs.*.scaleStrategy", map[string]any{"workersToDelete": []any{"w-1"}})},
+		"another program of workers": {kind: "RayService", was: at("spec.rayClusterConfig.rayVersion", "2"), is: at("spec.rayClusterConfig.rayVersion", "3"), denied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindByName(t, tc.kind)
+			was, is := newWorkload(kind, "w", "program", true), newWorkload(kind, "w", "program", true)
+			was.SetUID("root")
+			tc.was(was)
+			tc.is(is)
+			ran := newClock(kind.GroupKind, "w", "", time.Time{}, func(s *v1alpha1.WorkloadClockStatus) { s.RootUID = "root" })
+			if tc.neverRan {
+				ran.Status.RootUID = "another"
+			}
+			validator := newClosedValidator(t, ran)
+			if parameters, cache := (&v1alpha1.AdmissionParameters{}), validator.Clocks.(client.Client); tc.user == operator {
+				if err := cache.Get(t.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, parameters); err != nil {
+					t.Fatal(err)
+				}
+				parameters.Spec.KindControllers = []v1alpha1.KindControllers{{
+					Kind: kind.GroupKind.String(), Users: []v1alpha1.UserPattern{operator},
+				}}
+				if err := cache.Update(t.Context(), parameters); err != nil {
+					t.Fatal(err)
+				}
+			}
+			response := validateChange(t, validator, cmp.Or(tc.user, anna), kind, was, is)
 			if response.Allowed == tc.denied {
 				t.Errorf("allowed %v: %s", response.Allowed, response.Result.Message)
 			}

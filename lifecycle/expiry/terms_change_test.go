@@ -195,7 +195,8 @@ func TestDeadlineThatMovesAtMidnightLeavesTimeToSend(t *testing.T) {
 	h.now = h.record.Deadline
 	h.decide(true)
 	moved := h.record.Deadline
-	for h.now = laterOf(h.now, h.terms.dueAt(moved, 30*day)); h.now.Before(moved.Add(-30*day - 5*time.Minute)); {
+	h.now = laterOf(h.now, h.terms.dueAt(moved, 30*day))
+	for range 50 {
 		h.now = h.now.Add(time.Minute)
 		d, _ := h.decide(true)
 		if len(d.Warnings) == 0 || d.Warnings[len(d.Warnings)-1].Superseded || !h.record.Deadline.Equal(moved) {

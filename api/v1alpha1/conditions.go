@@ -287,7 +287,8 @@ const (
 	ReasonAwaitingDecision = "AwaitingDecision"
 	// ReasonTargetNotFound means that the target does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
-	// ReasonAlreadyRenewed means that a renewal was approved after the project had been renewed.
+	// ReasonAlreadyRenewed means that there is nothing to renew: another renewal of the period was applied
+	// before, or the project has no end any more.
 	ReasonAlreadyRenewed = "AlreadyRenewed"
 	// ReasonDenied means that an approver denied the request.
 	ReasonDenied = "Denied"

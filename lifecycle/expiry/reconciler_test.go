@@ -75,7 +75,7 @@ func TestRenewalIsAppliedOnce(t *testing.T) {
 			if s.Expiry == nil || s.Expiry.LastRenewal == nil || s.Expiry.LastRenewal.UID != e.UID || s.Expiry.SelfServiceRenewals != tc.counted {
 				t.Fatalf("status %+v, expiry %+v", s, s.Expiry)
 			}
-			if c.appliedReason(e) != ReasonRenewed || c.appliedReason(other) != ReasonAlreadyRenewed || s.ClosedAt != nil {
+			if c.appliedReason(e) != ReasonRenewed || c.appliedReason(other) != v1alpha1.ReasonAlreadyRenewed || s.ClosedAt != nil {
 				t.Errorf("applied: %q and %q, closed at %v", c.appliedReason(e), c.appliedReason(other), s.ClosedAt)
 			}
 			if e.Status.NewEnd == nil || !e.Status.NewEnd.After(c.clock.now) || s.Next == nil || s.Next.At.Time.Before(e.Status.NewEnd.Time) {

@@ -19,14 +19,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Reasons of the condition Applied of a renewal.
-const (
-	// ReasonRenewed means that the project got another period of validity.
-	ReasonRenewed = "Renewed"
-	// ReasonAlreadyRenewed means that there is nothing to renew: another renewal of the period was applied before, or
-	// the project has no end any more.
-	ReasonAlreadyRenewed = "AlreadyRenewed"
-)
+// ReasonRenewed is the reason of the condition Applied of a renewal: the project got another period of validity.
+const ReasonRenewed = "Renewed"
 
 // renewals are the Extensions that renew a project.
 type renewals struct {
@@ -56,7 +50,7 @@ func listRenewals(ctx context.Context, reader client.Reader, project *v1alpha1.P
 			if at := e.CreationTimestamp.Time; found.requestedAt.IsZero() || at.Before(found.requestedAt) {
 				found.requestedAt = at
 			}
-		case e.Status.Decision == v1alpha1.ExtensionApproved && isApplicationOpen(e):
+		case e.IsPending():
 			found.approved = append(found.approved, e)
 		}
 	}
@@ -73,20 +67,9 @@ func renews(e *v1alpha1.Extension, project *v1alpha1.Project) bool {
 		target.APIVersion == v1alpha1.GroupVersion.String()
 }
 
-// isApplicationOpen reports whether it is not recorded yet that a renewal was applied, or why it was not.
-func isApplicationOpen(e *v1alpha1.Extension) bool {
-	c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionApplied)
-	return c == nil || c.Status != metav1.ConditionTrue && c.Reason != ReasonAlreadyRenewed
-}
-
-// canRenew reports whether a project in the phase can be renewed.
-func canRenew(phase v1alpha1.ProjectPhase) bool {
-	return phase == v1alpha1.ProjectExpiring || phase == v1alpha1.ProjectExpired || phase == v1alpha1.ProjectPendingDeletion
-}
-
 // choose returns the renewal that is applied now, or nil.
 func (f renewals) choose(project *v1alpha1.Project) *v1alpha1.Extension {
-	if !canRenew(project.Status.Phase) {
+	if !project.Status.Phase.IsRenewable() {
 		return nil
 	}
 	for _, e := range f.approved {
@@ -119,7 +102,7 @@ func (r *Reconciler) markRenewals(ctx context.Context, p *pass) error {
 	for _, e := range p.renewals.approved {
 		next := e.DeepCopy()
 		applied := metav1.Condition{
-			Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: ReasonAlreadyRenewed, ObservedGeneration: e.Generation,
+			Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAlreadyRenewed, ObservedGeneration: e.Generation,
 			Message: "The project has no end that it could renew: it was renewed before, or its end was removed",
 		}
 		if isLastRenewal(e, &p.status) {

@@ -6,6 +6,7 @@ package restart
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/webhook/evaluation"
 )
 
 // denialInClosedProject returns why a change of a workload is denied in a closed project; "" if it is not. The project
@@ -38,6 +40,9 @@ func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Re
 		return "", fmt.Errorf("decode object: %w", err)
 	}
 	owner := metav1.GetControllerOfNoCopy(before)
+	if kind == podKind && req.SubResource == "" {
+		return v.denialOfRelease(ctx, req, tenant, before, after)
+	}
 	more := workloadkind.RequestsMorePods(before, after)
 	if !more && !mayGetOtherPods(req, kind, before, after) {
 		return "", nil
@@ -58,6 +63,23 @@ func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Re
 		return "", nil
 	}
 	return fmt.Sprintf("%s %s cannot get further pods: %s", req.Resource.Resource, req.Name, tenant.DescribeClosed()), nil
+}
+
+// denialOfRelease returns why a user may not change a label of a pod: without a label that its controller selects, the pod
+// runs on, and the controller creates another one.
+func (v *Validator) denialOfRelease(
+	ctx context.Context, req *admission.Request, tenant *evaluation.Tenant, before, after *unstructured.Unstructured,
+) (string, error) {
+	owner, labels := metav1.GetControllerOfNoCopy(before), after.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool { _, had := before.GetLabels()[key]; return !had })
+	if owner == nil || maps.Equal(labels, before.GetLabels()) || !mayUseGPUs(podKind, before) {
+		return "", nil
+	}
+	if trusted, err := v.Tenants.IsControllerOf(ctx, req.UserInfo.Username, owner); err != nil || trusted {
+		return "", err
+	}
+	return fmt.Sprintf("the labels of pod %s cannot be changed or removed, since %s %s would replace it: %s",
+		req.Name, owner.Kind, owner.Name, tenant.DescribeClosed()), nil
 }
 
 // mayGetOtherPods reports whether a change that requests no more pods can replace them by others. Policies validate the

@@ -189,7 +189,7 @@ func TestChangeOfAnOperatorsWorkloadInClosedProject(t *testing.T) {
 					t.Fatal(err)
 				}
 				parameters.Spec.KindControllers = []v1alpha1.KindControllers{{
-					Kind: kind.GroupKind.String(), Users: []v1alpha1.UserPattern{operator},
+					Kind: kind.String(), Users: []v1alpha1.UserPattern{operator},
 				}}
 				if err := cache.Update(t.Context(), parameters); err != nil {
 					t.Fatal(err)

@@ -40,6 +40,45 @@ func TestEveryStartOfAWorkloadIsValidated(t *testing.T) {
 	}
 }
 
+// Guards invariant 4 of the design: a pod whose label is removed loses its controller, which creates another one.
+func TestLabelOfAControlledPodInClosedProject(t *testing.T) {
+	conditions, kind := findWebhook(t, "restarts.sluice.dev").MatchConditions, kindByName(t, "Pod")
+	pod := func(labels map[string]string, owned, gpu bool) *unstructured.Unstructured {
+		u := newWorkload(kind, "w", "program", true)
+		u.SetLabels(labels)
+		if owned {
+			withController(u, "apps/v1", "ReplicaSet", "web-1")
+		}
+		if !gpu {
+			setPath(u.Object, []string{"spec", "containers"}, []any{map[string]any{"name": "main"}})
+		}
+		return u
+	}
+	type labels = map[string]string
+	for name, tc := range map[string]struct {
+		was, is        *unstructured.Unstructured
+		user           string
+		called, denied bool
+	}{
+		"removed":         {pod(labels{"app": "web"}, true, true), pod(nil, true, true), anna, true, true},
+		"changed":         {pod(labels{"app": "web"}, true, true), pod(labels{"app": "x"}, true, true), anna, true, true},
+		"added":           {pod(labels{"app": "web"}, true, true), pod(labels{"app": "web", "mine": "1"}, true, true), anna, false, false},
+		"without GPUs":    {pod(labels{"app": "web"}, true, false), pod(nil, true, false), anna, true, false},
+		"by a controller": {pod(labels{"app": "web"}, true, true), pod(nil, true, true), controllerManager, true, false},
+		"of a bare pod":   {pod(labels{"app": "web"}, false, true), pod(nil, false, true), anna, false, false},
+	} {
+		if called := matches(t, conditions, tc.user, kind, tc.was, tc.is); called != tc.called {
+			t.Errorf("%s: the webhook is called: %v", name, called)
+		}
+		if response := validateChange(t, newClosedValidator(t), tc.user, kind, tc.was, tc.is); response.Allowed == tc.denied {
+			t.Errorf("%s: allowed %v: %s", name, response.Allowed, response.Result.Message)
+		}
+		if open := validateChange(t, newValidator(t), tc.user, kind, tc.was, tc.is); !open.Allowed {
+			t.Errorf("%s: denied in an open project: %s", name, open.Result.Message)
+		}
+	}
+}
+
 // matches reports whether the API server calls a webhook with these conditions for an update.
 func matches(
 	t *testing.T, conditions []admissionv1.MatchCondition, username string, kind workloadkind.Kind, was, is *unstructured.Unstructured,

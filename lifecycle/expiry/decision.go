@@ -141,11 +141,7 @@ func (d *decider) schedule() {
 	isNew := r.Phase == "" && d.now.Sub(d.terms.Anchor) < newProjectAge
 	switch {
 	case d.observed.Renewed:
-		n := d.presentPeriod() + 1
-		for !d.terms.endOf(n).After(d.now) {
-			n++
-		}
-		d.begin(n)
+		d.begin(d.terms.firstEndingAfter(d.now, d.presentPeriod()+1))
 	case isNew:
 		d.begin(1)
 	case r.Periods == 0 || r.Phase == "":
@@ -199,21 +195,16 @@ func (d *decider) presentPeriod() int32 {
 	}
 	former := *d.terms
 	former.Validity = recorded
-	n := int32(1)
-	for begin := former.boundary(r.Periods - 1); !d.terms.boundary(n).After(begin); {
-		n++
-	}
-	return n
+	return d.terms.firstEndingAfter(former.endOf(r.Periods-1), 1)
 }
 
 // firstWithFullNotice returns the first period from the n-th on whose warnings are all ahead.
 func (d *decider) firstWithFullNotice(n int32) int32 {
-	for {
-		s := d.terms.step(n)
-		if !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
+	// Warnings are due before the end of a period, or on the day on which the owners are asked for confirmation.
+	for n = d.terms.firstEndingAfter(d.now.Add(-24*time.Hour), n); ; n++ {
+		if s := d.terms.step(n); !d.terms.dueAt(s.deadline, s.longest()).Before(d.now) {
 			return n
 		}
-		n++
 	}
 }
 

@@ -140,6 +140,10 @@ func TestChangedProjects(t *testing.T) {
 			update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Spec.ValidFrom = ptr.To(period.MustParseDate("2024-02-29")) })
 			c.settle()
 		}, v1alpha1.ProjectActive, "2026-08-30", 0, ""},
+		"valid from a day in the last year of the calendar": {spring, func(c *cluster) {
+			update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Spec.ValidFrom = ptr.To(period.MustParseDate("9999-12-30")) })
+			c.settle()
+		}, v1alpha1.ProjectActive, "9999-12-31", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, students(), newThesis(tc.created, "anna"))

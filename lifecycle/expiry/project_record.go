@@ -128,10 +128,16 @@ func timeOf(t *metav1.Time) time.Time {
 	return t.UTC()
 }
 
+// latestTimestamp is the latest time that the API can hold.
+var latestTimestamp = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
 // timestamp returns a time in whole seconds, or nil for none.
 func timestamp(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
+	}
+	if t.After(latestTimestamp) {
+		t = latestTimestamp
 	}
 	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }

@@ -5,6 +5,7 @@ package expiry
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"sluice.dev/api/period"
@@ -58,6 +59,13 @@ func (t *Terms) boundary(n int32) time.Time {
 		first = period.DateOf(t.Anchor, t.Zone)
 	}
 	return t.Validity.ExpiryOf(first.Start(t.Zone), int(n), t.Zone)
+}
+
+// firstEndingAfter returns the first period from the n-th on that ends after a time.
+func (t *Terms) firstEndingAfter(at time.Time, n int32) int32 {
+	const most = 1 << 22 // daily periods of more than 9999 years
+	//nolint:gosec // bounded
+	return n + int32(sort.Search(most, func(i int) bool { return t.endOf(n + int32(i)).After(at) }))
 }
 
 // stepPhase returns the phase that follows a period.

@@ -138,6 +138,18 @@ func TestPeriodsOfAnotherLength(t *testing.T) {
 	}
 }
 
+// Daily periods since the first year are not counted one by one: a decision would take seconds.
+func TestPeriodsFromLongAgo(t *testing.T) {
+	h := newHistory(berlin(t), "P1D", v1alpha1.ExpiryExpire)
+	h.terms.Anchor = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	digests, last := 0, h.terms.LastDigest
+	h.terms.LastDigest = func(at time.Time) (time.Time, bool) { digests++; return last(at) }
+	h.decide(false)
+	if end := h.record.End; end.Before(h.now) || end.After(h.now.AddDate(0, 0, 4)) || digests > 100 {
+		t.Errorf("ends at %s, after %d reads of the schedule", end, digests)
+	}
+}
+
 // Steps are at the start of a local day, also where clocks change between an anniversary and its step, or at midnight.
 func TestStepsAreAtMidnight(t *testing.T) {
 	for _, tc := range []struct {

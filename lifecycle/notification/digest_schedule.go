@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sort"
 	"strings"
 	"time"
 
@@ -61,16 +62,21 @@ func (d *DigestSchedule) RunOn(day period.Date) (time.Time, bool) {
 // LastRun returns the last digest at or before t, and its day. It is not found if the schedule
 // never runs.
 func (d *DigestSchedule) LastRun(t time.Time) (run time.Time, day period.Date, found bool) {
-	day = period.DateOf(t, d.zone)
-	for range maxDaysWithoutDigest {
-		run, ok := d.RunOn(day)
-		switch {
-		case ok && !run.After(t):
-			return run, day, true
-		case run.IsZero():
-			return time.Time{}, period.Date{}, false // such as 30 February
-		}
-		day = period.DateOf(day.Start(d.zone).Add(-time.Hour), d.zone)
+	if d.schedule.Next(t).IsZero() {
+		return time.Time{}, period.Date{}, false // such as 30 February
 	}
-	return time.Time{}, period.Date{}, false
+	year, month, today := t.In(d.zone).Date()
+	dayBefore := func(days int) period.Date {
+		return period.DateOf(time.Date(year, month, today-days, 0, 0, 0, 0, time.UTC), time.UTC)
+	}
+	// The first run since a day is not later if the day is earlier.
+	days := sort.Search(maxDaysWithoutDigest, func(days int) bool {
+		first := d.schedule.Next(dayBefore(days).Start(d.zone).Add(-time.Second))
+		return !first.IsZero() && !first.After(t)
+	})
+	day = dayBefore(days)
+	if run, found = d.RunOn(day); !found {
+		return time.Time{}, period.Date{}, false
+	}
+	return run, day, true
 }

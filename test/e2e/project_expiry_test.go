@@ -180,9 +180,12 @@ func (c *policyTimeCluster) planLab(t *testing.T, lab *expiringProject, at func(
 	at(second.Add(9*time.Hour), func() { lab.waitForPhase(t, v1alpha1.ProjectExpiring) })
 	at(second.AddDate(0, 0, 55), func() { confirmed(3) })
 	answer := third.AddDate(0, 0, 60) // deleteAfter
-	for _, days := range []int{60, 7, 1} {
-		at(lab.dueAt(t, answer, days), func() { lab.waitForPhase(t, v1alpha1.ProjectExpiring) })
-	}
+	at(lab.dueAt(t, answer, 60), func() {
+		lab.waitFor(t, "is asked", func(s *v1alpha1.ProjectStatus) bool { return s.Phase == v1alpha1.ProjectExpiring && s.Expiry.FirstWarnedAt != nil })
+	})
+	at(lab.dueAt(t, answer, 1), func() {
+		lab.waitFor(t, "is asked a last time", func(s *v1alpha1.ProjectStatus) bool { return s.Expiry.LastWarnedAt != nil })
+	})
 	at(answer.AddDate(0, 0, 1), func() {
 		p := lab.waitForPhase(t, v1alpha1.ProjectPendingDeletion)
 		if p.Status.ClosedAt != nil {

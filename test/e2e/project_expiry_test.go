@@ -181,7 +181,9 @@ func (c *policyTimeCluster) planLab(t *testing.T, lab *expiringProject, at func(
 	at(second.AddDate(0, 0, 55), func() { confirmed(3) })
 	answer := third.AddDate(0, 0, 60) // deleteAfter
 	at(lab.dueAt(t, answer, 60), func() {
-		lab.waitFor(t, "is asked", func(s *v1alpha1.ProjectStatus) bool { return s.Phase == v1alpha1.ProjectExpiring && s.Expiry.FirstWarnedAt != nil })
+		lab.waitFor(t, "is asked", func(s *v1alpha1.ProjectStatus) bool {
+			return s.Phase == v1alpha1.ProjectExpiring && s.Expiry.FirstWarnedAt != nil
+		})
 	})
 	at(lab.dueAt(t, answer, 1), func() {
 		lab.waitFor(t, "is asked a last time", func(s *v1alpha1.ProjectStatus) bool { return s.Expiry.LastWarnedAt != nil })

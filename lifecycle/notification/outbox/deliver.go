@@ -37,6 +37,10 @@ func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *pla
 	if err != nil {
 		return true, err
 	}
+	if request.withdrawn > 0 && len(request.Carried) == 0 {
+		d := Decision{Action: ActionSupersede, Reason: "all its messages were withdrawn"}
+		return true, s.updateClaimedStatus(ctx, n, p.statusWithoutSending(n, d))
+	}
 	request.Now = now.Policy
 	mail, sendErr := s.composeMessage(ctx, request)
 	if err := s.claimNotice(ctx, now, n, mail); err != nil {
@@ -62,6 +66,10 @@ func (s *Sender) newComposeRequest(ctx context.Context, n *v1alpha1.Notice, all 
 		}
 		if recipientAddress(member) != recipientAddress(n) || member.Spec.Digest != n.Name {
 			continue // never send a Notice of another recipient or digest
+		}
+		if member.Status.Phase == v1alpha1.NoticeSuperseded {
+			request.withdrawn++ // it does not hold any more
+			continue
 		}
 		request.Carried = append(request.Carried, member)
 		request.Sequences[member.Name] = Sequence(member, all)

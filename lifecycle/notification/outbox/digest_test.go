@@ -112,6 +112,42 @@ func TestFailedDigestFailsCarriedNotices(t *testing.T) {
 	})
 }
 
+// A warning that was withdrawn while its digest could not be sent is not sent with it: a renewed project has another end.
+// A digest without any other message is not sent. Guards invariant 11 of the design.
+func TestDigestLeavesOutWithdrawnNotices(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.respond = func(_ string, n int) (error, bool) {
+			if n < 2 {
+				return newFailure(TemporaryFailure, "451 try again later"), false
+			}
+			return nil, true
+		}
+		now := w.clock.Now()
+		for name, digest := range map[string]string{"p1": "some", "p2": "some", "p3": "all"} {
+			w.recordNotice(name, asWarning(name, "7d", now, now.Add(7*24*time.Hour)), func(n *v1alpha1.Notice) { n.Spec.Digest = digest })
+		}
+		w.advance(time.Minute)
+		for _, name := range []string{"p1", "p3"} {
+			n := w.getNotice(name)
+			n.Status.Phase, n.Status.LastError = v1alpha1.NoticeSuperseded, "the deadline has changed"
+			if err := w.raw.Status().Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.advance(2 * time.Hour)
+		want := map[string]string{
+			"p1": "Superseded: the deadline has changed", "p2": "Sent", "p3": "Superseded: the deadline has changed",
+			"some": "Sent", "all": "Superseded: all its messages were withdrawn",
+		}
+		if diff := cmp.Diff(want, w.phases()); diff != "" {
+			t.Error(diff)
+		}
+		if len(w.mails) != 1 || strings.Contains(w.mails[0].body, "p1") || !strings.Contains(w.mails[0].body, "carries p2") {
+			t.Errorf("mails: %+v", w.mails)
+		}
+	})
+}
+
 // Invariants 5 and 6 over years, with summer time, steps of policy time and restarts: each warning is
 // sent or replaced by a later one, each day has at most one digest, and none is sent early.
 func TestDigestInvariantsOverYears(t *testing.T) {

@@ -17,6 +17,8 @@ type ComposeRequest struct {
 	// Notice is the message, and Carried holds the Notices in it if it is a digest.
 	Notice  *v1alpha1.Notice
 	Carried []*v1alpha1.Notice
+	// withdrawn is the number of Notices of the digest that were superseded after it was recorded.
+	withdrawn int
 	// Now is when the mail is sent, in policy time.
 	Now time.Time
 	// Sequence and Canceled describe its appointment: see [Sequence] and [IsCancellation].

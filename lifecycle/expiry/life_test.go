@@ -56,6 +56,26 @@ func TestConfirmationAtThreeAnniversaries(t *testing.T) {
 	}
 }
 
+// A warning that could not be sent yet is not sent any more once its project is deleted.
+func TestDeletedProjectIsNotWarned(t *testing.T) {
+	c := newCluster(t, newStudents("P6M", v1alpha1.ExpiryExpire), newThesis(spring, "anna"))
+	update(c, newThesis(spring), func(p *v1alpha1.Project) { p.Finalizers = []string{v1alpha1.FinalizerProject} })
+	c.settle()
+	due := DepartmentTerms(newStudents("P6M", v1alpha1.ExpiryExpire)).StartingWith(c.project(), c.clock).DueTimes(&c.project().Status)
+	c.clock.now = due[0].DueAt // its digest was not sent yet
+	c.reconcile()
+	if n := c.notices(); len(n) != 1 || n[0].Status.Phase != "" {
+		t.Fatalf("notices: %+v", n)
+	}
+	if err := c.client.Delete(t.Context(), newThesis(spring)); err != nil {
+		t.Fatal(err)
+	}
+	c.reconcile()
+	if n := c.notices(); len(n) != 1 || n[0].Status.Phase != v1alpha1.NoticeSuperseded {
+		t.Errorf("after the deletion: %+v", n)
+	}
+}
+
 // Each change of what the expiry depends on leads to a phase that has full notice, and people learn of an end that no
 // longer holds.
 func TestChangedProjects(t *testing.T) {

@@ -192,8 +192,8 @@ func (p *pass) missingWarnings() (missing []announcedWarning) {
 // outdatedWarnings returns the unsent warnings that are not to be sent any more: of another deadline, to a person who is no
 // recipient any more, or of a deadline that cannot be kept.
 func (p *pass) outdatedWarnings() (outdated []*v1alpha1.Notice) {
-	if p.department == nil {
-		return nil
+	if p.department == nil && p.project.DeletionTimestamp.IsZero() {
+		return nil // nothing is known about a project whose department is missing
 	}
 	_, valid := p.dueWarnings()
 	for name, n := range p.notices {

@@ -106,6 +106,9 @@ func (r *Reconciler) decide(ctx context.Context, project *v1alpha1.Project, live
 	isKnown := !apierrors.IsNotFound(err)
 	switch {
 	case !project.DeletionTimestamp.IsZero():
+		if p.notices, err = r.listNotices(ctx, project); err != nil {
+			return nil, err
+		}
 		p.decision.Record = p.record
 		p.decision.Record.Phase, p.decision.Record.Step, p.decision.Record.Deadline = v1alpha1.ProjectDeleting, "", time.Time{}
 	case !isKnown:
@@ -210,9 +213,6 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) error {
 
 // reconcileWarnings records the warnings that are due, and withdraws those that do not hold any more.
 func (r *Reconciler) reconcileWarnings(ctx context.Context, p *pass) error {
-	if p.department == nil {
-		return nil
-	}
 	for _, a := range p.missingWarnings() {
 		if _, err := r.Notices.Record(ctx, a.Announcement, a.to); err != nil {
 			return err

@@ -130,12 +130,12 @@ func sampleReady(ctx context.Context, c client.Client) (bool, error) {
 	for i := range projects.Items {
 		if status := projects.Items[i].Status; !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 			return false, fmt.Errorf("project %s: %s", projects.Items[i].Name, readyMessage(status.Conditions))
-		} else if !usageCounted(status.GPU) {
+		} else if !usageCounted(status.GPU) || status.PoolSummary == "" && len(projects.Items[i].Spec.NodePools) > 0 {
 			return false, fmt.Errorf("project %s: lifecycle has not counted its usage yet", projects.Items[i].Name)
 		}
 	}
 	for i := range departments.Items {
-		if !usageCounted(departments.Items[i].Status.GPU) {
+		if d := &departments.Items[i]; !usageCounted(d.Status.GPU) || d.Status.PoolSummary == "" && len(d.Spec.NodePools) > 0 {
 			return false, fmt.Errorf("department %s: lifecycle has not counted its usage yet", departments.Items[i].Name)
 		}
 	}

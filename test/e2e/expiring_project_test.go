@@ -34,8 +34,10 @@ type expiringProject struct {
 // expiryAdministrator administers the departments of these tests.
 const expiryAdministrator = "expiry-admin@example.org"
 
-// expiryDesk is the contact of the departments.
-var expiryDesk = v1alpha1.Contact{Name: "GPU Desk", Email: "expiry-desk@example.org"}
+// expiryDesk is the contact of the departments. The weekly summary would come among the mails that the tests count.
+var expiryDesk = v1alpha1.Contact{
+	Name: "GPU Desk", Email: "expiry-desk@example.org", Mute: []v1alpha1.OptionalNoticeKind{v1alpha1.OptionalNoticeKind(v1alpha1.NoticeWeeklySummary)},
+}
 
 // createExpiryDepartment creates a department in Berlin with the default warnings, each a mail of its own.
 func (c *policyTimeCluster) createExpiryDepartment(t *testing.T, name string, terms v1alpha1.ProjectTerms, change ...func(*v1alpha1.Department)) *v1alpha1.Department {

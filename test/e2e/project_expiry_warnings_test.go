@@ -21,9 +21,7 @@ import (
 func TestProjectExpiresAfterItsWarnings(t *testing.T) {
 	c := newPolicyTimeCluster(t)
 	owner := v1alpha1.Contact{Name: "Cleo", Email: "cleo@example.org"}
-	desk := v1alpha1.Contact{
-		Name: "Desk", Email: "month-desk@example.org", Mute: []v1alpha1.OptionalNoticeKind{v1alpha1.OptionalNoticeKind(v1alpha1.NoticeWeeklySummary)},
-	}
+	desk := expiryDesk
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "months"}, Spec: v1alpha1.DepartmentSpec{
 		Contacts: []v1alpha1.Contact{desk},
 		Projects: v1alpha1.ProjectTerms{Validity: ptr.To(period.MustParsePeriod("P1M"))},

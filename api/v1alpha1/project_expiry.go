@@ -12,7 +12,7 @@ import (
 // the next step. All times are policy time.
 type ProjectExpiry struct {
 	// Validity is the validity from which the next step was computed. Another validity of the
-	// department schedules the expiry anew, with all warnings ahead.
+	// department schedules the expiry again, with all warnings ahead.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=32

@@ -101,7 +101,7 @@ func TestRenewalIsAppliedOnce(t *testing.T) {
 	}
 }
 
-// Protects invariant 11 and the full notice: no step comes while nobody can be warned, and its condition says why.
+// Protects invariant 11 and the full notice: no step comes while no recipient can be warned, and its condition says why.
 func TestNoStepWithoutRecipient(t *testing.T) {
 	end := time.Date(2026, 9, 2, 0, 0, 0, 0, berlin(t))
 	for name, tc := range map[string]struct {

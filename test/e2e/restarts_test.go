@@ -300,7 +300,7 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, err := s.kubectl(context.Background(), "get", "events,pods,resourcequotas,statefulsets", "-n", s.ns)
-			t.Logf("what is there: %v\n%s", err, out)
+			t.Logf("the present state: %v\n%s", err, out)
 		}
 	})
 	for _, object := range []client.Object{train, db, notebook} {

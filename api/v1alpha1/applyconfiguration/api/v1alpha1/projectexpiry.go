@@ -16,7 +16,7 @@ import (
 // the next step. All times are policy time.
 type ProjectExpiryApplyConfiguration struct {
 	// Validity is the validity from which the next step was computed. Another validity of the
-	// department schedules the expiry anew, with all warnings ahead.
+	// department schedules the expiry again, with all warnings ahead.
 	Validity *string `json:"validity,omitempty"`
 	// Anchor is the start of the first period from which the next step was computed: the project's
 	// creation, or 00:00 UTC of spec.validFrom, in whatever time zone its days are.

@@ -89,13 +89,21 @@ func newReconciler(client *kubeClient, cfg *Config, driver nvml.Library, kubelet
 			Daemon: host.Daemon{Name: "device plugin", Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
 		},
 		exporter: dcgmExporter{Daemon: host.Daemon{Name: "dcgm-exporter", Proc: cfg.Proc, Command: cfg.DCGMExporter.Command}},
-		writer:   &status.Writer{Node: cfg.NodeName, Client: client},
+		writer:   &status.Writer{Node: cfg.NodeName, Client: client, UseInterval: cfg.Intervals.Report.Duration},
 		events:   newEventRecorder(client, logger.WithName("events")),
 		wakeup:   make(chan struct{}, 1),
 	}
 	r.cache = newNodeCache(client, r.onGPUNode(), r.onPod())
 	r.cachedHolders = &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Library: library, ListBound: r.cache.boundPods}
-	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, Proc: cfg.Proc}
+	exporter := &exporterReader{
+		log: logger.WithName("dcgm-exporter"), pods: r.cache.boundPods, namespaces: cfg.DCGMExporter.Namespaces,
+		interval: cfg.DCGMExporter.Interval.Duration,
+	}
+	r.sampler = &sampler{
+		exporter: exporter, library: library, interval: cfg.Intervals.Sample.Duration, published: r.cache.gpuNode, resolver: host.PodResolver{Proc: cfg.Proc},
+		instances: func(gpu string) map[uint32]int { _, starts := r.engine.Running(gpu); return starts },
+	}
+	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, PodUIDs: r.sampler.podUIDs}
 	r.engine.OpenBy, r.engine.ReloadMonitoring = r.openBy, r.reloadMonitoring
 	r.hungCalls = hungCallReporter{
 		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.cache.gpuNode, writer: r.writer, log: r.log,
@@ -131,7 +139,7 @@ func (r *reconciler) run(ctx context.Context, endpoints []func(context.Context) 
 		}
 		var tasks sync.WaitGroup
 		defer tasks.Wait()
-		for _, start := range []func(context.Context) error{r.start, r.hungCalls.start, r.serveStatus, r.events.start} {
+		for _, start := range []func(context.Context) error{r.start, r.sampler.start, r.sampler.exporter.start, r.hungCalls.start, r.serveStatus, r.events.start} {
 			tasks.Add(1)
 			all.Go(func() error { defer tasks.Done(); return start(ctx) })
 		}

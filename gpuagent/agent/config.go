@@ -59,8 +59,8 @@ type Config struct {
 	// change.
 	DevicePlugin Daemon `json:"devicePlugin,omitempty"`
 	// DCGMExporter finds dcgm-exporter, which reports new MIG devices only after it has been reloaded.
-	// It need not run.
-	DCGMExporter Daemon `json:"dcgmExporter,omitempty"`
+	// It need not run. On A100 and A30 in MIG mode it is the source of the utilization.
+	DCGMExporter Exporter `json:"dcgmExporter,omitempty"`
 	// Intervals are the agent's intervals.
 	Intervals Intervals `json:"intervals,omitempty"`
 }
@@ -78,6 +78,16 @@ type Daemon struct {
 	// Command is the start of its command line, the program without its folder: "dcgm-exporter" or
 	// "sluice fakekubelet". Default "nvidia-device-plugin" and "dcgm-exporter".
 	Command string `json:"command,omitempty"`
+}
+
+// Exporter is dcgm-exporter.
+type Exporter struct {
+	Daemon `json:",inline"`
+	// Namespaces are the namespaces in which its pod may run. No user may create pods in them, who could
+	// pose as it. Default: gpu-operator, kube-system and nvidia-gpu-operator.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Interval is the interval at which it collects (its option --collect-interval), 1s to 5m. Default 30s.
+	Interval metav1.Duration `json:"interval,omitempty"`
 }
 
 var _ config.File = (*Config)(nil)
@@ -107,6 +117,12 @@ func (c *Config) Default() {
 	}
 	if c.HostRoot == "" && c.Driver.Simulator == "" {
 		c.HostRoot = "/host"
+	}
+	if c.DCGMExporter.Namespaces == nil {
+		c.DCGMExporter.Namespaces = []string{"gpu-operator", "kube-system", "nvidia-gpu-operator"}
+	}
+	if c.DCGMExporter.Interval.Duration == 0 {
+		c.DCGMExporter.Interval.Duration = 30 * time.Second
 	}
 	c.Intervals.setDefaults()
 }
@@ -168,6 +184,15 @@ func (c *Config) Validate() field.ErrorList {
 				"want the start of a command line, the program without its folder, such as nvidia-device-plugin"))
 		}
 	}
+	exporter := field.NewPath("dcgmExporter")
+	for i, name := range c.DCGMExporter.Namespaces {
+		for _, problem := range validation.IsDNS1123Label(name) {
+			errs = append(errs, field.Invalid(exporter.Child("namespaces").Index(i), name, problem))
+		}
+	}
+	if interval := c.DCGMExporter.Interval; interval.Duration < time.Second || interval.Duration > 5*time.Minute {
+		errs = append(errs, field.Invalid(exporter.Child("interval"), interval.Duration.String(), "want 1s to 5m0s"))
+	}
 	return append(errs, c.Intervals.validate(field.NewPath("intervals"))...)
 }
 
@@ -176,6 +201,11 @@ type Intervals struct {
 	// Observe is the interval at which the agent observes the GPUs, their processes and the
 	// kubelet, 200ms to 1m. It reacts to changes in the cluster at once. Default 2s.
 	Observe metav1.Duration `json:"observe,omitempty"`
+	// Sample is the interval at which the agent samples the use of the GPUs, 200ms to 30s. Default 1s.
+	Sample metav1.Duration `json:"sample,omitempty"`
+	// Report is the shortest time between two reports of the use in the GPUNode, 1s to 1m. Changes of
+	// the GPUs and of the pods with GPUs are reported at once. Default 30s.
+	Report metav1.Duration `json:"report,omitempty"`
 	// Retry is the longest wait before a retry, as for a missing driver or a layout in use. The
 	// first wait is a second. 1s to 10m; default 30s.
 	Retry metav1.Duration `json:"retry,omitempty"`
@@ -187,6 +217,8 @@ type Intervals struct {
 // The default intervals.
 const (
 	defaultObserveInterval = 2 * time.Second
+	defaultSampleInterval  = time.Second
+	defaultReportInterval  = 30 * time.Second
 	defaultRetryInterval   = 30 * time.Second
 	defaultCallTimeout     = 2 * time.Minute
 )
@@ -194,6 +226,8 @@ const (
 func (i *Intervals) setDefaults() {
 	for at, value := range map[*metav1.Duration]time.Duration{
 		&i.Observe:     defaultObserveInterval,
+		&i.Sample:      defaultSampleInterval,
+		&i.Report:      defaultReportInterval,
 		&i.Retry:       defaultRetryInterval,
 		&i.CallTimeout: defaultCallTimeout,
 	} {
@@ -210,6 +244,8 @@ func (i *Intervals) validate(path *field.Path) (errs field.ErrorList) {
 		least, most time.Duration
 	}{
 		{"observe", i.Observe, 200 * time.Millisecond, time.Minute},
+		{"sample", i.Sample, 200 * time.Millisecond, 30 * time.Second},
+		{"report", i.Report, time.Second, time.Minute},
 		{"retry", i.Retry, time.Second, 10 * time.Minute},
 		{"callTimeout", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
 	} {

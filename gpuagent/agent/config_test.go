@@ -29,9 +29,14 @@ func TestConfigDefaults(t *testing.T) {
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		StateDir:     "/var/lib/sluice/gpuagent",
 		DevicePlugin: Daemon{Command: "nvidia-device-plugin"},
-		DCGMExporter: Daemon{Command: "dcgm-exporter"},
+		DCGMExporter: Exporter{
+			Daemon: Daemon{Command: "dcgm-exporter"}, Namespaces: []string{"gpu-operator", "kube-system", "nvidia-gpu-operator"},
+			Interval: metav1.Duration{Duration: 30 * time.Second},
+		},
 		Intervals: Intervals{
 			Observe:     metav1.Duration{Duration: 2 * time.Second},
+			Sample:      metav1.Duration{Duration: time.Second},
+			Report:      metav1.Duration{Duration: 30 * time.Second},
 			Retry:       metav1.Duration{Duration: 30 * time.Second},
 			CallTimeout: metav1.Duration{Duration: 2 * time.Minute},
 		},
@@ -71,6 +76,10 @@ func TestConfigValidation(t *testing.T) {
 		"long socket":      {node + "stateDir: /" + strings.Repeat("x", 100), "stateDir"},
 		"folder of plugin": {node + "devicePlugin: {command: /usr/bin/nvidia-device-plugin --x}", "devicePlugin.command"},
 		"hurry":            {node + "intervals: {observe: 1ms}", "200ms to 1m0s"},
+		"slow samples":     {node + "intervals: {sample: 31s}", "intervals.sample"},
+		"rare reports":     {node + "intervals: {report: 2m}", "intervals.report"},
+		"exporter":         {node + "dcgmExporter: {namespaces: [a/b]}", "dcgmExporter.namespaces[0]"},
+		"exporter's pace":  {node + "dcgmExporter: {interval: 1h}", "dcgmExporter.interval"},
 		"backwards":        {node + "intervals: {callTimeout: -1s}", "intervals.callTimeout"},
 		"unknown":          {node + "gpus: 8", "gpus"},
 	}

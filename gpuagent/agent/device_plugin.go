@@ -162,9 +162,10 @@ const dcgmExporterInterval = 5 * time.Second
 type dcgmExporter struct {
 	host.Daemon
 
-	outdated bool // devices changed since
-	retryAt  time.Time
-	failed   bool
+	outdated   bool // devices changed since
+	retryAt    time.Time
+	reloadedAt time.Time
+	failed     bool
 }
 
 // reconcileDCGMExporter makes dcgm-exporter report the devices that the device plugin offers. An error
@@ -186,7 +187,7 @@ func (r *reconciler) reconcileDCGMExporter() {
 			r.log.Error(err, "Failed to reload dcgm-exporter; it reports metrics of former MIG devices")
 		}
 	default:
-		e.outdated, e.failed, e.retryAt = false, false, now.Add(dcgmExporterInterval)
+		e.outdated, e.failed, e.retryAt, e.reloadedAt = false, false, now.Add(dcgmExporterInterval), now
 		exporterSignals.WithLabelValues("sent").Inc()
 		r.log.Info("Reloaded dcgm-exporter", "processes", processes)
 	}

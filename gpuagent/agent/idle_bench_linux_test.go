@@ -20,7 +20,7 @@ import (
 const measurePeriod = 30 * time.Second
 
 // BenchmarkIdleAgent measures an agent at rest as a process of its own: eight GPUs with seven
-// instances each, 100 processes of pods, and one pass a second. The simulated driver is another
+// instances each, 100 processes of pods, and one pass and one sample a second. The simulated driver is another
 // process behind a socket.
 func BenchmarkIdleAgent(b *testing.B) {
 	w := newTestNodeWith(b, 8)

@@ -56,7 +56,7 @@ var lastStatus atomic.Pointer[status.Node]
 func newRegistry() *prometheus.Registry {
 	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: requestCounter{apiRequests}})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, exporterSignals, statusCollector{}, apiRequests,
+	registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, exporterSignals, statusCollector{}, useCollector{}, apiRequests,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
 	return registry
@@ -96,20 +96,18 @@ func countResults(results []partition.Result) {
 type statusCollector struct{}
 
 var (
-	gpuLabels   = []string{"gpu", "uuid"}
-	memoryUsed  = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Used memory of a GPU.", gpuLabels, nil)
-	memoryTotal = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Total memory of a GPU.", gpuLabels, nil)
-	utilization = prometheus.NewDesc("sluice_gpu_utilization_ratio", "Utilization of a GPU, 0 to 1; absent in MIG mode.", gpuLabels, nil)
-	gpuHealthy  = prometheus.NewDesc("sluice_gpu_healthy", "1 if the driver reports the GPU as healthy, else 0.", gpuLabels, nil)
-	podMemory   = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes", "GPU memory that a pod's processes use.",
-		append(gpuLabels[:2:2], "pod"), nil)
-	migInstances = prometheus.NewDesc("sluice_mig_instances", "GPU instances on the node by profile and state.",
+	gpuLabels      = []string{"gpu", "uuid"}
+	memoryUsed     = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Used memory of a GPU.", gpuLabels, nil)
+	memoryTotal    = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Total memory of a GPU.", gpuLabels, nil)
+	gpuUtilization = prometheus.NewDesc("sluice_gpu_utilization_ratio", "Utilization of a GPU, 0 to 1; absent in MIG mode.", gpuLabels, nil)
+	gpuHealthy     = prometheus.NewDesc("sluice_gpu_healthy", "1 if the driver reports the GPU as healthy, else 0.", gpuLabels, nil)
+	migInstances   = prometheus.NewDesc("sluice_mig_instances", "GPU instances on the node by profile and state.",
 		[]string{"profile", "state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (statusCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{memoryUsed, memoryTotal, utilization, gpuHealthy, podMemory, migInstances} {
+	for _, desc := range []*prometheus.Desc{memoryUsed, memoryTotal, gpuUtilization, gpuHealthy, migInstances} {
 		to <- desc
 	}
 }
@@ -140,10 +138,7 @@ func (statusCollector) Collect(to chan<- prometheus.Metric) {
 			gauge(memoryUsed, float64(*gpu.UsedMiB)*mebibyte, index, gpu.UUID)
 		}
 		if gpu.Utilization != nil {
-			gauge(utilization, float64(*gpu.Utilization)/100, index, gpu.UUID)
-		}
-		for pod, used := range podMemoryUse(node.Processes, gpu.Index) {
-			gauge(podMemory, float64(used)*mebibyte, index, gpu.UUID, pod)
+			gauge(gpuUtilization, float64(*gpu.Utilization)/100, index, gpu.UUID)
 		}
 		for j := range gpu.Instances {
 			counts[kind{string(gpu.Instances[j].Profile), string(gpu.Instances[j].State)}]++
@@ -152,15 +147,4 @@ func (statusCollector) Collect(to chan<- prometheus.Metric) {
 	for key, n := range counts {
 		gauge(migInstances, float64(n), key.profile, key.state)
 	}
-}
-
-// podMemoryUse returns the memory that each pod's processes use on a GPU, in MiB.
-func podMemoryUse(processes []status.Process, gpu int) map[string]int64 {
-	use := map[string]int64{}
-	for _, p := range processes {
-		if p.GPU == gpu && p.Pod != "" && p.MemoryMiB != nil {
-			use[p.Pod] += *p.MemoryMiB
-		}
-	}
-	return use
 }

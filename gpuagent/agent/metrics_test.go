@@ -38,12 +38,6 @@ func TestStatusCollector(t *testing.T) {
 			}},
 			{Index: 1, UUID: "GPU-b", Health: v1alpha1.GPULost, MemoryMiB: 2, Utilization: ptr.To(50)},
 		},
-		Processes: []status.Process{
-			{PID: 1, Pod: "h2/a", MemoryMiB: ptr.To[int64](1)},
-			{PID: 2, Pod: "h2/a", MemoryMiB: ptr.To[int64](2)},
-			{PID: 3, MemoryMiB: ptr.To[int64](4)},
-			{PID: 4, Pod: "h2/b"},
-		},
 	})
 	want := `
 # HELP sluice_gpu_healthy 1 if the driver reports the GPU as healthy, else 0.
@@ -57,9 +51,6 @@ sluice_gpu_memory_total_bytes{gpu="1",uuid="GPU-b"} 2.097152e+06
 # HELP sluice_gpu_memory_used_bytes Used memory of a GPU.
 # TYPE sluice_gpu_memory_used_bytes gauge
 sluice_gpu_memory_used_bytes{gpu="0",uuid="GPU-a"} 1.048576e+06
-# HELP sluice_gpu_pod_memory_used_bytes GPU memory that a pod's processes use.
-# TYPE sluice_gpu_pod_memory_used_bytes gauge
-sluice_gpu_pod_memory_used_bytes{gpu="0",pod="h2/a",uuid="GPU-a"} 3.145728e+06
 # HELP sluice_gpu_utilization_ratio Utilization of a GPU, 0 to 1; absent in MIG mode.
 # TYPE sluice_gpu_utilization_ratio gauge
 sluice_gpu_utilization_ratio{gpu="1",uuid="GPU-b"} 0.5

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type reconciler struct {
 	// liveHolders reads device holders for decisions, cachedHolders for reports.
 	liveHolders, cachedHolders *devices.Reader
 	inventory                  *status.Inventory
+	sampler                    *sampler
 	writer                     *status.Writer
 	events                     *eventRecorder
 
@@ -105,6 +107,9 @@ type observation struct {
 	// gpus are nil if the driver does not list them; gpusErr is why.
 	gpus    []v1alpha1.ObservedGPU
 	gpusErr error
+	// exporterOutdated reports that dcgm-exporter has to be reloaded; exporterReloadedAt is when it last was.
+	exporterOutdated   bool
+	exporterReloadedAt time.Time
 }
 
 func (o observation) desired() []v1alpha1.DesiredGPU {
@@ -136,6 +141,7 @@ func (r *reconciler) reconcile(ctx context.Context) time.Duration {
 func (r *reconciler) reconcileUnavailable(ctx context.Context, node *v1alpha1.GPUNode, err error) time.Duration {
 	r.connection.logOnce(r.log, err)
 	o, conditions := observation{node: node}, []metav1.Condition{driverUnavailable(err)}
+	r.sampler.observe(o)
 	r.publishSnapshot(o, conditions)
 	r.writeStatus(ctx, o, status.Report{Conditions: conditions})
 	return r.connection.retryDelay(r.cfg.Intervals.Retry.Duration)
@@ -254,9 +260,14 @@ func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
 
 // reconcileStatus publishes the pass and returns the time until the next one.
 func (r *reconciler) reconcileStatus(ctx context.Context, o observation, offerErr error) time.Duration {
+	o.exporterOutdated, o.exporterReloadedAt = r.exporter.outdated, r.exporter.reloadedAt
+	use := r.sampler.observe(o)
 	conditions := append(r.layout.conditions(o, offerErr), readyCondition(o, r.hungCalls.hungCall()))
 	r.publishSnapshot(o, conditions)
 	report := status.Report{Complete: r.layout.isComplete(o), DriverVersion: o.driverVersion, GPUs: o.gpus, Conditions: conditions}
+	if use != nil {
+		report.Use, report.GPUs = use, withSources(o.gpus, use.Sources)
+	}
 	if o.holdersErr == nil {
 		report.Pods = o.holders.PodUses()
 		report.Conditions = append(report.Conditions, sharedCondition(o.holders.Replicated()))
@@ -266,6 +277,15 @@ func (r *reconciler) reconcileStatus(ctx context.Context, o observation, offerEr
 		wait = min(wait, again)
 	}
 	return wait
+}
+
+// withSources returns the GPUs with the sources of their utilization.
+func withSources(gpus []v1alpha1.ObservedGPU, sources map[string]v1alpha1.UtilizationSource) []v1alpha1.ObservedGPU {
+	list := slices.Clone(gpus)
+	for i := range list {
+		list[i].UtilizationSource = sources[string(list[i].UUID)]
+	}
+	return list
 }
 
 // publishSnapshot stores the state for the socket and the metrics.

@@ -15,7 +15,10 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/partition"
 	"sluice.dev/gpuagent/status"
@@ -119,7 +122,9 @@ func ObserveDirect(ctx context.Context, cfg *Config, library nvml.Library) (stat
 			gpus[i].Instances[j].Foreign = false
 		}
 	}
-	inventory := status.Inventory{Library: library, Running: engine.Running, Proc: cfg.Proc}
+	inventory := status.Inventory{Library: library, Running: engine.Running, PodUIDs: func(pid uint32) ([]types.UID, error) {
+		return host.ProcessPodUIDs(cfg.Proc, pid)
+	}}
 	node := inventory.Observe(gpus, holders)
 	node.Name, node.DriverVersion = cfg.NodeName, version
 	if holdersErr != nil {

@@ -248,11 +248,14 @@ func (s *Snapshot) PodUses() []v1alpha1.PodUsage {
 	return uses
 }
 
-// PodByUID returns the node's pod with one of the UIDs.
+// PodByUID returns the node's pod with the first of the UIDs that a pod of the node has. The UIDs of a
+// process's cgroups come outermost first: a container may create cgroups below its own with any name.
 func (s *Snapshot) PodByUID(uids ...types.UID) (v1alpha1.PodReference, bool) {
-	for i := range s.Pods {
-		if slices.Contains(uids, s.Pods[i].UID) {
-			return podReference(&s.Pods[i]), true
+	for _, uid := range uids {
+		for i := range s.Pods {
+			if s.Pods[i].UID == uid {
+				return podReference(&s.Pods[i]), true
+			}
 		}
 	}
 	return v1alpha1.PodReference{}, false

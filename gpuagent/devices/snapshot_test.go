@@ -402,6 +402,12 @@ func TestPodByUID(t *testing.T) {
 	if _, ok := sight.PodByUID("elsewhere"); ok {
 		t.Error("found")
 	}
+	// A container that creates a cgroup with the name of another pod's stays in its own pod. Guards
+	// invariant 12: no pod's use counts for another.
+	two := &Snapshot{Pods: []corev1.Pod{newPod("victim"), newPod("nb")}}
+	if found, _ := two.PodByUID("uid-nb", "uid-victim"); found.Name != "nb" {
+		t.Errorf("a process in a cgroup below that of pod nb counts for pod %s", found.Name)
+	}
 	if diff := cmp.Diff([]v1alpha1.PodUsage{{PodReference: found, Devices: []string{migDeviceSmall, migDeviceOther}}},
 		sight.PodUses()); diff != "" {
 		t.Error(diff)

@@ -164,6 +164,16 @@ func TestParsePodUIDs(t *testing.T) {
 			"0::/kubepods/podaaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90/x/kubelet/kubepods/burstable/pod" + uid + "/y\n",
 			[]types.UID{"aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", uid},
 		},
+		"CRI-O": {
+			"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/crio-" + container +
+				".scope/container\n", []types.UID{uid},
+		},
+		"version 1, systemd": {"5:devices:/kubepods.slice/kubepods-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/docker-" + container + ".scope\n" +
+			"1:name=systemd:/kubepods.slice/kubepods-pod0f3c1a52_7d1e_4a37_9d0a_6b1f6c2d8e90.slice/docker-" + container + ".scope\n0::/\n", []types.UID{uid}},
+		"a container's own cgroup with another pod's name": {
+			"0::/kubepods/burstable/pod" + uid + "/" + container + "/kubepods-podaaaaaaaa_7d1e_4a37_9d0a_6b1f6c2d8e90.slice\n",
+			[]types.UID{uid, "aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90"},
+		},
 		"from a cgroup namespace": {"0::/../../pod" + uid + "/" + container + "\n", []types.UID{uid}},
 		"no pod":                  {"0::/system.slice/sshd.service\n", nil},
 		"a person's name":         {"0::/user.slice/pod" + uid + "\n", nil},

@@ -43,6 +43,11 @@ type Library interface {
 	// ProcessUtilization returns the newest sample of each process since a time. ErrNotSupported in
 	// MIG mode.
 	ProcessUtilization(gpu string, since time.Time) ([]ProcessSample, error)
+	// InstanceUtilization returns a GPU instance's utilization since the previous call for it, in
+	// percent, or UnknownPercent: at the first call, and less than 100 ms after the previous one. For
+	// this the library keeps one sample of each instance. ErrNotSupported before Hopper and while MIG
+	// mode is off.
+	InstanceUtilization(gpu string, instance uint32) (int, error)
 
 	// MIGMode returns a GPU's MIG mode and the mode after its next reset. ErrNotSupported for a GPU
 	// without MIG.
@@ -110,6 +115,9 @@ const NoInstance = ^uint32(0)
 
 // UnknownMiB is the memory of a process if the driver does not report it.
 const UnknownMiB = -1
+
+// UnknownPercent is a utilization that is not known yet.
+const UnknownPercent = -1
 
 // Process is one process on a GPU.
 type Process struct {

@@ -128,6 +128,11 @@ func (l *MonitoredLibrary) ProcessUtilization(gpu string, since time.Time) ([]Pr
 	return monitorResult(l, "ProcessUtilization", func() ([]ProcessSample, error) { return l.Driver.ProcessUtilization(gpu, since) })
 }
 
+// InstanceUtilization implements [Library].
+func (l *MonitoredLibrary) InstanceUtilization(gpu string, instance uint32) (int, error) {
+	return monitorResult(l, "InstanceUtilization", func() (int, error) { return l.Driver.InstanceUtilization(gpu, instance) })
+}
+
 // MIGMode implements [Library].
 func (l *MonitoredLibrary) MIGMode(gpu string) (current, pending Mode, err error) {
 	err = l.monitor("MIGMode", func() (err error) {

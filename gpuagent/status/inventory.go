@@ -13,7 +13,6 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
-	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
@@ -24,13 +23,11 @@ type Inventory struct {
 	Library nvml.Library
 	// Running returns the processes on a GPU, and the first slices of its instances by identifier.
 	Running func(gpu string) (processes []nvml.Process, starts map[uint32]int)
-	// Proc is the root of the host's procfs.
-	Proc string
+	// PodUIDs returns the UIDs of the pods in which a process runs, the outermost first; none outside of
+	// pods.
+	PodUIDs func(pid uint32) ([]types.UID, error)
 	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
-
-	// podUIDs caches the pods of the processes on the GPUs.
-	podUIDs map[uint32][]types.UID
 }
 
 // Observe returns the node's current state. It omits what cannot be read; holders may be nil if
@@ -43,11 +40,9 @@ func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, holders *devices.Sn
 	if holders == nil {
 		holders = &devices.Snapshot{}
 	}
-	before := s.podUIDs
-	s.podUIDs = map[uint32][]types.UID{}
 	node := Node{ObservedAt: now(), GPUs: []GPU{}, Processes: []Process{}}
 	for i := range observed {
-		gpu, processes := s.gpuStatus(&observed[i], holders, before)
+		gpu, processes := s.gpuStatus(&observed[i], holders)
 		node.GPUs = append(node.GPUs, gpu)
 		node.Processes = append(node.Processes, processes...)
 	}
@@ -58,7 +53,7 @@ func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, holders *devices.Sn
 }
 
 // gpuStatus returns one GPU. For a GPU that does not answer it makes no driver calls.
-func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.Snapshot, before map[uint32][]types.UID) (GPU, []Process) {
+func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.Snapshot) (GPU, []Process) {
 	uuid := string(observed.UUID)
 	gpu := GPU{
 		Index: int(observed.Index), UUID: uuid, Model: observed.Model, MemoryMiB: observed.MemoryMiB,
@@ -83,7 +78,7 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.S
 			gpu.Utilization = &busy
 		}
 	}
-	return gpu, s.processesOn(&gpu, holders, before)
+	return gpu, s.processesOn(&gpu, holders)
 }
 
 func newInstanceStatus(o *v1alpha1.ObservedInstance, model *mig.Model) Instance {
@@ -119,10 +114,10 @@ func sliceCount(gpu *GPU, model *mig.Model) int {
 
 // processesOn returns the processes on a GPU. It adds their memory to their instances, and their
 // pods to instances without one.
-func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
+func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot) (list []Process) {
 	running, starts := s.Running(gpu.UUID)
 	for _, each := range running {
-		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders, before)}
+		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders)}
 		if each.MemoryMiB != nvml.UnknownMiB {
 			process.MemoryMiB = &each.MemoryMiB
 		}
@@ -155,16 +150,9 @@ func findInstance(instances []Instance, starts map[uint32]int, id uint32) *Insta
 
 // podOfProcess returns the pod of a process: its name, or its UID if the name is unknown; empty
 // outside of pods.
-func (s *Inventory) podOfProcess(pid uint32, holders *devices.Snapshot, before map[uint32][]types.UID) string {
-	uids, known := before[pid]
-	if !known {
-		var err error
-		if uids, err = host.ProcessPodUIDs(s.Proc, pid); err != nil {
-			return "" // The process ended.
-		}
-	}
-	s.podUIDs[pid] = uids
-	if len(uids) == 0 {
+func (s *Inventory) podOfProcess(pid uint32, holders *devices.Snapshot) string {
+	uids, err := s.PodUIDs(pid)
+	if err != nil || len(uids) == 0 { // The process ended, or runs outside of pods.
 		return ""
 	}
 	if pod, ok := holders.PodByUID(uids...); ok {

@@ -13,10 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
@@ -108,7 +110,7 @@ func TestInventoryObserve(t *testing.T) {
 		}
 		return processes, starts
 	}
-	s := &Inventory{Library: library, Running: running, Proc: proc, Now: func() time.Time { return now }}
+	s := &Inventory{Library: library, Running: running, PodUIDs: func(pid uint32) ([]types.UID, error) { return host.ProcessPodUIDs(proc, pid) }, Now: func() time.Time { return now }}
 	sight := &devices.Snapshot{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: testPodUID, Namespace: "h2", Name: "train-0"}}}}
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
 	observed := []v1alpha1.ObservedGPU{

@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/utilization"
 )
 
 // minWriteInterval separates two writes.
@@ -35,6 +37,8 @@ type Writer struct {
 	Node string
 	// Client reads and writes it.
 	Client Client
+	// UseInterval is the shortest time between two reports of the use alone. Default: 30 s.
+	UseInterval time.Duration
 	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
 
@@ -56,7 +60,7 @@ func (w *Writer) Write(ctx context.Context, known *v1alpha1.GPUNode, report Repo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	if isUnchanged(&known.Status, report, now) {
+	if w.isUnchanged(&known.Status, report, now) {
 		return 0, nil
 	}
 	if since := now.Sub(w.last); since >= 0 && since < minWriteInterval {
@@ -67,11 +71,11 @@ func (w *Writer) Write(ctx context.Context, known *v1alpha1.GPUNode, report Repo
 	if err != nil {
 		return 0, ignoreNotFound(fmt.Errorf("read GPUNode %s: %w", w.Node, err))
 	}
-	if current.UID != known.UID || isUnchanged(&current.Status, report, now) {
+	if current.UID != known.UID || w.isUnchanged(&current.Status, report, now) {
 		return 0, nil
 	}
 	next := current.DeepCopy()
-	next.Status = *mergeStatus(&current.Status, report, now)
+	next.Status = *w.mergeStatus(&current.Status, report, now)
 	patch, err := mergePatch(current, next)
 	if err != nil {
 		return 0, fmt.Errorf("write status of GPUNode %s: %w", w.Node, err)
@@ -104,8 +108,8 @@ func mergePatch(before, after any) ([]byte, error) {
 }
 
 // isUnchanged reports whether the report leaves a status as it is.
-func isUnchanged(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) bool {
-	return equality.Semantic.DeepEqual(former, mergeStatus(former, report, now))
+func (w *Writer) isUnchanged(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) bool {
+	return equality.Semantic.DeepEqual(former, w.mergeStatus(former, report, now))
 }
 
 // Report is what the agent observed.
@@ -120,12 +124,14 @@ type Report struct {
 	GPUs []v1alpha1.ObservedGPU
 	// Pods are the pods with a GPU or a MIG device. Nil keeps the former ones.
 	Pods []v1alpha1.PodUsage
+	// Use is the last sample of the use; nil if the use is unknown.
+	Use *utilization.Result
 	// Conditions replace those of their types; others stay.
 	Conditions []metav1.Condition
 }
 
 // mergeStatus returns the status with the report.
-func mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) *v1alpha1.GPUNodeStatus {
+func (w *Writer) mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) *v1alpha1.GPUNodeStatus {
 	next := former.DeepCopy()
 	if report.Complete {
 		next.ObservedGeneration = report.Generation
@@ -146,22 +152,8 @@ func mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) *
 		condition.Message = truncateText(condition.Message, maxConditionMessage)
 		meta.SetStatusCondition(&next.Conditions, condition)
 	}
-	if report.GPUs != nil && report.Pods != nil && isSampleDue(former, next, now) {
-		next.SampledAt = &metav1.Time{Time: now.Truncate(time.Second)}
+	if report.GPUs != nil && report.Pods != nil && report.Use != nil && isUseDue(former, next, report.Use, cmp.Or(w.UseInterval, defaultUseInterval)) {
+		setUse(next, report.Use)
 	}
 	return next
-}
-
-// sampleInterval is the longest time between two samples in machine time: readers take an agent whose
-// last sample is three minutes old for absent.
-const sampleInterval = 50 * time.Second
-
-// isSampleDue reports whether a whole sample is written: with each change, and after sampleInterval.
-// A time in the future comes from a clock that was set back.
-func isSampleDue(former, next *v1alpha1.GPUNodeStatus, now time.Time) bool {
-	if former.SampledAt == nil || !equality.Semantic.DeepEqual(former, next) {
-		return true
-	}
-	age := now.Sub(former.SampledAt.Time)
-	return age >= sampleInterval || age < -sampleInterval
 }

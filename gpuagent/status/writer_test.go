@@ -112,7 +112,7 @@ func TestMergeStatus(t *testing.T) {
 		Pods:      []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}},
 		SampledAt: &metav1.Time{Time: testNow},
 	}
-	got := mergeStatus(&former, Report{
+	got := new(Writer).mergeStatus(&former, Report{
 		Generation: 5,
 		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}},
 	}, testNow)
@@ -125,7 +125,7 @@ func TestMergeStatus(t *testing.T) {
 		t.Error(diff)
 	}
 
-	got = mergeStatus(want, Report{
+	got = new(Writer).mergeStatus(want, Report{
 		Generation: 5, Complete: true, DriverVersion: "560",
 		GPUs: []v1alpha1.ObservedGPU{{UUID: testGPU0, Message: long}},
 	}, testNow.Add(time.Hour))
@@ -221,32 +221,5 @@ func TestWriterIgnoresReplacedGPUNode(t *testing.T) {
 	c.node = nil
 	if _, err := w.Write(t.Context(), node, newReport("A100")); err != nil || c.writes != 0 {
 		t.Errorf("deleted: %d writes, %v", c.writes, err)
-	}
-}
-
-// Readers know by sampledAt whether an agent answers, so it is written at least every minute.
-func TestSampledAtIsKeptFresh(t *testing.T) {
-	sample := Report{GPUs: []v1alpha1.ObservedGPU{}, Pods: []v1alpha1.PodUsage{}}
-	first := mergeStatus(&v1alpha1.GPUNodeStatus{}, sample, testNow)
-	if first.SampledAt == nil || !first.SampledAt.Time.Equal(testNow.Truncate(time.Second)) {
-		t.Fatalf("sampledAt is %v", first.SampledAt)
-	}
-	for name, tt := range map[string]struct {
-		report Report
-		after  time.Duration
-		want   bool // whether it is written
-	}{
-		"nothing changed":                    {sample, sampleInterval - time.Second, false},
-		"nothing changed for an interval":    {sample, sampleInterval, true},
-		"a change":                           {Report{GPUs: sample.GPUs, Pods: []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}}}, time.Second, true},
-		"the assignment of pods is unknown":  {Report{GPUs: sample.GPUs}, time.Hour, false},
-		"the driver does not list the GPUs":  {Report{Pods: sample.Pods}, time.Hour, false},
-		"the clock was set back":             {sample, -time.Hour, true},
-		"another second of a drifting clock": {sample, -time.Second, false},
-	} {
-		next := mergeStatus(first, tt.report, testNow.Add(tt.after))
-		if got := !next.SampledAt.Equal(first.SampledAt); got != tt.want {
-			t.Errorf("%s: written is %v", name, got)
-		}
 	}
 }

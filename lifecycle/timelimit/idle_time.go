@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -28,7 +29,7 @@ func (d *decision) updateIdleTime() {
 	since := truncateToSecond(use.LastActive)
 	if recorded := d.Status.IdleSince; recorded != nil {
 		if unknown := d.Status.IdleUnknownSince; unknown != nil && !since.After(unknown.Time) {
-			since = laterOf(since, recorded.Add(max(0, use.SampledAt.Sub(unknown.Time))))
+			since = policytime.Later(since, recorded.Add(max(0, use.SampledAt.Sub(unknown.Time))))
 		} else if !since.After(recorded.Time) {
 			since = recorded.Time
 		}

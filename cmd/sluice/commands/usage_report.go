@@ -22,18 +22,23 @@ import (
 
 func newReportCommand() *cobra.Command {
 	var month, department, project, by string
+	var efficiency bool
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Report the GPU-hours of a month",
 		Long: `Report the GPU-hours of a month by project, user and workload type, or by one of
 project, user, type and node pool. The table rounds to tenths of an hour; CSV, JSON and
-YAML are exact. In CSV, names are escaped for spreadsheets. Usage records are for
+YAML are exact. With --efficiency it also shows in how many of these hours the GPUs were
+used and idle, as far as it was measured; the efficiency is the used part of both. In CSV, names are escaped for spreadsheets. Usage records are for
 administrators of the cluster.`,
 		Example: `  # Report the GPU-hours of a month
   sluice report --month 2026-10
 
   # Report the users of a department in this month
   sluice report --department h2-students --by user
+
+  # Report how much of the requested GPU-hours each user used
+  sluice report --by user --efficiency
 
   # Report a month as CSV
   sluice report --month 2026-10 -o csv`,
@@ -44,6 +49,7 @@ administrators of the cluster.`,
 	cmd.Flags().StringVar(&month, "month", "", "Month as YYYY-MM (default: the current month of policy time)")
 	cmd.Flags().StringVar(&department, "department", "", "Report this department only")
 	cmd.Flags().StringVar(&project, "project", "", "Report this project only")
+	cmd.Flags().BoolVar(&efficiency, "efficiency", false, "Also report the used and the idle GPU-hours")
 	addChoiceFlag(cmd, &by, "by", "", "Group the rows by this field (default: by project, user and type)",
 		[]string{string(groupByProject), string(groupByUser), string(groupByType), string(groupByPool)})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -68,10 +74,14 @@ administrators of the cluster.`,
 			return err
 		}
 		return output.print(cmd.OutOrStdout(), report, func(out io.Writer) error {
-			if output.format == csvFormat {
-				return writeUsageCSV(out, report)
+			columns := requestedColumns
+			if efficiency {
+				columns = efficiencyColumns
 			}
-			return writeUsageTable(out, report)
+			if output.format == csvFormat {
+				return writeUsageCSV(out, report, columns)
+			}
+			return writeUsageTable(out, report, columns)
 		})
 	}
 	return cmd
@@ -96,8 +106,38 @@ type usageRow struct {
 	User       string                `json:"user,omitempty"`
 	Type       v1alpha1.WorkloadType `json:"type,omitempty"`
 	NodePool   string                `json:"nodePool,omitempty"`
-	// GPUMilliSeconds is the exact sum in thousandths of a GPU times seconds.
+	usageSums
+}
+
+// usageSums are exact sums in thousandths of a GPU times seconds.
+type usageSums struct {
 	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
+	// Used and Idle are the parts in which the GPUs were used and were not. The rest was not measured.
+	Used int64 `json:"usedGPUMilliSeconds"`
+	Idle int64 `json:"idleGPUMilliSeconds"`
+}
+
+// add adds the amounts of an entry. It fails if they are negative or inconsistent, or the sum overflows.
+func (s *usageSums) add(entry *v1alpha1.UsageEntry) error {
+	requested, used, idle := entry.GPUMilliSeconds, entry.UsedGPUMilliSeconds, entry.IdleGPUMilliSeconds
+	if requested < 0 || s.GPUMilliSeconds > math.MaxInt64-requested {
+		return fmt.Errorf("%d GPU-milli-seconds are out of range", requested)
+	}
+	if used < 0 || idle < 0 || idle > requested || used > requested-idle {
+		return fmt.Errorf("%d used and %d idle GPU-milli-seconds are out of range: want parts of %d", used, idle, requested)
+	}
+	s.GPUMilliSeconds, s.Used, s.Idle = s.GPUMilliSeconds+requested, s.Used+used, s.Idle+idle
+	return nil
+}
+
+// efficiency returns the used part of the measured hours in percent, rounded half up. It returns false if
+// nothing was measured.
+func (s usageSums) efficiency() (int64, bool) {
+	measured := s.Used + s.Idle
+	if measured <= 0 {
+		return 0, false
+	}
+	return int64(math.Floor(100*float64(s.Used)/float64(measured) + 0.5)), true
 }
 
 // usageReport is the GPU use of a month.
@@ -107,28 +147,30 @@ type usageReport struct {
 	GroupBy usageGrouping `json:"groupBy,omitempty"`
 	// Rows are in alphabetical order; never null.
 	Rows []usageRow `json:"rows"`
-	// GPUMilliSeconds is the sum of all rows.
-	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
+	// usageSums are the sums of all rows.
+	usageSums
 }
 
 // newUsageReport sums the entries of records. It fails if a record is negative or
 // the sum overflows.
 func newUsageReport(month string, by usageGrouping, records []v1alpha1.UsageRecord) (usageReport, error) {
 	report := usageReport{Month: month, GroupBy: by, Rows: []usageRow{}}
-	sums := map[usageRow]int64{}
+	sums := map[usageRow]*usageSums{}
 	for i := range records {
-		for _, entry := range records[i].Status.Entries {
-			used := entry.GPUMilliSeconds
-			// No row overflows if the total does not.
-			if used < 0 || report.GPUMilliSeconds > math.MaxInt64-used {
-				return report, fmt.Errorf("usage record %s: user %q: %d GPU-milli-seconds are out of range", records[i].Name, entry.User, used)
+		entries := records[i].Status.Entries
+		for j := range entries {
+			if err := report.add(&entries[j]); err != nil {
+				return report, fmt.Errorf("usage record %s: user %q: %w", records[i].Name, entries[j].User, err)
 			}
-			report.GPUMilliSeconds += used
-			sums[by.rowKey(&records[i], entry)] += used
+			key := by.rowKey(&records[i], entries[j])
+			if sums[key] == nil {
+				sums[key] = &usageSums{}
+			}
+			_ = sums[key].add(&entries[j]) // No row overflows if the total does not.
 		}
 	}
 	for row, sum := range sums {
-		row.GPUMilliSeconds = sum
+		row.usageSums = *sum
 		report.Rows = append(report.Rows, row)
 	}
 	slices.SortFunc(report.Rows, func(a, b usageRow) int {

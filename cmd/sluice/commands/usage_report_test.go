@@ -58,6 +58,18 @@ func octoberRecords() []v1alpha1.UsageRecord {
 	}
 }
 
+// measuredRecords returns records of users whose GPUs were used in part, never, always, and not measured.
+func measuredRecords() []v1alpha1.UsageRecord {
+	measured := func(user string, requested, used, idle int64) v1alpha1.UsageEntry {
+		e := usageEntry(user, v1alpha1.WorkloadTrain, "dgx", requested*gpuHour)
+		e.UsedGPUMilliSeconds, e.IdleGPUMilliSeconds = used*gpuHour, idle*gpuHour
+		return e
+	}
+	return []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10",
+		measured("anna", 100, 30, 30), measured("ben", 12, 0, 12), measured("carla", 7, 7, 0), measured("dora", 3, 0, 0),
+	)}
+}
+
 func TestUsageReportOutput(t *testing.T) {
 	for _, by := range []usageGrouping{groupByAll, groupByProject, groupByUser, groupByType, groupByPool} {
 		report, err := newUsageReport("2026-10", by, octoberRecords())
@@ -68,22 +80,29 @@ func TestUsageReportOutput(t *testing.T) {
 		if by == groupByAll {
 			name = "all"
 		}
-		compareGolden(t, "usage/"+name+".txt", usageText(t, writeUsageTable, report))
-		compareGolden(t, "usage/"+name+".csv", usageText(t, writeUsageCSV, report))
+		compareGolden(t, "usage/"+name+".txt", usageText(t, writeUsageTable, report, requestedColumns))
+		compareGolden(t, "usage/"+name+".csv", usageText(t, writeUsageCSV, report, requestedColumns))
 		compareGolden(t, "usage/"+name+".json", jsonText(t, report))
 	}
+	efficiency, err := newUsageReport("2026-10", groupByUser, measuredRecords())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "usage/efficiency.txt", usageText(t, writeUsageTable, efficiency, efficiencyColumns))
+	compareGolden(t, "usage/efficiency.csv", usageText(t, writeUsageCSV, efficiency, efficiencyColumns))
+	compareGolden(t, "usage/efficiency.json", jsonText(t, efficiency))
 	none, err := newUsageReport("2026-02", groupByAll, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "usage/none.txt", usageText(t, writeUsageTable, none))
+	compareGolden(t, "usage/none.txt", usageText(t, writeUsageTable, none, requestedColumns))
 	compareGolden(t, "usage/none.json", jsonText(t, none))
 }
 
-func usageText(t *testing.T, write func(io.Writer, usageReport) error, report usageReport) string {
+func usageText(t *testing.T, write func(io.Writer, usageReport, []amountColumn) error, report usageReport, columns []amountColumn) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := write(&out, report); err != nil {
+	if err := write(&out, report, columns); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -108,8 +127,12 @@ func TestUsageReportSumIsExact(t *testing.T) {
 func TestUsageReportRejectsInvalidRecords(t *testing.T) {
 	most := usageEntry("a", v1alpha1.WorkloadTrain, "dgx", math.MaxInt64)
 	for name, entries := range map[string][]v1alpha1.UsageEntry{
-		"too much": {most, usageEntry("b", v1alpha1.WorkloadTrain, "dgx", 1)},
-		"negative": {usageEntry("a", v1alpha1.WorkloadTrain, "dgx", -1)},
+		"too much":                 {most, usageEntry("b", v1alpha1.WorkloadTrain, "dgx", 1)},
+		"negative":                 {usageEntry("a", v1alpha1.WorkloadTrain, "dgx", -1)},
+		"more used than requested": {{User: "a", GPUMilliSeconds: 5, UsedGPUMilliSeconds: 6}},
+		"used and idle":            {{User: "a", GPUMilliSeconds: 5, UsedGPUMilliSeconds: 3, IdleGPUMilliSeconds: 3}},
+		"more idle than requested": {{User: "a", GPUMilliSeconds: 5, IdleGPUMilliSeconds: 6}},
+		"negative use":             {{User: "a", GPUMilliSeconds: 5, UsedGPUMilliSeconds: -1}},
 	} {
 		_, err := newUsageReport("2026-10", groupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", entries...)})
 		if err == nil || !strings.Contains(err.Error(), "p-2026-10") {
@@ -149,7 +172,7 @@ func FuzzWriteUsageCSV(f *testing.F) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := writeUsageCSV(&out, report); err != nil {
+			if err := writeUsageCSV(&out, report, requestedColumns); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range out.String() {

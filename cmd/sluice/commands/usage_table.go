@@ -43,12 +43,46 @@ func (by usageGrouping) columns() []usageColumn {
 	}
 }
 
+// amountColumn is an amount of a report.
+type amountColumn struct {
+	title string // in the table
+	cell  func(usageSums) string
+	names []string // in CSV
+	cells func(usageSums) []string
+}
+
+// newHoursColumn returns a column of GPU-hours, which in CSV is also exact.
+func newHoursColumn(title, prefix string, value func(usageSums) int64) amountColumn {
+	return amountColumn{
+		title, func(s usageSums) string { return formatTenthHours(value(s)) },
+		[]string{prefix + "gpu_hours", prefix + "gpu_milli_seconds"},
+		func(s usageSums) []string { return []string{formatGPUHours(value(s)), strconv.FormatInt(value(s), 10)} },
+	}
+}
+
+var (
+	requestedColumns  = []amountColumn{newHoursColumn("GPU HOURS", "", func(s usageSums) int64 { return s.GPUMilliSeconds })}
+	efficiencyColumns = append(requestedColumns[:1:1],
+		newHoursColumn("USED", "used_", func(s usageSums) int64 { return s.Used }),
+		newHoursColumn("IDLE", "idle_", func(s usageSums) int64 { return s.Idle }),
+		amountColumn{"EFFICIENCY", formatEfficiency, nil, func(usageSums) []string { return nil }})
+)
+
+// formatEfficiency returns the efficiency, or nothing if it is unknown.
+func formatEfficiency(s usageSums) string {
+	percent, known := s.efficiency()
+	if !known {
+		return ""
+	}
+	return strconv.FormatInt(percent, 10) + "%"
+}
+
 // milliSecondsPerTenthHour is a tenth of a GPU-hour.
 const milliSecondsPerTenthHour = 3600 * 1000 / 10
 
 // writeUsageTable prints a report in GPU-hours, rounded to tenths. The total is
 // rounded separately, so it may differ from the sum of the rounded rows.
-func writeUsageTable(output io.Writer, report usageReport) error {
+func writeUsageTable(output io.Writer, report usageReport, amounts []amountColumn) error {
 	if len(report.Rows) == 0 {
 		_, err := fmt.Fprintf(output, "No GPU use is recorded for %s.\n", report.Month)
 		return err
@@ -58,19 +92,26 @@ func writeUsageTable(output io.Writer, report usageReport) error {
 	for _, c := range columns {
 		table.Columns = append(table.Columns, printer.Column{Name: c.title})
 	}
-	table.Columns = append(table.Columns, printer.Column{Name: "GPU HOURS"})
+	for _, a := range amounts {
+		table.Columns = append(table.Columns, printer.Column{Name: a.title})
+	}
 	for _, row := range report.Rows {
 		var cells []string
 		for _, c := range columns {
 			cells = append(cells, c.value(row))
 		}
-		table.Rows = append(table.Rows, append(cells, formatTenthHours(row.GPUMilliSeconds)))
+		for _, a := range amounts {
+			cells = append(cells, a.cell(row.usageSums))
+		}
+		table.Rows = append(table.Rows, cells)
 	}
-	total := make([]string, len(columns)+1)
-	for i := range total {
-		total[i] = " " // an empty cell would print as "-"
+	total := []string{"total " + report.Month}
+	for range columns[1:] {
+		total = append(total, " ") // an empty cell would print as "-"
 	}
-	total[0], total[len(columns)] = "total "+report.Month, formatTenthHours(report.GPUMilliSeconds)
+	for _, a := range amounts {
+		total = append(total, a.cell(report.usageSums))
+	}
 	table.Rows = append(table.Rows, total)
 	return table.Write(output, false)
 }
@@ -89,7 +130,7 @@ func formatTenthHours(milliSeconds int64) string {
 //
 // Users choose names, so control characters become escapes, and a name that a
 // spreadsheet would evaluate gets an apostrophe. JSON has the exact names.
-func writeUsageCSV(output io.Writer, report usageReport) error {
+func writeUsageCSV(output io.Writer, report usageReport, amounts []amountColumn) error {
 	w := csv.NewWriter(output)
 	w.UseCRLF = true
 	columns := report.GroupBy.columns()
@@ -97,13 +138,19 @@ func writeUsageCSV(output io.Writer, report usageReport) error {
 	for _, c := range columns {
 		header = append(header, c.name)
 	}
-	lines := [][]string{append(header, "gpu_hours", "gpu_milli_seconds")}
+	for _, a := range amounts {
+		header = append(header, a.names...)
+	}
+	lines := [][]string{header}
 	for _, row := range report.Rows {
 		line := []string{report.Month}
 		for _, c := range columns {
 			line = append(line, escapeForSpreadsheet(c.value(row)))
 		}
-		lines = append(lines, append(line, formatGPUHours(row.GPUMilliSeconds), strconv.FormatInt(row.GPUMilliSeconds, 10)))
+		for _, a := range amounts {
+			line = append(line, a.cells(row.usageSums)...)
+		}
+		lines = append(lines, line)
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return fmt.Errorf("write CSV: %w", err)

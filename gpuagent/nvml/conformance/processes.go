@@ -19,6 +19,7 @@ var processCases = []testCase{
 	{"a process blocks the destruction of its instance", []Feature{supportsMIG, writable, Processes, Guards}, processBlocksDestruction},
 	{"a process blocks a change of its GPU's mode", []Feature{supportsMIG, writable, Processes, ModeGuards}, processBlocksModeChange},
 	{"a GPU in MIG mode reports no utilization", []Feature{supportsMIG, writable, Utilization}, noUtilizationInMIGMode},
+	{"from Hopper on, an instance reports its utilization", []Feature{supportsMIG, writable, Processes, Utilization}, instanceUtilization},
 }
 
 const testPID uint32 = 5_000_001
@@ -107,6 +108,56 @@ func noUtilizationInMIGMode(b *fixture) {
 	b.requireError("Utilization", err, nvml.ErrNotSupported)
 	_, err = b.ProcessUtilization(b.gpu.UUID, time.Time{})
 	b.requireError("ProcessUtilization", err, nvml.ErrNotSupported)
+}
+
+func instanceUtilization(b *fixture) {
+	_, err := b.InstanceUtilization(b.gpu.UUID, 0)
+	b.requireError("InstanceUtilization without MIG mode", err, nvml.ErrNotSupported)
+	made := b.fillGPU(b.smallestPlacement(b.enableMIG()).profile)
+	busy, idle := made[0], made[1]
+	compute, err := b.CreateComputeInstance(b.gpu.UUID, busy.ID)
+	b.requireNoError(err)
+	b.requireNoError(b.attach(testPID, compute.UUID, 100))
+	first, err := b.InstanceUtilization(b.gpu.UUID, busy.ID)
+	if b.model == nil || !b.model.ModeWithoutReset {
+		b.requireError("InstanceUtilization before Hopper", err, nvml.ErrNotSupported)
+		return
+	}
+	b.requireNoError(err)
+	if first != nvml.UnknownPercent {
+		b.Errorf("the first sample returns %d %%; it needs a former one", first)
+	}
+	if got := b.nextUtilization(busy); got < 1 || got > 100 {
+		b.Errorf("an instance with a process is busy by %d %%", got)
+	}
+	if got := b.nextUtilization(idle); got != 0 {
+		b.Errorf("an instance without a process is busy by %d %%", got)
+	}
+	b.detach(testPID)
+	b.requireNoError(b.DestroyComputeInstance(b.gpu.UUID, busy.ID, compute.ID))
+	b.destroyInstance(busy)
+	_, err = b.InstanceUtilization(b.gpu.UUID, busy.ID)
+	b.requireError("InstanceUtilization of a former instance", err, nvml.ErrNotFound, nvml.ErrInvalidArgument)
+	// The driver gives the identifier to the next instance, which has no former sample.
+	next, err := b.CreateInstance(b.gpu.UUID, busy.Profile, busy.Placement)
+	b.requireNoError(err)
+	if got, err := b.InstanceUtilization(b.gpu.UUID, next.ID); err != nil || got != nvml.UnknownPercent {
+		b.Errorf("the first sample of a new instance is %d %%, %v", got, err)
+	}
+}
+
+// nextUtilization returns the utilization of an instance as soon as it is known.
+func (b *fixture) nextUtilization(of nvml.Instance) int {
+	b.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		got, err := b.InstanceUtilization(b.gpu.UUID, of.ID)
+		b.requireNoError(err)
+		if got != nvml.UnknownPercent {
+			return got
+		}
+	}
+	b.Fatal("the utilization stays unknown")
+	return 0
 }
 
 var concurrencyCases = []testCase{

@@ -27,6 +27,7 @@ var calls = []call{
 		_, err := l.ProcessUtilization(gpu, time.Time{})
 		return err
 	}},
+	{"InstanceUtilization", false, func(l nvml.Library, gpu string) error { _, err := l.InstanceUtilization(gpu, 0); return err }},
 	{"MIGMode", false, func(l nvml.Library, gpu string) error { _, _, err := l.MIGMode(gpu); return err }},
 	{"Profiles", false, func(l nvml.Library, gpu string) error { _, err := l.Profiles(gpu); return err }},
 	{"Placements", false, func(l nvml.Library, gpu string) error { _, err := l.Placements(gpu, 0); return err }},
@@ -158,7 +159,7 @@ func gpuWithoutMIG(b *fixture) {
 		}
 		for _, c := range calls {
 			switch c.method {
-			case "MIGMode", "Instances", "ComputeInstances":
+			case "MIGMode", "Instances", "ComputeInstances", "InstanceUtilization":
 				b.requireError(c.method, c.err(b, gpu.UUID), nvml.ErrNotSupported)
 			case "SetMIGMode", "CreateComputeInstance", "DestroyInstance", "DestroyComputeInstance":
 				if !b.readOnly {

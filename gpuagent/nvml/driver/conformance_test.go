@@ -182,6 +182,7 @@ type fakeBinding struct {
 
 	mu      sync.Mutex
 	devices map[string]*mock.Device
+	samples atomic.Int64 // allocated and not freed
 }
 
 func toReturn(err error) gonvml.Return {
@@ -217,7 +218,42 @@ func newFakeBinding(library nvml.Library) *fakeBinding {
 	b.DeviceGetHandleByUUIDFunc = func(uuid string) (gonvml.Device, gonvml.Return) {
 		return b.findDevice(func(g nvml.GPU) bool { return g.UUID == uuid })
 	}
+	b.GpmSampleAllocFunc = func() (gonvml.GpmSample, gonvml.Return) {
+		b.samples.Add(1)
+		return &fakeSample{GpmSample: mock.GpmSample{FreeFunc: func() gonvml.Return { b.samples.Add(-1); return gonvml.SUCCESS }}}, gonvml.SUCCESS
+	}
+	b.GpmMetricsGetFunc = func(get *gonvml.GpmMetricsGetType) gonvml.Return {
+		if get.NumMetrics != 1 || get.Metrics[0].MetricId != uint32(gonvml.GPM_METRIC_GRAPHICS_UTIL) || get.Sample1 == get.Sample2 {
+			return gonvml.ERROR_INVALID_ARGUMENT
+		}
+		get.Metrics[0].Value = float64(get.Sample2.(*fakeSample).busy)
+		return gonvml.SUCCESS
+	}
 	return b
+}
+
+// fakeSample is a sample of a GPU instance, with its utilization since the previous one.
+type fakeSample struct {
+	mock.GpmSample
+	busy int
+}
+
+// mockInstanceSamples mocks the samples of a GPU's instances as on Hopper and later.
+func (b *fakeBinding) mockInstanceSamples(d *mock.Device, uuid string) {
+	d.GpmQueryDeviceSupportFunc = func() (support gonvml.GpmSupport, _ gonvml.Return) {
+		gpus, err := b.nvml.GPUs()
+		for _, gpu := range gpus {
+			if model, ok := mig.ModelByPCIDevice(gpu.PCIDevice); ok && gpu.UUID == uuid && model.ModeWithoutReset {
+				support.IsSupportedDevice = 1
+			}
+		}
+		return support, toReturn(err)
+	}
+	d.GpmMigSampleGetFunc = func(id int, sample gonvml.GpmSample) gonvml.Return {
+		busy, err := b.nvml.InstanceUtilization(uuid, uint32(id))
+		sample.(*fakeSample).busy = busy
+		return toReturn(err)
+	}
 }
 
 func (b *fakeBinding) findDevice(which func(nvml.GPU) bool) (gonvml.Device, gonvml.Return) {
@@ -274,6 +310,7 @@ func (b *fakeBinding) newDevice(gpu nvml.GPU) *mock.Device {
 		return toReturn(activation), toReturn(err)
 	}
 	b.mockProcesses(d, uuid)
+	b.mockInstanceSamples(d, uuid)
 	b.mockProfiles(d, uuid)
 	b.mockInstances(d, uuid)
 	return d

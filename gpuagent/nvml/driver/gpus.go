@@ -125,6 +125,8 @@ type device struct {
 
 	mu       sync.Mutex
 	profiles []driverProfile
+
+	utilization instanceSamples
 }
 
 // handleCache caches the GPUs' handles: the driver may take seconds to find one by UUID.
@@ -141,6 +143,9 @@ type handleCache struct {
 func (h *handleCache) invalidate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, dev := range h.byUUID {
+		dev.utilization.free()
+	}
 	h.byUUID = nil
 	h.epoch++
 }
@@ -151,6 +156,7 @@ func (h *handleCache) remove(dev *device) {
 	defer h.mu.Unlock()
 	if h.byUUID[dev.uuid] == dev {
 		delete(h.byUUID, dev.uuid)
+		dev.utilization.free()
 	}
 }
 

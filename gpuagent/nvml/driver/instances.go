@@ -128,6 +128,7 @@ func (l *library) DestroyInstance(gpu string, instance uint32) error {
 		if err != nil {
 			return struct{}{}, err
 		}
+		dev.utilization.drop(instance) // The driver reuses the identifier.
 		return struct{}{}, l.call("nvmlGpuInstanceDestroy", handle.Destroy)
 	})
 	return err

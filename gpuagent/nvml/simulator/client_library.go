@@ -48,6 +48,11 @@ func (c *Client) ProcessUtilization(gpu string, since time.Time) ([]nvml.Process
 	return callServer[[]nvml.ProcessSample](c, request{Method: "ProcessUtilization", GPU: gpu, Since: &since})
 }
 
+// InstanceUtilization implements [nvml.Library].
+func (c *Client) InstanceUtilization(gpu string, instance uint32) (int, error) {
+	return callServer[int](c, request{Method: "InstanceUtilization", GPU: gpu, Instance: instance})
+}
+
 // MIGMode implements [nvml.Library].
 func (c *Client) MIGMode(gpu string) (current, pending nvml.Mode, err error) {
 	it, err := callServer[modeResult](c, request{Method: "MIGMode", GPU: gpu})

@@ -115,6 +115,8 @@ func TestClientMatchesNode(t *testing.T) {
 		{"Processes", args{migUUID}},
 		{"ProcessUtilization", args{wholeUUID, startTime.Add(-time.Second)}},
 		{"ProcessUtilization", args{wholeUUID, startTime}},
+		{"InstanceUtilization", args{migUUID, uint32(0)}},
+		{"InstanceUtilization", args{wholeUUID, uint32(0)}},
 		{"MIGMode", args{migUUID}},
 		{"MIGMode", args{"GPU-lost"}},
 		{"SetMIGMode", args{wholeUUID, nvml.Enabled}},

@@ -97,6 +97,42 @@ func (p *session) ProcessUtilization(gpu string, since time.Time) ([]nvml.Proces
 	})
 }
 
+// minSampleInterval is the shortest time between two samples of an instance's utilization.
+const minSampleInterval = 100 * time.Millisecond
+
+// InstanceUtilization implements [nvml.Library]. All programs share the samples.
+func (p *session) InstanceUtilization(gpu string, instance uint32) (int, error) {
+	n := p.node
+	return simulate(p, Call{Method: "InstanceUtilization", GPU: gpu, Instance: instance}, func() (int, error) {
+		g, err := n.migEnabledGPU(gpu)
+		if err != nil {
+			return 0, err
+		}
+		if !g.migModel.ModeWithoutReset {
+			return 0, errorf(nvml.ErrNotSupported, "%s is an %s, which is older than Hopper", gpu, g.name)
+		}
+		it, err := g.instanceByID(instance)
+		if err != nil {
+			return 0, err
+		}
+		now, last := n.clock.Now(), it.sampledAt
+		if !last.IsZero() && now.Sub(last) < minSampleInterval {
+			return nvml.UnknownPercent, nil
+		}
+		it.sampledAt = now
+		if last.IsZero() {
+			return nvml.UnknownPercent, nil
+		}
+		busy := 0
+		if it.computeInstance != nil {
+			for _, process := range it.computeInstance.processes {
+				busy += process.sm
+			}
+		}
+		return min(100, busy), nil
+	})
+}
+
 // allProcesses returns the processes on a GPU and its instances.
 func (g *gpu) allProcesses() []nvml.Process {
 	var list []nvml.Process

@@ -24,6 +24,7 @@ var methodCalls = []struct {
 	{"Utilization", func(l nvml.Library, g string) error { _, err := l.Utilization(g); return err }},
 	{"Processes", func(l nvml.Library, g string) error { _, err := l.Processes(g); return err }},
 	{"ProcessUtilization", func(l nvml.Library, g string) error { _, err := l.ProcessUtilization(g, time.Time{}); return err }},
+	{"InstanceUtilization", func(l nvml.Library, g string) error { _, err := l.InstanceUtilization(g, 1); return err }},
 	{"MIGMode", func(l nvml.Library, g string) error { _, _, err := l.MIGMode(g); return err }},
 	{"SetMIGMode", func(l nvml.Library, g string) error { _, err := l.SetMIGMode(g, nvml.Enabled); return err }},
 	{"Profiles", func(l nvml.Library, g string) error { _, err := l.Profiles(g); return err }},
@@ -59,7 +60,7 @@ func TestEachCallInEachState(t *testing.T) {
 	}
 	ofTheNode := []string{"DriverVersion", "GPUs", "Shutdown"}
 	ofInstances := []string{
-		"RemainingCapacity", "Instances", "CreateInstance", "DestroyInstance",
+		"RemainingCapacity", "Instances", "CreateInstance", "DestroyInstance", "InstanceUtilization",
 		"ComputeInstances", "CreateComputeInstance", "DestroyComputeInstance",
 	}
 	ofWhole := []string{"Utilization", "ProcessUtilization"}

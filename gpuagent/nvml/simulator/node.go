@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
@@ -63,6 +64,7 @@ type instance struct {
 	profile         *mig.Profile
 	start           int
 	computeInstance *computeInstance
+	sampledAt       time.Time // the last sample of its utilization, for all programs
 }
 
 type computeInstance struct {

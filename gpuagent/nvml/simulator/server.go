@@ -116,6 +116,8 @@ func dispatchCall(library nvml.Library, r *request) (any, error) {
 		return library.Processes(r.GPU)
 	case "ProcessUtilization":
 		return library.ProcessUtilization(r.GPU, r.sinceTime())
+	case "InstanceUtilization":
+		return library.InstanceUtilization(r.GPU, r.Instance)
 	case "MIGMode":
 		current, pending, err := library.MIGMode(r.GPU)
 		return modeResult{current, pending}, err

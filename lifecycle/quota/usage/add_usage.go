@@ -85,6 +85,7 @@ func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 			From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s),
 		}
 		for m, use := range use.splitByMonth(l.owner.zone) {
+			use.Active, use.Idle = l.activity.during(s.pod, use.From, use.To, l.clock.FromReal)
 			months[m] = append(months[m], monthlyUse{use, s.usageInterval})
 		}
 	}

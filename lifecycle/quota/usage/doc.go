@@ -18,6 +18,9 @@
 // loses none. Running pods are counted until some seconds ago, since pods are reported
 // late.
 //
+// Beside the requested usage a record has its used and idle parts, as the agents of the
+// nodes sample it. They are measurements: what no sample covers is in neither.
+//
 // The package does not watch records, does not estimate usage of times without
 // observation, and writes nothing for projects without usage.
 package usage

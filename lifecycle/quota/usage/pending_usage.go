@@ -40,7 +40,8 @@ const (
 // pendingUsage is the usage in a namespace that no record includes, at one moment.
 type pendingUsage struct {
 	*namespaceUsage
-	clock policytime.Clock
+	clock    policytime.Clock
+	activity *activityTracker
 	// now is machine time. runningUntil is until when running pods are counted, in policy
 	// time.
 	now, runningUntil time.Time
@@ -61,7 +62,7 @@ func (r *Reconciler) computePending(ctx context.Context, namespace string, a *na
 	if err := r.resolvePendingWrites(ctx, a.recordState); err != nil {
 		return nil, err
 	}
-	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
+	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, activity: &r.activity, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
 	l.runningUntil = truncateToSecond(r.Clock.FromReal(l.now.Add(-reportDelay)))
 	if err := r.attribute(ctx, namespace, l); err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ type Reconciler struct {
 	// Clock is policy time.
 	Clock policytime.Clock
 
-	tracker podTracker
+	tracker  podTracker
+	activity activityTracker
 }
 
 // ClockResolver finds the workloads of pods.
@@ -151,6 +152,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestsForProject), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
+		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.activity.handleGPUNode)).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -42,22 +42,25 @@ type Addition struct {
 func AddToStatus(old v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
 	sums := entrySums{}
 	for _, e := range old.Entries {
-		sums.add(entryKey{e.User, e.WorkloadType, e.NodePool}, e.GPUMilliSeconds)
+		sums.add(entryKey{e.User, e.WorkloadType, e.NodePool}, amounts{e.GPUMilliSeconds, e.UsedGPUMilliSeconds, e.IdleGPUMilliSeconds})
 	}
 	for _, use := range add.Uses {
-		sums.add(entryKey{use.User, use.Type, use.NodePool}, use.MilliSeconds())
+		sums.add(entryKey{use.User, use.Type, use.NodePool}, use.amounts())
 	}
 	sums.mergeSmallest()
 	at := truncateToSecond(add.At)
 	if last := old.UpdatedAt; last != nil && at.Before(last.Time) {
 		at = last.UTC()
 	}
+	total := sums.total()
 	return v1alpha1.UsageRecordStatus{
-		Department:    add.Department,
-		GPUMilliHours: sums.total() / milliSecondsPerMilliHour,
-		Entries:       sums.entries(),
-		Accounted:     boundedCursors(add.Cursors),
-		UpdatedAt:     &metav1.Time{Time: at},
+		Department:        add.Department,
+		GPUMilliHours:     total.requested / milliSecondsPerMilliHour,
+		UsedGPUMilliHours: total.used / milliSecondsPerMilliHour,
+		IdleGPUMilliHours: total.idle / milliSecondsPerMilliHour,
+		Entries:           sums.entries(),
+		Accounted:         boundedCursors(add.Cursors),
+		UpdatedAt:         &metav1.Time{Time: at},
 	}
 }
 
@@ -74,18 +77,18 @@ func (k entryKey) compare(other entryKey) int {
 	return cmp.Or(cmp.Compare(k.user, other.user), cmp.Compare(k.kind, other.kind), cmp.Compare(k.pool, other.pool))
 }
 
-// entrySums are the sums of entries, in thousandths of a GPU multiplied by seconds.
-type entrySums map[entryKey]int64
+// entrySums are the sums of entries.
+type entrySums map[entryKey]amounts
 
-func (t entrySums) add(key entryKey, milliSeconds int64) {
-	if milliSeconds > 0 {
-		t[key] = saturatingAdd(t[key], milliSeconds)
+func (t entrySums) add(key entryKey, usage amounts) {
+	if usage.requested > 0 {
+		t[key] = t[key].add(usage)
 	}
 }
 
-func (t entrySums) total() (sum int64) {
-	for _, milliSeconds := range t {
-		sum = saturatingAdd(sum, milliSeconds)
+func (t entrySums) total() (sum amounts) {
+	for _, usage := range t {
+		sum = sum.add(usage)
 	}
 	return sum
 }
@@ -93,7 +96,10 @@ func (t entrySums) total() (sum int64) {
 func (t entrySums) entries() []v1alpha1.UsageEntry {
 	entries := make([]v1alpha1.UsageEntry, 0, len(t))
 	for key, sum := range t {
-		entries = append(entries, v1alpha1.UsageEntry{User: key.user, WorkloadType: key.kind, NodePool: key.pool, GPUMilliSeconds: sum})
+		entries = append(entries, v1alpha1.UsageEntry{
+			User: key.user, WorkloadType: key.kind, NodePool: key.pool,
+			GPUMilliSeconds: sum.requested, UsedGPUMilliSeconds: sum.used, IdleGPUMilliSeconds: sum.idle,
+		})
 	}
 	slices.SortFunc(entries, func(a, b v1alpha1.UsageEntry) int {
 		return entryKey{a.User, a.WorkloadType, a.NodePool}.compare(entryKey{b.User, b.WorkloadType, b.NodePool})
@@ -167,7 +173,7 @@ func (t entrySums) mergeSmallest() {
 // sortedAscending returns the keys, the smallest sum first.
 func (t entrySums) sortedAscending() []entryKey {
 	return slices.SortedFunc(maps.Keys(t), func(a, b entryKey) int {
-		return cmp.Or(cmp.Compare(t[a], t[b]), a.compare(b))
+		return cmp.Or(cmp.Compare(t[a].requested, t[b].requested), a.compare(b))
 	})
 }
 

@@ -24,12 +24,21 @@ type Use struct {
 	Milli workload.Milli
 	// From and To are the start and the end. The usage is 0 if To is not after From.
 	From, To time.Time
+	// Active and Idle are the parts of this time in which the pod used its GPUs and did not. The rest
+	// was not measured.
+	Active, Idle time.Duration
 }
 
 // MilliSeconds returns the usage in thousandths of a GPU multiplied by seconds, between 0 and the
 // largest int64.
-func (u Use) MilliSeconds() int64 {
-	seconds := int64(u.To.Sub(u.From) / time.Second)
+func (u Use) MilliSeconds() int64 { return u.milliSeconds(u.To.Sub(u.From)) }
+
+func (u Use) amounts() amounts {
+	return amounts{requested: u.MilliSeconds(), used: u.milliSeconds(u.Active), idle: u.milliSeconds(u.Idle)}
+}
+
+func (u Use) milliSeconds(length time.Duration) int64 {
+	seconds := int64(length / time.Second)
 	if u.Milli <= 0 || seconds <= 0 {
 		return 0
 	}
@@ -52,6 +61,15 @@ func (u Use) splitByMonth(zone *time.Location) map[month]Use {
 		u.From = part.To
 	}
 	return parts
+}
+
+// amounts are amounts of usage, in thousandths of a GPU multiplied by seconds.
+type amounts struct{ requested, used, idle int64 }
+
+func (a amounts) add(b amounts) amounts {
+	return amounts{
+		saturatingAdd(a.requested, b.requested), saturatingAdd(a.used, b.used), saturatingAdd(a.idle, b.idle),
+	}
 }
 
 // saturatingAdd adds two amounts of at least 0. It returns the largest int64 if the sum

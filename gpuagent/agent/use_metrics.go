@@ -1,0 +1,111 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/utilization"
+)
+
+// sampledNode is a sample with the GPUs and holders of the node.
+type sampledNode struct {
+	result  *utilization.Result
+	gpus    []v1alpha1.ObservedGPU
+	holders *devices.Snapshot
+}
+
+// lastSample is the sample that the gauges of use report.
+var lastSample atomic.Pointer[sampledNode]
+
+// useCollector collects the gauges of use from lastSample. A removed pod or device so has no series.
+type useCollector struct{}
+
+var (
+	podLabels    = []string{"gpu", "uuid", "device", "namespace", "pod", "project"}
+	deviceLabels = []string{"gpu", "uuid", "device"}
+	podMemory    = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes",
+		"GPU memory that a pod's processes use on a device; absent if unknown.", podLabels, nil)
+	podUtilization = prometheus.NewDesc("sluice_gpu_pod_utilization_ratio",
+		"A pod's utilization of a device, 0 to 1; absent if unknown.", podLabels, nil)
+	podLastActive = prometheus.NewDesc("sluice_gpu_pod_last_active_timestamp_seconds",
+		"Time of a pod's last use of its GPUs, in machine time; absent if unknown.", []string{"namespace", "pod", "project"}, nil)
+	instanceUtilization = prometheus.NewDesc("sluice_gpu_instance_utilization_ratio",
+		"Utilization of a MIG device, 0 to 1; absent if unknown.", deviceLabels, nil)
+	otherProcesses = prometheus.NewDesc("sluice_gpu_other_processes",
+		"Processes outside of pods on a device.", deviceLabels, nil)
+	otherMemory = prometheus.NewDesc("sluice_gpu_other_memory_used_bytes",
+		"GPU memory that processes outside of pods use on a device, as far as it is known.", deviceLabels, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (useCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{podMemory, podUtilization, podLastActive, instanceUtilization, otherProcesses, otherMemory} {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (useCollector) Collect(to chan<- prometheus.Metric) {
+	node := lastSample.Load()
+	if node == nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	index := map[string]string{}
+	for i := range node.gpus {
+		index[string(node.gpus[i].UUID)] = strconv.Itoa(int(node.gpus[i].Index))
+	}
+	for i := range node.holders.Pods {
+		pod := &node.holders.Pods[i]
+		use, known := node.result.Pods[pod.UID]
+		if !known {
+			continue
+		}
+		project := pod.Labels[v1alpha1.LabelProject]
+		if use.LastActive != nil {
+			gauge(podLastActive, float64(use.LastActive.UnixMilli())/1000, pod.Namespace, pod.Name, project)
+		}
+		for _, d := range use.Devices {
+			labels := []string{index[d.GPU], d.GPU, d.UUID, pod.Namespace, pod.Name, project}
+			if d.MemoryMiB != nil {
+				gauge(podMemory, float64(*d.MemoryMiB)*mebibyte, labels...)
+			}
+			if d.Busy != nil {
+				gauge(podUtilization, float64(*d.Busy)/100, labels...)
+			}
+		}
+	}
+	for i := range node.result.Devices {
+		d := &node.result.Devices[i]
+		labels := []string{index[d.GPU], d.GPU, d.UUID}
+		if d.UUID != d.GPU && d.Busy != nvml.UnknownPercent {
+			gauge(instanceUtilization, float64(d.Busy)/100, labels...)
+		}
+		if count, memory := outsideOfPods(d); count > 0 {
+			gauge(otherProcesses, float64(count), labels...)
+			gauge(otherMemory, float64(memory)*mebibyte, labels...)
+		}
+	}
+}
+
+// outsideOfPods returns the number of the processes outside of pods on a device, and their known memory in
+// MiB.
+func outsideOfPods(d *utilization.Device) (count int, memoryMiB int64) {
+	for i := range d.Processes {
+		if p := &d.Processes[i]; p.Pod == "" {
+			count++
+			memoryMiB += max(0, p.MemoryMiB)
+		}
+	}
+	return count, memoryMiB
+}

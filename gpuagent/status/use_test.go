@@ -1,0 +1,77 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/utilization"
+)
+
+func newUseReport(at, lastActive time.Time, memoryMiB int64) Report {
+	use := utilization.PodUse{LastActive: &lastActive, MemoryMiB: &memoryMiB}
+	return Report{
+		GPUs: []v1alpha1.ObservedGPU{}, Pods: []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}},
+		Use: &utilization.Result{At: at, Pods: map[types.UID]utilization.PodUse{"u": use}},
+	}
+}
+
+// The use is written at the rates of its readers: a change every 30 s, and a sample at least every minute,
+// since readers take an agent whose last sample is three minutes old for absent.
+func TestUseIsWrittenAtItsRates(t *testing.T) {
+	w := &Writer{}
+	base := newUseReport(testNow, testNow, 1000)
+	first := w.mergeStatus(&v1alpha1.GPUNodeStatus{}, base, testNow)
+	if first.SampledAt == nil || !first.SampledAt.Time.Equal(testNow) || *first.Pods[0].MemoryMiB != 1000 || !first.Pods[0].LastActive.Time.Equal(testNow) {
+		t.Fatalf("the first sample is %+v", first)
+	}
+	at := func(after time.Duration) time.Time { return testNow.Add(after) }
+	for name, tt := range map[string]struct {
+		report Report
+		want   bool // whether it is written
+	}{
+		"nothing changed":                     {newUseReport(at(49*time.Second), testNow, 1000), false},
+		"nothing changed for an interval":     {newUseReport(at(50*time.Second), testNow, 1000), true},
+		"use, soon":                           {newUseReport(at(29*time.Second), at(29*time.Second), 1000), false},
+		"use":                                 {newUseReport(at(30*time.Second), at(30*time.Second), 1000), true},
+		"use that does not continue":          {newUseReport(at(40*time.Second), at(29*time.Second), 1000), false},
+		"memory, soon":                        {newUseReport(at(29*time.Second), testNow, 5000), false},
+		"memory":                              {newUseReport(at(30*time.Second), testNow, 1053), true},
+		"less than a twentieth of the memory": {newUseReport(at(30*time.Second), testNow, 1052), false},
+		"memory that is unknown":              {withoutMemory(newUseReport(at(30*time.Second), testNow, 0)), true},
+		"no sample":                           {Report{GPUs: base.GPUs, Pods: base.Pods}, false},
+		"another pod": {Report{
+			GPUs: base.GPUs, Use: newUseReport(at(time.Second), testNow, 1000).Use,
+			Pods: append(base.Pods[:1:1], v1alpha1.PodUsage{PodReference: v1alpha1.PodReference{UID: "v"}}),
+		}, true},
+		"the assignment of pods is unknown":  {Report{GPUs: base.GPUs, Use: newUseReport(at(time.Hour), testNow, 1).Use}, false},
+		"the driver does not list the GPUs":  {Report{Pods: base.Pods, Use: newUseReport(at(time.Hour), testNow, 1).Use}, false},
+		"the clock was set back":             {newUseReport(at(-time.Hour), at(-time.Hour), 1000), true},
+		"another second of a drifting clock": {newUseReport(at(-time.Second), testNow, 1000), false},
+	} {
+		next := w.mergeStatus(first, tt.report, testNow)
+		if got := !next.SampledAt.Equal(first.SampledAt); got != tt.want {
+			t.Errorf("%s: written is %v", name, got)
+		} else if got && !next.SampledAt.Time.Equal(tt.report.Use.At) {
+			t.Errorf("%s: sampled at %s, want %s", name, next.SampledAt, tt.report.Use.At)
+		}
+		if !tt.want && ptr.Deref(next.Pods[0].MemoryMiB, 0) != 1000 {
+			t.Errorf("%s: the use in the status is not of its sample: %+v", name, next.Pods[0])
+		}
+	}
+	unknown := w.mergeStatus(first, withoutMemory(newUseReport(at(time.Minute), testNow, 0)), testNow)
+	if unknown.Pods[0].MemoryMiB != nil || unknown.Pods[0].LastActive != nil {
+		t.Errorf("what is unknown stays in the status: %+v", unknown.Pods[0])
+	}
+}
+
+func withoutMemory(r Report) Report {
+	r.Use.Pods["u"] = utilization.PodUse{}
+	return r
+}

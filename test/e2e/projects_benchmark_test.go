@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	manyProjects = flag.Int("projects", 1000, "how many projects BenchmarkProjects creates")
+	manyProjects = flag.Int("projects", 1000, "how many projects BenchmarkProjects and BenchmarkSuspensionDay create")
 	projectsRate = flag.Float64("projects-rate", 4, "how many projects BenchmarkProjects creates per second")
 )
 

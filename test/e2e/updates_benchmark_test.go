@@ -22,7 +22,7 @@ const (
 )
 
 // BenchmarkPodUpdates measures the processor time of the API server for one update of a pod's
-// status, and for one annotation, in the namespace of a project and outside projects, in
+// status, of an annotation and of a label, in the namespace of a project and outside projects, in
 // alternating rounds. The pods have 10, 256 and 10,000 labels; the last one is from before the
 // project, which does not admit such a pod.
 //
@@ -54,7 +54,7 @@ func BenchmarkPodUpdates(b *testing.B) {
 		createPod(outside, labels)
 	}
 	updates := 0
-	for _, what := range []string{"Status", "Annotation"} {
+	for _, what := range []string{"Status", "Annotation", "Label"} {
 		for _, labels := range sizes {
 			b.Run(fmt.Sprintf("%s/%d", what, labels), func(b *testing.B) {
 				rounds := map[string][]float64{}
@@ -62,7 +62,10 @@ func BenchmarkPodUpdates(b *testing.B) {
 					for range number {
 						updates++
 						body, subresources := fmt.Appendf(nil, `{"metadata":{"annotations":{"mine":"%d"}}}`, updates), []string(nil)
-						if what == "Status" {
+						switch what {
+						case "Label":
+							body = fmt.Appendf(nil, `{"metadata":{"labels":{"example.org/key-0":"%d"}}}`, updates)
+						case "Status":
 							body = fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"False","message":"%d"}]}}`, updates)
 							subresources = []string{"status"}
 						}
@@ -83,9 +86,9 @@ func BenchmarkPodUpdates(b *testing.B) {
 					for round := range updateRounds {
 						for i := range 2 {
 							ns := []string{governed, outside}[(i+round)%2]
-							before := componentCPU(b)
+							before := sharedCluster.componentCPU(b)
 							update(ns, number)
-							used := componentCPU(b).add(before, -1)["kube-apiserver"]
+							used := sharedCluster.componentCPU(b).add(before, -1)["kube-apiserver"]
 							rounds[ns] = append(rounds[ns], 1000*used/float64(number))
 						}
 					}

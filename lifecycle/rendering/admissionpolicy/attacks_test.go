@@ -116,15 +116,25 @@ func TestServicesAndIngresses(t *testing.T) {
 
 // A user withdraws an own request and no other. Guards invariant 4 of the design.
 func TestExtensionsAreDeletedByTheirRequester(t *testing.T) {
-	const ofAnna = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: anna@example.org}}`
-	const ofBen = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: ben@example.org}}}`
+	const spec = `, spec: {action: Extend, target: {apiVersion: batch/v1, kind: Job, name: training}}`
+	const ofAnna = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: anna@example.org}}` + spec
+	const ofBen = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: more, annotations: {sluice.dev/created-by: ben@example.org}}` + spec + `}`
+	const request = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: deletion-1}, spec: {action: Delete, target: {name: thesis}}`
+	const withName = `{apiVersion: sluice.dev/v1alpha1, kind: Extension, metadata: {name: deletion-1, annotations: {sluice.dev/created-by: anna@example.org}}, spec: {action: Delete, target: {name: thesis}}}`
 	member := []string{"own-only extensions.sluice.dev"}
+	owner := []string{"own-only extensions.sluice.dev", "others extensions.sluice.dev"}
+	const decide = "extension deletion-1 is the request of Sluice to delete project thesis, and users do not delete it"
 	expect{
-		"an own request":         {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + "}", rights: member}, ""},
-		"an own decided request": {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + ", status: {decision: Approved}}", rights: member}, "was decided"},
-		"another user's":         {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: member}, "extension more was requested by ben@example.org"},
-		"another's, by an owner": {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: append(member, "others extensions.sluice.dev")}, ""},
-		"with the namespace":     {admissionRequest{user: "system:serviceaccount:kube-system:namespace-controller", resource: "extensions.sluice.dev", old: ofBen}, ""},
+		"an own request":          {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + "}", rights: member}, ""},
+		"an own decided request":  {admissionRequest{resource: "extensions.sluice.dev", old: ofAnna + ", status: {decision: Approved}}", rights: member}, "was decided"},
+		"another user's":          {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: member}, "extension more was requested by ben@example.org"},
+		"another's, by an owner":  {admissionRequest{resource: "extensions.sluice.dev", old: ofBen, rights: owner}, ""},
+		"Sluice's request":        {admissionRequest{resource: "extensions.sluice.dev", old: request + "}", rights: member}, decide},
+		"it, by an administrator": {admissionRequest{resource: "extensions.sluice.dev", old: request + "}", rights: owner}, decide},
+		"it, with a user's name":  {admissionRequest{resource: "extensions.sluice.dev", old: withName, rights: member}, decide},
+		"it, decided":             {admissionRequest{resource: "extensions.sluice.dev", old: request + ", status: {decision: Denied}}", rights: owner}, decide},
+		"it, by Sluice":           {admissionRequest{user: "system:serviceaccount:sluice-system:lifecycle", resource: "extensions.sluice.dev", old: request + "}"}, ""},
+		"with the namespace":      {admissionRequest{user: "system:serviceaccount:kube-system:namespace-controller", resource: "extensions.sluice.dev", old: ofBen}, ""},
 	}.run(t)
 }
 
@@ -165,7 +175,7 @@ func TestDeviceAnnotations(t *testing.T) {
 		return `{apiVersion: v1, kind: Pod, metadata: {name: notebook, annotations: {sluice.dev/created-by: anna@example.org` + annotations + `}}, spec: {containers: []}}`
 	}
 	for _, key := range admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}).Spec.DeviceAnnotations {
-		want := "sluice-device-annotations: metadata.annotations: " + key
+		want := "sluice-managed-metadata: metadata.annotations: " + key
 		expect{
 			key + " at creation":   {admissionRequest{resource: "pods", object: pod(", " + key + "/main: x")}, want},
 			key + " later":         {admissionRequest{resource: "pods", old: pod(""), object: pod(", " + key + ": x")}, want},

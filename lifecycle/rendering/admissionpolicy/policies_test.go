@@ -6,6 +6,7 @@ package admissionpolicy_test
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -28,10 +31,10 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// policySet is the policies and their bindings by name.
+// policySet is the policies and their bindings by name. former are the bindings for the namespaces of deleted projects.
 type policySet struct {
-	policies map[string]*admissionv1.ValidatingAdmissionPolicy
-	bindings map[string]*admissionv1.ValidatingAdmissionPolicyBinding
+	policies         map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings, former map[string]*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
 func loadSet(t *testing.T, denyOutside bool) policySet {
@@ -40,7 +43,11 @@ func loadSet(t *testing.T, denyOutside bool) policySet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := policySet{map[string]*admissionv1.ValidatingAdmissionPolicy{}, map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}}
+	set := policySet{
+		map[string]*admissionv1.ValidatingAdmissionPolicy{},
+		map[string]*admissionv1.ValidatingAdmissionPolicyBinding{},
+		map[string]*admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
 	for _, object := range objects {
 		name := object.GetName()
 		convert := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation
@@ -48,11 +55,16 @@ func loadSet(t *testing.T, denyOutside bool) policySet {
 			set.policies[name] = &admissionv1.ValidatingAdmissionPolicy{}
 			err = convert(object.Object, set.policies[name], true)
 		} else {
-			if set.policies[name] == nil {
+			if policy, _, _ := unstructured.NestedString(object.Object, "spec", "policyName"); set.policies[policy] == nil {
 				t.Errorf("binding %s comes before its policy", name)
 			}
-			set.bindings[name] = &admissionv1.ValidatingAdmissionPolicyBinding{}
-			err = convert(object.Object, set.bindings[name], true)
+			binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			err = convert(object.Object, binding, true)
+			if binding.Spec.MatchResources == nil {
+				set.bindings[name] = binding
+			} else {
+				set.former[name] = binding
+			}
 		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -117,6 +129,33 @@ func TestOnlyPoliciesForGPUsOutsideProjectsMayWarn(t *testing.T) {
 			if diff := cmp.Diff(expected, b.Spec.ValidationActions); diff != "" {
 				t.Errorf("%s with deny %v (-want +got)\n%s", name, deny, diff)
 			}
+		}
+	}
+}
+
+// The namespace of a deleted project has no quotas: what the policies on GPUs outside projects only warn of is refused
+// there. Guards invariant 3.
+func TestGPUsAreRefusedInNamespacesOfDeletedProjects(t *testing.T) {
+	for _, deny := range []bool{true, false} {
+		set := loadSet(t, deny)
+		var policies []string
+		for name, b := range set.former {
+			policies = append(policies, b.Spec.PolicyName)
+			want := set.bindings[b.Spec.PolicyName].DeepCopy()
+			want.Name, want.Spec.ValidationActions = name, []admissionv1.ValidationAction{admissionv1.Deny}
+			want.Spec.MatchResources = &admissionv1.MatchResources{
+				MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{},
+				NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: v1alpha1.LabelFormerProject, Operator: metav1.LabelSelectorOpExists},
+				}},
+			}
+			if diff := cmp.Diff(want, b); diff != "" {
+				t.Errorf("%s with deny %v (-want +got)\n%s", name, deny, diff)
+			}
+		}
+		slices.Sort(policies)
+		if diff := cmp.Diff([]string{"sluice-bounded-pods", "sluice-gpu-claims", "sluice-gpu-pods"}, policies); diff != "" {
+			t.Errorf("policies (-want +got)\n%s", diff)
 		}
 	}
 }
@@ -260,16 +299,14 @@ func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name strin
 	return ""
 }
 
-// Lifecycle may patch its own policies by name, and no others.
+// Lifecycle may patch its own policies and bindings by name, and no others.
 func TestRightsNameEveryPolicy(t *testing.T) {
 	content, err := os.ReadFile("../../../manifests/base/rbac/lifecycle.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{}
-	for name := range loadSet(t, false).policies {
-		want = append(want, name)
-	}
+	set := loadSet(t, false)
+	want := slices.AppendSeq(slices.Collect(maps.Keys(set.policies)), maps.Keys(set.former))
 	slices.Sort(want)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
 		var role rbacv1.ClusterRole

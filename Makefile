@@ -69,12 +69,12 @@ hostile: build ## Attack Sluice: all attacks, ten minutes of random requests, a 
 .PHONY: bench
 bench: build ## Run the benchmarks
 	bin/sluice up --build-only
-	go test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) $(PKG)
+	go test -run '^$$' -bench . -benchmem -timeout 120m $(ARGS) $(PKG)
 	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
 .PHONY: generate
 generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules and tables
-	go test ./lifecycle/timelimit/suspend -count=1 -run '^TestGenerated' -update
+	go test ./lifecycle/timelimit/suspend ./lifecycle/tenancy/project -count=1 -run '^TestGenerated' -update
 	go test ./policies/check -count=1 -run '^TestInputReference' -update
 
 .PHONY: generate-api

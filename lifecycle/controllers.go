@@ -31,6 +31,7 @@ import (
 	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/extension"
+	"sluice.dev/lifecycle/timelimit/projectend"
 )
 
 // component is a controller or a background task of the manager.
@@ -45,7 +46,7 @@ func (s *services) tenancy() []component {
 		&department.Reconciler{Client: s.client},
 		&project.Reconciler{
 			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
-			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices,
+			Events: s.events, Clock: s.policyTime, Access: &s.rbac, Pods: s.pods, Notices: s.notices, Stopper: s.stopper,
 		},
 		&expiry.Reconciler{
 			Client: s.client, Live: s.live, Notices: s.notices, MailPaused: s.isMailPaused, Events: s.events, Clock: s.policyTime,
@@ -89,15 +90,20 @@ func (s *services) quota() []component {
 // timeLimit returns the controllers that stop workloads at their time limit.
 func (s *services) timeLimit() []component {
 	limit := s.cfg.Stopping.StopLimiter
+	stopLimiter := &controller.StopLimiter{
+		Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,
+	}
 	return []component{
 		withPods{s.workloads, s.pods},
 		&controller.Reconciler{
 			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
 			Stopper:       s.stopper,
 			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
-			StopLimiter: &controller.StopLimiter{
-				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,
-			},
+			StopLimiter:   stopLimiter,
+		},
+		&projectend.Reconciler{
+			Client: s.client, Live: s.live, Kinds: s.client.RESTMapper(), Workloads: s.workloads, Stopper: s.stopper,
+			StopLimiter: stopLimiter, Events: s.events, Clock: s.policyTime,
 		},
 		&extension.Reconciler{Client: s.client, Live: s.live, Notices: s.notices, Events: s.events, Clock: s.policyTime},
 	}

@@ -86,6 +86,7 @@ func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
 	options.LeaderElectionID = leaderElectionID
 	options.LeaderElectionNamespace = cfg.LeaderElection.Namespace
 	options.LeaderElectionReleaseOnCancel = true
+	options.MapperProvider = newMapper
 	options.Cache.ByObject = cacheByObject()
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	setMemoryLimit()

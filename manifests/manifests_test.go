@@ -230,11 +230,11 @@ func TestNetworkPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const apiServer, dns, mail = "443,6443", "53,53 kube-system", "587,465,25"
+	const apiServer, dns, mail, exporter = "443,6443", "53,53 kube-system", "587,465,25", "9400 gpu-operator,kube-system,nvidia-gpu-operator"
 	for name, want := range map[string]struct{ ingress, egress []string }{
 		"webhook":   {[]string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
 		"lifecycle": {[]string{"8080 monitoring"}, []string{apiServer, dns, mail}},
-		"gpuagent":  {[]string{"8080 monitoring"}, []string{apiServer, dns}},
+		"gpuagent":  {[]string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
 	} {
 		var policy networkingv1.NetworkPolicy
 		findObject(t, objects, "NetworkPolicy", name, &policy)
@@ -276,6 +276,11 @@ func describeRule(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.N
 		}
 		if namespace := labels["kubernetes.io/metadata.name"]; namespace != "" {
 			parts = append(parts, namespace)
+		}
+		for _, e := range peer.NamespaceSelector.MatchExpressions {
+			if e.Key == "kubernetes.io/metadata.name" {
+				parts = append(parts, strings.Join(e.Values, ","))
+			}
 		}
 	}
 	return strings.Join(parts, " ")

@@ -42,6 +42,14 @@ func (systemClock) RealUntil(t time.Time) time.Duration { return max(0, time.Unt
 // explicit; the linter forbids [time.Now] in packages that use both times.
 func MachineNow() time.Time { return time.Now() }
 
+// Later returns the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // FromTimestamp returns the policy time of a real instant that was truncated to the second, like
 // timestamps of the API server. If policy time was stepped within that second, the result is
 // after the step, so that the step does not count as running time.

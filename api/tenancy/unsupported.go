@@ -4,7 +4,6 @@
 package tenancy
 
 import (
-	"slices"
 	"strings"
 
 	"sluice.dev/api/v1alpha1"
@@ -24,77 +23,17 @@ type check[T any] struct {
 	isSet func(*T) bool
 }
 
-// What the fields of several kinds will do.
-const (
-	idleEffect   = "stops workloads whose GPUs are idle"
-	activeEffect = "counts only the time in which GPUs are used"
-)
-
-var departmentChecks = []check[v1alpha1.Department]{
-	{
-		UnsupportedField{"Department", "spec.projects.suspendAfter", "stops the workloads of expired projects"},
-		expiresProjects,
-	},
-	{
-		UnsupportedField{"Department", "spec.projects.deleteAfter", "requests the approval of the deletion of expired projects"},
-		expiresProjects,
-	},
-	{
-		UnsupportedField{"Department", "spec.workloads[*].idleTimeout", idleEffect},
-		func(d *v1alpha1.Department) bool { return setsIdleTimeout(d.Spec.Workloads) },
-	},
-	{
-		UnsupportedField{"Department", "spec.workloads[*].clock: Active", activeEffect},
-		func(d *v1alpha1.Department) bool { return setsActiveClock(d.Spec.Workloads) },
-	},
-}
-
-var projectChecks = []check[v1alpha1.Project]{
-	{
-		UnsupportedField{"Project", "spec.workloads[*].idleTimeout", idleEffect},
-		func(p *v1alpha1.Project) bool { return setsIdleTimeout(p.Spec.Workloads) },
-	},
-	{
-		UnsupportedField{"Project", "spec.workloads[*].clock: Active", activeEffect},
-		func(p *v1alpha1.Project) bool { return setsActiveClock(p.Spec.Workloads) },
-	},
-}
-
 var nodePoolChecks = []check[v1alpha1.NodePool]{{
 	UnsupportedField{"NodePool", "spec.compute: Strict", "limits each pod to its share of a GPU's compute"},
 	func(p *v1alpha1.NodePool) bool { return p.Spec.Compute == v1alpha1.ComputeStrict },
 }}
 
-var extensionChecks = []check[v1alpha1.Extension]{
-	{
-		UnsupportedField{"Extension", "spec.action: Delete", "deletes a project once an approver has approved it"},
-		func(e *v1alpha1.Extension) bool { return e.Spec.Action == v1alpha1.ActionDelete },
-	},
-}
-
 // UnsupportedFields returns all fields that have no effect yet, by kind.
-func UnsupportedFields() []UnsupportedField {
-	return slices.Concat(fieldsOf(departmentChecks, nil), fieldsOf(projectChecks, nil), fieldsOf(nodePoolChecks, nil), fieldsOf(extensionChecks, nil))
-}
-
-// UnsupportedInDepartment returns the fields without effect that a department sets.
-func UnsupportedInDepartment(d *v1alpha1.Department) []UnsupportedField {
-	return fieldsOf(departmentChecks, d)
-}
-
-// UnsupportedInProject returns the fields without effect that a project sets.
-func UnsupportedInProject(p *v1alpha1.Project) []UnsupportedField {
-	return fieldsOf(projectChecks, p)
-}
+func UnsupportedFields() []UnsupportedField { return fieldsOf(nodePoolChecks, nil) }
 
 // UnsupportedInNodePool returns the fields without effect that a node pool sets.
 func UnsupportedInNodePool(p *v1alpha1.NodePool) []UnsupportedField {
 	return fieldsOf(nodePoolChecks, p)
-}
-
-// UnsupportedInExtension returns the fields without effect that an extension sets.
-func UnsupportedInExtension(e *v1alpha1.Extension) []UnsupportedField {
-	return fieldsOf(extensionChecks, e)
 }
 
 // fieldsOf returns the fields that the object sets, or all if it is nil.
@@ -114,28 +53,4 @@ func DescribeUnsupported(fields []UnsupportedField) string {
 		described = append(described, f.Path+" ("+f.Effect+")")
 	}
 	return "these fields have no effect yet: " + strings.Join(described, ", ")
-}
-
-func setsIdleTimeout(limits map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits) bool {
-	for _, l := range limits {
-		if l.IdleTimeout != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func setsActiveClock(limits map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits) bool {
-	for _, l := range limits {
-		if l.Clock == v1alpha1.ClockActive {
-			return true
-		}
-	}
-	return false
-}
-
-// expiresProjects reports whether the department's projects expire. What follows their expiry has defaults, so that it
-// counts as set.
-func expiresProjects(d *v1alpha1.Department) bool {
-	return d.Spec.Projects.Validity != nil && d.Spec.Projects.AtExpiry != v1alpha1.ExpiryConfirm
 }

@@ -128,13 +128,21 @@ type ExtensionStatus struct {
 	// +kubebuilder:validation:MaxLength=500
 	Message string `json:"message,omitempty"`
 
+	// Until is the last day, in the department's time zone, for which a denied deletion is not requested
+	// again. The administrator of the department sets it, at most five years ahead. It is required if
+	// the project was suspended, and must be left out if its owners did not confirm it: such a project
+	// is Active until its next anniversary.
+	//
+	// +optional
+	Until *period.Date `json:"until,omitempty"`
+
 	// NewEnd is the end of the workload or of the project's validity after the extension was
 	// applied.
 	//
 	// +optional
 	NewEnd *metav1.Time `json:"newEnd,omitempty"`
 
-	// Conditions are Applied, Announced and Unsupported.
+	// Conditions are Applied and Announced.
 	//
 	// +optional
 	// +listType=map
@@ -151,6 +159,7 @@ type ExtensionStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=slext,categories=sluice
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.decision) || (has(self.status) && has(self.status.decision) && self.status.decision == oldSelf.status.decision)",fieldPath=".status.decision",message="cannot be changed: a decision stands"
+// +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(self.status.until) || self.spec.action == 'Delete' && has(self.status.decision) && self.status.decision == 'Denied'",fieldPath=".status.until",message="is for a denied Extension with the action Delete only: the last day for which the deletion is not requested again"
 // +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.action`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.target.kind`
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.target.name`
@@ -194,11 +203,15 @@ func (e *Extension) IsPending() bool {
 	}
 }
 
-// Approvers returns the roles whose holders decide on an Extension with that action.
-func (d *Department) Approvers(action ExtensionAction) []ApproverRole {
-	approvers := d.Spec.Extensions.Approvers
-	if action == ActionRenew {
+// Approvers returns the roles whose holders decide on an Extension with that action. Administrators
+// of the department alone decide on deletions.
+func (d *Department) Approvers(action ExtensionAction) (approvers []ApproverRole) {
+	switch action {
+	case ActionExtend:
+		approvers = d.Spec.Extensions.Approvers
+	case ActionRenew:
 		approvers = d.Spec.Projects.Renewals.Approvers
+	case ActionDelete:
 	}
 	if len(approvers) == 0 {
 		return []ApproverRole{ApproverRole(RoleDepartmentAdministrator)} // the default of the schema

@@ -57,17 +57,23 @@ const (
 	GPULost GPUHealth = "Lost"
 )
 
-// UtilizationSource is the source of a node's utilization samples.
+// UtilizationSource is the source of a GPU's utilization samples.
 //
-// +kubebuilder:validation:Enum=NVML;Unavailable
+// +kubebuilder:validation:Enum=NVML;GPM;DCGM;Unavailable
 type UtilizationSource string
 
 // The sources of utilization.
 const (
-	// UtilizationNVML means that the driver measures utilization, through NVML.
+	// UtilizationNVML means that the driver measures the utilization of each process. It does so
+	// on GPUs that are not in MIG mode.
 	UtilizationNVML UtilizationSource = "NVML"
-	// UtilizationUnavailable means that the node cannot measure utilization. Pods on it never
-	// count as idle.
+	// UtilizationGPM means that the driver's GPU performance monitoring (GPM) measures the
+	// utilization of each MIG instance, on Hopper and newer GPUs.
+	UtilizationGPM UtilizationSource = "GPM"
+	// UtilizationDCGM means that dcgm-exporter measures the utilization of each MIG instance.
+	UtilizationDCGM UtilizationSource = "DCGM"
+	// UtilizationUnavailable means that the utilization of the GPU cannot be measured. Its pods
+	// never count as idle.
 	UtilizationUnavailable UtilizationSource = "Unavailable"
 )
 
@@ -121,12 +127,6 @@ type GPUNodeStatus struct {
 	// +optional
 	SampledAt *metav1.Time `json:"sampledAt,omitempty"`
 
-	// UtilizationSource is the source of lastActive. If it is Unavailable, no pod counts as
-	// idle.
-	//
-	// +optional
-	UtilizationSource UtilizationSource `json:"utilizationSource,omitempty"`
-
 	// Conditions are Ready, LayoutApplied, ResetRequired, NoPermission and GPULost.
 	//
 	// +optional
@@ -178,6 +178,12 @@ type ObservedGPU struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+
+	// UtilizationSource is the source of the GPU's utilization. If it is Unavailable, the pods on
+	// the GPU never count as idle.
+	//
+	// +optional
+	UtilizationSource UtilizationSource `json:"utilizationSource,omitempty"`
 
 	// MIG is the GPU's MIG mode.
 	//

@@ -90,6 +90,7 @@ type GPUUUID string
 // +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.gpus[0].model`
 // +kubebuilder:printcolumn:name="Sampled",type=date,JSONPath=`.status.sampledAt`
 // +kubebuilder:printcolumn:name="Findings",type=string,JSONPath=`.status.findings[*].reason`,priority=1
+// +kubebuilder:printcolumn:name="Utilization",type=string,JSONPath=`.status.gpus[*].utilizationSource`,priority=1
 // +kubebuilder:printcolumn:name="Driver",type=string,JSONPath=`.status.driverVersion`,priority=1
 type GPUNode struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -146,11 +147,12 @@ type PodUsage struct {
 	// +kubebuilder:validation:MaxItems=64
 	Devices []string `json:"devices,omitempty"`
 
-	// MemoryMiB is the GPU memory that the pod uses, in MiB.
+	// MemoryMiB is the GPU memory that the pod's processes use, in MiB. It is absent if the
+	// memory of any of them is unknown.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+	MemoryMiB *int64 `json:"memoryMiB,omitempty"`
 
 	// ShareMiB is the GPU memory that the pod may use, in MiB.
 	//
@@ -158,7 +160,9 @@ type PodUsage struct {
 	// +kubebuilder:validation:Minimum=0
 	ShareMiB int64 `json:"shareMiB,omitempty"`
 
-	// LastActive is when the pod's processes last used a GPU, in machine time.
+	// LastActive is when the pod last used its GPUs, in machine time. A pod that has not used
+	// them yet has the time of its first sample. It is absent if the pod may use a GPU whose
+	// utilization cannot be measured: the pod does not count as idle then.
 	//
 	// +optional
 	LastActive *metav1.Time `json:"lastActive,omitempty"`

@@ -105,8 +105,8 @@ const (
 func ManagedKeys() []string {
 	return []string{
 		AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
-		AnnotationEndsAt, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool, AnnotationNodePools,
-		AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
+		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
+		AnnotationNodePools, AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
 		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
 	}
 }
@@ -130,6 +130,16 @@ const (
 	// MaxContainerResources is the largest number of resources that a container requests.
 	MaxContainerResources = 64
 )
+
+// AnnotationFormerProject is on a namespace that stayed when its project was deleted, until an
+// administrator removes it. Its value is a JSON object: project, department, deletedAt (RFC 3339),
+// approvedBy if the deletion was approved, cause (VolumeClaims, NamespaceAdopted or
+// NamespaceUnmarked), volumeClaims (their number).
+const AnnotationFormerProject = "sluice.dev/former-project"
+
+// LabelFormerProject is on the same namespaces; its value is the name of the project. Pods and resource
+// claims with GPUs are refused there.
+const LabelFormerProject = AnnotationFormerProject
 
 // AnnotationConfirmDelete confirms the deletion of a Project with running GPU work. Its value is
 // the name of the Project. An administrator of the department sets it.

@@ -262,8 +262,8 @@ const (
 	// NoticeProjectSuspended reports that the workloads were stopped and how to start them
 	// again.
 	NoticeProjectSuspended NoticeKind = "ProjectSuspended"
-	// NoticeProjectDeletion warns that approval of the project's deletion is or will be
-	// requested.
+	// NoticeProjectDeletion warns that approval of the project's deletion is or will be requested, or
+	// that it was approved; or reports that it was dismissed.
 	NoticeProjectDeletion NoticeKind = "ProjectDeletion"
 	// NoticeProjectConfirm asks whether a project is still needed.
 	NoticeProjectConfirm NoticeKind = "ProjectConfirm"

@@ -5,7 +5,6 @@ package v1alpha1_test
 
 import (
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,20 +22,6 @@ func TestNamespaceName(t *testing.T) {
 	project.Spec.Namespace = "old-lab"
 	if got := project.NamespaceName(); got != "old-lab" {
 		t.Errorf("with spec.namespace: %q", got)
-	}
-}
-
-func TestAnchor(t *testing.T) {
-	berlin := time.FixedZone("UTC+2", 2*60*60)
-	created := time.Date(2026, 7, 1, 15, 4, 5, 0, time.UTC)
-	project := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
-	if got := project.Anchor(berlin); !got.Equal(created) {
-		t.Errorf("without validFrom: %s", got)
-	}
-	from := period.MustParseDate("2026-10-01")
-	project.Spec.ValidFrom = &from
-	if got, want := project.Anchor(berlin), time.Date(2026, 9, 30, 22, 0, 0, 0, time.UTC); !got.Equal(want) {
-		t.Errorf("with validFrom: %s, want %s", got, want)
 	}
 }
 

@@ -51,6 +51,23 @@ type ProjectExpiry struct {
 	// +optional
 	RequestHeldSince *metav1.Time `json:"requestHeldSince,omitempty"`
 
+	// ShortenedFrom is the former time of the project's suspension, if changed terms of the department
+	// brought it forward. The stop limiter counts the workloads that such a suspension stops.
+	//
+	// +optional
+	ShortenedFrom *metav1.Time `json:"shortenedFrom,omitempty"`
+
+	// Deletion is the approval of the project's deletion. It is absent before, and after a renewal.
+	//
+	// +optional
+	Deletion *ProjectDeletionApproval `json:"deletion,omitempty"`
+
+	// DismissedUntil is until when the deletion of a suspended project is not requested again, because
+	// an administrator dismissed it.
+	//
+	// +optional
+	DismissedUntil *metav1.Time `json:"dismissedUntil,omitempty"`
+
 	// SelfServiceRenewals is the number of renewals without approval over the project's life.
 	//
 	// +optional
@@ -97,4 +114,36 @@ type ProjectRenewal struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ApprovedBy string `json:"approvedBy,omitempty"`
+}
+
+// ProjectDeletionApproval is the approval of a project's deletion, which begins seven days after its
+// owners were told. It is kept here since the namespace, which has the Extension, can be deleted.
+type ProjectDeletionApproval struct {
+	// Extension is the name of the Extension that requested it.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Extension string `json:"extension"`
+
+	// UID is the Extension's UID.
+	//
+	// +required
+	UID types.UID `json:"uid"`
+
+	// At is when the deletion was approved, in policy time.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+
+	// ApprovedBy is the name of the administrator who approved it.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	ApprovedBy string `json:"approvedBy"`
+
+	// Message is the administrator's comment.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=500
+	Message string `json:"message,omitempty"`
 }

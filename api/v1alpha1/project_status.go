@@ -23,9 +23,11 @@ const (
 	ProjectExpiring ProjectPhase = "Expiring"
 	// ProjectExpired means that new GPU pods are rejected. Running workloads continue.
 	ProjectExpired ProjectPhase = "Expired"
-	// ProjectSuspended means that the running workloads were stopped.
+	// ProjectSuspended means that the workloads with GPUs were stopped, and none can be started.
 	ProjectSuspended ProjectPhase = "Suspended"
-	// ProjectPendingDeletion means that an administrator must approve the deletion.
+	// ProjectPendingDeletion means that an administrator must approve the deletion, or that it was
+	// approved and begins soon. A project that had expired stays suspended; one whose owners did not
+	// confirm it still works.
 	ProjectPendingDeletion ProjectPhase = "PendingDeletion"
 	// ProjectDeleting means that workloads, role bindings and rendered objects are being
 	// deleted.
@@ -34,7 +36,19 @@ const (
 
 // IsRenewable reports whether a project in this phase can get another period of validity.
 func (p ProjectPhase) IsRenewable() bool {
-	return p == ProjectExpiring || p == ProjectExpired || p == ProjectPendingDeletion
+	return p == ProjectExpiring || p == ProjectExpired || p == ProjectSuspended || p == ProjectPendingDeletion
+}
+
+// StopsWorkloads returns why the project's workloads with GPUs are stopped whatever their limits are:
+// EndProjectSuspended or EndProjectDeleted, or "" if they are not.
+func (p *Project) StopsWorkloads() EndReason {
+	switch {
+	case !p.DeletionTimestamp.IsZero(), p.Status.Phase == ProjectDeleting:
+		return EndProjectDeleted
+	case p.Status.Phase == ProjectSuspended, p.Status.Phase == ProjectPendingDeletion && p.Status.ClosedAt != nil:
+		return EndProjectSuspended
+	}
+	return ""
 }
 
 // NamespaceOrigin records whether Sluice created the namespace of a project.
@@ -164,9 +178,9 @@ type ProjectStatus struct {
 	// +optional
 	Next *ProjectStep `json:"next,omitempty"`
 
-	// ClosedAt is since when the project accepts no new pods with GPUs, in policy time. It is absent
-	// while it accepts them, which a project does that awaits the approval of its deletion because
-	// no owner confirmed it.
+	// ClosedAt is since when the project accepts no new pods with GPUs, in policy time: since its expiry,
+	// or since its deletion began. It is absent while it accepts them, which a project does that awaits
+	// the approval of its deletion because no owner confirmed it.
 	//
 	// +optional
 	ClosedAt *metav1.Time `json:"closedAt,omitempty"`

@@ -196,15 +196,6 @@ func (p *Project) IsClosed() bool {
 	return p.Status.ClosedAt != nil || !p.DeletionTimestamp.IsZero()
 }
 
-// Anchor returns the instant from which the project's periods of validity are counted: the start
-// of validFrom in loc, or the project's creation.
-func (p *Project) Anchor(loc *time.Location) time.Time {
-	if p.Spec.ValidFrom != nil {
-		return p.Spec.ValidFrom.Start(loc)
-	}
-	return p.CreationTimestamp.Time
-}
-
 // HasOwner reports whether the user is an owner of the project.
 func (p *Project) HasOwner(user string) bool {
 	return user != "" && slices.ContainsFunc(p.Spec.Owners, func(o Owner) bool { return o.User == user })

@@ -49,6 +49,20 @@ type UsageRecordStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	GPUMilliHours int64 `json:"gpuMilliHours"`
 
+	// UsedGPUMilliHours is the part of gpuMilliHours in which the pods used their GPUs, as the
+	// agents of their nodes measured it.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UsedGPUMilliHours int64 `json:"usedGPUMilliHours,omitempty"`
+
+	// IdleGPUMilliHours is the part of gpuMilliHours in which the pods did not use their GPUs.
+	// The rest was not measured: on GPUs that cannot measure it, or without an agent.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	IdleGPUMilliHours int64 `json:"idleGPUMilliHours,omitempty"`
+
 	// Entries is the usage by user, type of workload and node pool.
 	//
 	// +optional
@@ -102,6 +116,20 @@ type UsageEntry struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
+
+	// UsedGPUMilliSeconds is the part of gpuMilliSeconds in which the pods used their GPUs. The
+	// whole request of a pod counts, however much of it the pod used.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UsedGPUMilliSeconds int64 `json:"usedGPUMilliSeconds,omitempty"`
+
+	// IdleGPUMilliSeconds is the part of gpuMilliSeconds in which the pods did not use their
+	// GPUs. The rest was not measured.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	IdleGPUMilliSeconds int64 `json:"idleGPUMilliSeconds,omitempty"`
 }
 
 // UsageCursor records until when the usage of a workload is included.
@@ -130,6 +158,8 @@ type UsageCursor struct {
 // +kubebuilder:printcolumn:name="Month",type=string,JSONPath=`.spec.month`
 // +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.status.department`
 // +kubebuilder:printcolumn:name="GPU milli-hours",type=integer,JSONPath=`.status.gpuMilliHours`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.usedGPUMilliHours`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleGPUMilliHours`,priority=1
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.updatedAt`,priority=1
 type UsageRecord struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -77,6 +77,9 @@ type Kind struct {
 	// ActivePodsPath is the path of the number of remaining pods, which is 0 or absent after
 	// a stop. It is empty if the kind has no such number.
 	ActivePodsPath []string
+	// ScaledVolumesPath is the path of the field with which a kind that is scaled deletes the volume
+	// claims of the pods that end: the value VolumesDeleted. It is empty if the kind deletes none.
+	ScaledVolumesPath []string
 	// OrderedTermination is true if the controller deletes the pods one after the other.
 	OrderedTermination bool
 	// KueueManaged is true if Kueue may manage the kind through a Workload. Kueue would
@@ -85,6 +88,18 @@ type Kind struct {
 	// KueueCountsTemplates is true if Kueue counts the pod templates before pods exist. The
 	// GPU quota must then be in the templates.
 	KueueCountsTemplates bool
+}
+
+// The values of the field at Kind.ScaledVolumesPath.
+const (
+	VolumesDeleted  = "Delete"
+	VolumesRetained = "Retain"
+)
+
+// DeletesScaledVolumes reports whether an object of the kind deletes volume claims when it is scaled to 0.
+func (k Kind) DeletesScaledVolumes(object *unstructured.Unstructured) bool {
+	value, _ := valueAt(object.Object, k.ScaledVolumesPath)
+	return len(k.ScaledVolumesPath) > 0 && value == VolumesDeleted
 }
 
 // Lookup returns the row of a kind, and false if the table has none.
@@ -167,6 +182,19 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 		return "" // cannot happen: the values are bools, strings and numbers
 	}
 	return fmt.Sprintf("kubectl patch %s --type=merge -p '%s'", target, raw)
+}
+
+// StartCommandOf returns the command that starts a stopped object again, with its former number of
+// replicas; empty if it must be created again. Kueue starts a workload of its queues once the Workload
+// of the object is active.
+func StartCommandOf(object *unstructured.Unstructured) string {
+	kind, _ := Lookup(object.GroupVersionKind().GroupKind())
+	kind = kind.ForObject(object)
+	if queued := byKind[kueueWorkloadKind]; kind.KueueManaged && object.GetLabels()[v1alpha1.LabelKueueQueue] != "" {
+		return fmt.Sprintf(`kubectl get %s.%s -n %s -l %s=%s -o name | xargs kubectl patch -n %s --type=merge -p '{"spec":{"active":true}}'`,
+			queued.Resource, queued.Group, object.GetNamespace(), LabelKueueJobUID, object.GetUID(), object.GetNamespace())
+	}
+	return kind.StartCommand(object.GetNamespace(), object.GetName(), PreviousReplicas(object))
 }
 
 // PreviousReplicas returns the number of replicas before Sluice scaled the workload to zero, or 1

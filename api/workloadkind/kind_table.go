@@ -30,6 +30,8 @@ var (
 var (
 	jobKind     = schema.GroupKind{Group: groupBatch, Kind: "Job"}
 	cronJobKind = schema.GroupKind{Group: groupBatch, Kind: "CronJob"}
+	// kueueWorkloadKind is Kueue's object for a queued workload.
+	kueueWorkloadKind = schema.GroupKind{Group: GroupKueue, Kind: "Workload"}
 )
 
 var (
@@ -61,6 +63,7 @@ var kindTable = []Kind{
 	{
 		GroupKind: schema.GroupKind{Group: groupApps, Kind: "StatefulSet"}, Resource: "statefulsets", StopAction: scaleAction,
 		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath, OrderedTermination: true,
+		ScaledVolumesPath: []string{"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"},
 	},
 	{
 		GroupKind: schema.GroupKind{Group: groupApps, Kind: "DaemonSet"}, Resource: "daemonsets",
@@ -135,7 +138,7 @@ var kindTable = []Kind{
 		Completion: Completion{PhasePath: []string{"status", "phase"}, Phases: []string{"Succeeded", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: GroupKueue, Kind: "Workload"}, Resource: "workloads",
+		GroupKind: kueueWorkloadKind, Resource: "workloads",
 		StopAction: StopAction{Method: StopByField, Path: []string{"spec", "active"}, StopValue: false, StartValue: true},
 		Templates:  [][]string{{"spec", "podSets", wildcard, "template"}},
 		Completion: Completion{Conditions: []string{"Finished"}},

@@ -70,6 +70,35 @@ func TestStartCommandAndDescribeStop(t *testing.T) {
 	}
 }
 
+// The command for an object knows its former replicas, that a CronJob's run cannot be started, and that Kueue starts what
+// it queues.
+func TestStartCommandOf(t *testing.T) {
+	tests := map[string]struct {
+		kind         schema.GroupKind
+		object, want string
+	}{
+		"scaled": {
+			groupKind("apps", "Deployment"), `{metadata: {name: x, namespace: ns, annotations: {sluice.dev/replicas-before: "3"}}}`,
+			"kubectl scale deployments.apps/x -n ns --replicas=3",
+		},
+		"a run of a CronJob": {
+			groupKind("batch", "Job"),
+			`{metadata: {name: x, namespace: ns, ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: c, controller: true}]}}`, "",
+		},
+		"queued": {
+			groupKind("batch", "Job"), `{metadata: {name: x, namespace: ns, uid: u, labels: {kueue.x-k8s.io/queue-name: lab}}}`,
+			`kubectl get workloads.kueue.x-k8s.io -n ns -l kueue.x-k8s.io/job-uid=u -o name | ` +
+				`xargs kubectl patch -n ns --type=merge -p '{"spec":{"active":true}}'`,
+		},
+		"unknown": {groupKind("example.org", "Farm"), `{metadata: {name: x, namespace: ns}}`, ""},
+	}
+	for name, tc := range tests {
+		if got := workloadkind.StartCommandOf(newObject(t, tc.kind, tc.object)); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 func TestPreviousReplicas(t *testing.T) {
 	for value, want := range map[string]int64{"3": 3, "": 1, "0": 1, "-4": 1, "many": 1, "99999999999": 1, "9999999999999999999999": 1} {
 		o := newObject(t, groupKind("apps", "Deployment"), `{}`)

@@ -265,15 +265,16 @@ func IsStoppable(kind schema.GroupKind) bool {
 }
 
 // controlledKinds are the kinds of objects that Kubernetes' own workloads control. A leader pod
-// of a LeaderWorkerSet controls the StatefulSet of its workers, and a Spark driver its executors.
+// of a LeaderWorkerSet controls the StatefulSet of its workers, and a Spark driver its executors. Kueue
+// makes the object that it queues the controller of its Workload.
 var controlledKinds = map[schema.GroupKind][]schema.GroupKind{
-	{Kind: "Pod"}:                           {{Kind: "Pod"}, {Group: groupApps, Kind: "StatefulSet"}},
+	{Kind: "Pod"}:                           {{Kind: "Pod"}, {Group: groupApps, Kind: "StatefulSet"}, kueueWorkloadKind},
 	{Kind: "ReplicationController"}:         {{Kind: "Pod"}},
 	{Group: groupApps, Kind: "Deployment"}:  {{Group: groupApps, Kind: "ReplicaSet"}},
 	{Group: groupApps, Kind: "ReplicaSet"}:  {{Kind: "Pod"}},
-	{Group: groupApps, Kind: "StatefulSet"}: {{Kind: "Pod"}},
+	{Group: groupApps, Kind: "StatefulSet"}: {{Kind: "Pod"}, kueueWorkloadKind},
 	{Group: groupApps, Kind: "DaemonSet"}:   {{Kind: "Pod"}},
-	{Group: groupBatch, Kind: "Job"}:        {{Kind: "Pod"}},
+	{Group: groupBatch, Kind: "Job"}:        {{Kind: "Pod"}, kueueWorkloadKind},
 	{Group: groupBatch, Kind: "CronJob"}:    {{Group: groupBatch, Kind: "Job"}},
 }
 

@@ -220,6 +220,7 @@ func TestMayControl(t *testing.T) {
 		{groupKind("batch", "CronJob"), job},
 		{pod, pod},
 		{pod, groupKind("apps", "StatefulSet")},
+		{job, groupKind("kueue.x-k8s.io", "Workload")},
 		{groupKind("jobset.x-k8s.io", "JobSet"), job},
 		{groupKind("", "Node"), pod},
 	} {

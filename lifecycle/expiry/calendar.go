@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ func NewCalendar(holidays []v1alpha1.Holiday, zone *time.Location) Calendar {
 	for _, h := range slices.SortedFunc(slices.Values(holidays), func(a, b v1alpha1.Holiday) int { return a.From.Compare(b.From) }) {
 		next := interval{h.From.Start(zone), h.To.End(zone)}
 		if last := len(c.holidays) - 1; last >= 0 && !next.start.After(c.holidays[last].end) {
-			c.holidays[last].end = laterOf(c.holidays[last].end, next.end)
+			c.holidays[last].end = policytime.Later(c.holidays[last].end, next.end)
 			continue
 		}
 		c.holidays = append(c.holidays, next)
@@ -77,11 +78,4 @@ func (c Calendar) After(t time.Time, notice time.Duration) time.Time {
 		t = h.end
 	}
 	return t.Add(notice)
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

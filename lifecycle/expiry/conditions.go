@@ -43,11 +43,11 @@ func (p *pass) conditions() (present []metav1.Condition) {
 	switch p.decision.Blocked {
 	case v1alpha1.ReasonMailPaused:
 		add(v1alpha1.ConditionExpiryBlocked, p.decision.Blocked,
-			"no mail can be sent, because mail is paused or not set up; the project does not expire before its owners are warned: "+
+			"no mail can be sent, because mail is paused or not set up; no step of the expiry comes before its owners are warned: "+
 				"see sluice notices")
 	case v1alpha1.ReasonNoRecipient:
 		add(v1alpha1.ConditionExpiryBlocked, p.decision.Blocked,
-			"a warning reaches neither an owner of the project nor a contact of its department; the project does not expire before: "+
+			"a warning reaches neither an owner of the project nor a contact of its department; no step of the expiry comes before: "+
 				"correct spec.owners, or the department's spec.contacts")
 	}
 	return present

@@ -37,7 +37,7 @@ func newHistory(zone *time.Location, validity string, action v1alpha1.ExpiryActi
 		sent: map[WarningKey]time.Time{}, recorded: map[WarningKey]bool{},
 	}
 	h.terms = Terms{
-		Validity: period.MustParsePeriod(validity), Anchor: h.now, AtExpiry: action, DeleteAfter: 30 * 24 * time.Hour, Zone: zone,
+		Validity: period.MustParsePeriod(validity), Anchor: h.now, AtExpiry: action, SuspendAfter: 14 * day, DeleteAfter: 30 * day, Zone: zone,
 		Leads:    []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour},
 		Calendar: NewCalendar(holidays("2026-08-20", "2026-09-03", "2026-12-19", "2027-01-06"), zone),
 		LastDigest: func(t time.Time) (time.Time, bool) {
@@ -123,17 +123,17 @@ func TestNoExpiryWithoutFullNotice(t *testing.T) {
 			case "hours":
 				h.now = h.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "hours")) * time.Hour)
 			case "renew":
-				h.renewed = h.record.Phase == v1alpha1.ProjectExpiring || h.record.Phase == v1alpha1.ProjectExpired
+				h.renewed = h.record.Phase.IsRenewable()
 			}
 			renewed := h.renewed
 			d, before := h.decide(rapid.IntRange(0, 4).Draw(t, "lost") == 0)
 			if renewed && (h.record.Periods <= former.Periods || !h.record.Deadline.After(h.now)) {
 				t.Fatalf("at %s: renewed from %+v to %+v", h.now, former, h.record)
 			}
-			if !renewed && former.Periods == h.record.Periods && !h.record.Deadline.IsZero() && h.record.Deadline.Before(former.Deadline) {
+			if !renewed && former.Periods == h.record.Periods && former.Step == h.record.Step && !h.record.Deadline.IsZero() && h.record.Deadline.Before(former.Deadline) {
 				t.Fatalf("at %s: the deadline moved from %s to %s", h.now, former.Deadline, h.record.Deadline)
 			}
-			if s := h.terms.step(h.record.Periods); h.record.Phase == s.phase && before != s.phase {
+			if s := h.terms.stepAfter(&former); h.record.Phase == s.phase && before != s.phase {
 				h.requireFullNotice(t, former, s)
 			}
 			if h.failure != "" {
@@ -148,9 +148,10 @@ func TestNoExpiryWithoutFullNotice(t *testing.T) {
 
 // requireFullNotice fails if a step was taken without its full notice.
 func (h *history) requireFullNotice(t *rapid.T, former Record, s step) {
+	d := decider{Decision: Decision{Record: former}}
 	var first, last time.Time
 	for key, sent := range h.sent {
-		if key.Periods != former.Periods {
+		if key.Periods != d.key(0).Periods || key.Step != s.phase {
 			continue
 		}
 		if first.IsZero() || sent.Before(first) {

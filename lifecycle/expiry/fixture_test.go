@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/v1alpha1/applyconfiguration"
 	"sluice.dev/lifecycle/notification"
@@ -72,7 +74,13 @@ func newCluster(t testing.TB, department *v1alpha1.Department, project *v1alpha1
 		WithIndex(&v1alpha1.Notice{}, noticesByProject, indexNotice).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, to client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetUID() == "" {
+					o.SetUID(uuid.NewUUID())
+				}
 				return c.write(func() error { return to.Create(ctx, o, opts...) })
+			},
+			Delete: func(ctx context.Context, to client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return c.write(func() error { return to.Delete(ctx, o, opts...) })
 			},
 			SubResourceUpdate: func(ctx context.Context, to client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 				return c.write(func() error { return to.SubResource(sub).Update(ctx, o, opts...) })
@@ -149,7 +157,7 @@ func (c *cluster) runUntil(until time.Time) {
 		if next.IsZero() || next.After(until) {
 			next = until
 		}
-		c.clock.now = laterOf(next, c.clock.now.Add(time.Second))
+		c.clock.now = policytime.Later(next, c.clock.now.Add(time.Second))
 	}
 }
 

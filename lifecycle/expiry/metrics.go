@@ -24,10 +24,14 @@ var (
 		Name: "sluice_project_renewals_total",
 		Help: "Renewals of projects, by department and approval: SelfService or Approver.",
 	}, []string{"department", "approval"})
+	deletionDecisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_project_deletion_decisions_total",
+		Help: "Decisions on the deletion of projects, by department and decision: Approved or Dismissed.",
+	}, []string{"department", "decision"})
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(stepsTotal, renewalsTotal)
+	metrics.Registry.MustRegister(stepsTotal, renewalsTotal, deletionDecisionsTotal)
 }
 
 // approvalOf returns who approved a renewal, as a label.

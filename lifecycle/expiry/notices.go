@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
@@ -65,9 +63,9 @@ func (s noticeSet) deliveryTo(a notification.Announcement, to []v1alpha1.NoticeR
 }
 
 // sentNames returns the names of the warnings that were sent, up to a few: the evidence of a decision.
-func (s noticeSet) sentNames(step v1alpha1.ProjectPhase) (names []string) {
+func (s noticeSet) sentNames(kind v1alpha1.NoticeKind) (names []string) {
 	for name, n := range s {
-		if n.Spec.Kind == warningKind(step) && n.Status.SentAt != nil && len(names) < maxEvidence {
+		if n.Spec.Kind == kind && n.Status.SentAt != nil && len(names) < maxEvidence {
 			names = append(names, name)
 		}
 	}
@@ -89,7 +87,12 @@ const maxEvidence = 8
 
 // isWarning reports whether a Notice is a warning of a step.
 func isWarning(n *v1alpha1.Notice) bool {
-	return n.Spec.Lead != nil && (n.Spec.Kind == v1alpha1.NoticeProjectExpiring || n.Spec.Kind == v1alpha1.NoticeProjectConfirm)
+	switch n.Spec.Kind {
+	case v1alpha1.NoticeProjectExpiring, v1alpha1.NoticeProjectConfirm, v1alpha1.NoticeProjectSuspending, v1alpha1.NoticeProjectDeletion:
+		return n.Spec.Lead != nil
+	default:
+		return false
+	}
 }
 
 // isUnsentWarning reports whether a Notice is a warning that would still be sent.
@@ -98,11 +101,17 @@ func isUnsentWarning(n *v1alpha1.Notice) bool {
 }
 
 // warningKind returns the kind of the warnings of a step.
-func warningKind(step v1alpha1.ProjectPhase) v1alpha1.NoticeKind {
-	if step == v1alpha1.ProjectPendingDeletion {
+func (p *pass) warningKind(step v1alpha1.ProjectPhase) v1alpha1.NoticeKind {
+	switch {
+	case step == v1alpha1.ProjectSuspended:
+		return v1alpha1.NoticeProjectSuspending
+	case step == v1alpha1.ProjectPendingDeletion && p.terms.AtExpiry == v1alpha1.ExpiryConfirm:
 		return v1alpha1.NoticeProjectConfirm
+	case step == v1alpha1.ProjectPendingDeletion, step == v1alpha1.ProjectDeleting:
+		return v1alpha1.NoticeProjectDeletion
+	default:
+		return v1alpha1.NoticeProjectExpiring
 	}
-	return v1alpha1.NoticeProjectExpiring
 }
 
 // newAnnouncement returns an announcement about the project. Its threshold has the project's UID and period, so that a
@@ -141,16 +150,9 @@ func (p *pass) recipientInputs(to v1alpha1.NoticeRecipient) map[string]string {
 	return map[string]string{mail.InputContacts: mail.FormatContacts(p.department.Spec.Contacts)}
 }
 
-// warningAnnouncement returns the announcement of a warning. The digest at its due time carries it.
+// warningAnnouncement returns the announcement of a warning, as far as the names of its Notices follow from it.
 func (p *pass) warningAnnouncement(key WarningKey) notification.Announcement {
-	a := p.newAnnouncement(warningKind(key.Step), key.Periods, string(key.Step), strconv.FormatInt(key.Deadline.Unix(), 10), key.Lead.String())
-	a.Deadline, a.DueAt = key.Deadline, p.terms.dueAt(key.Deadline, key.Lead)
-	a.Lead, _ = period.DurationOf(key.Lead) // a lead that has no such text is none
-	if p.terms.LastDigest != nil {
-		day := period.DateOf(a.DueAt, p.terms.Zone)
-		a.Digest = &day
-	}
-	return a
+	return p.newAnnouncement(p.warningKind(key.Step), key.Periods, string(key.Step), strconv.FormatInt(key.Deadline.Unix(), 10), key.Lead.String())
 }
 
 // announcedWarning is a warning with those to whom it goes.
@@ -164,7 +166,7 @@ func (p *pass) dueWarnings() (due []announcedWarning, valid map[string]bool) {
 	valid = map[string]bool{}
 	for _, w := range p.decision.Warnings {
 		a := announcedWarning{p.warningAnnouncement(w.WarningKey), p.owners}
-		a.Superseded = w.Superseded
+		p.describeWarning(&a.Announcement, &w)
 		if w.ToContacts {
 			a.to = notification.ProjectAndDepartmentRecipients(p.project, p.department)
 		}
@@ -224,46 +226,3 @@ func (r *Reconciler) withdrawWarnings(ctx context.Context, outdated []*v1alpha1.
 	}
 	return nil
 }
-
-// stepAnnouncement returns what is announced of a change of the phase or of the end, and whether anything is.
-func (p *pass) stepAnnouncement() (a notification.Announcement, found bool) {
-	before, after := p.record, p.decision.Record
-	deadline := strconv.FormatInt(before.Deadline.Unix(), 10)
-	switch {
-	case p.renewal != nil, p.isOtherEndAnnounced():
-		a = p.newAnnouncement(v1alpha1.NoticeProjectRenewed, after.Periods, deadline, strconv.FormatInt(after.End.Unix(), 10))
-		a.Deadline = after.End
-		if p.renewal != nil {
-			a.Inputs[mail.InputRenewedBy] = p.renewal.Annotations[v1alpha1.AnnotationCreatedBy]
-			if owner := p.renewal.Spec.OnBehalfOf; owner != "" {
-				a.Inputs[mail.InputOnBehalfOf] = string(owner)
-			}
-			if approver := p.renewal.Status.DecidedBy; approver != "" {
-				a.Inputs[mail.InputApprovedBy] = approver
-			}
-			a.Threshold = string(p.project.UID) + "/" + string(p.renewal.UID)
-		}
-	case before.Phase == after.Phase:
-		return a, false
-	case after.Phase == v1alpha1.ProjectExpired:
-		a = p.newAnnouncement(v1alpha1.NoticeProjectExpired, before.Periods, deadline)
-		a.Inputs[mail.InputExpiredAt] = formatTime(after.End)
-	case after.Phase == v1alpha1.ProjectPendingDeletion:
-		a = p.newAnnouncement(v1alpha1.NoticeProjectDeletion, before.Periods, deadline)
-		a.Inputs[mail.InputCause], a.Inputs[mail.InputExpiredAt] = mail.CauseUnconfirmed, formatTime(before.Deadline)
-	default:
-		return a, false
-	}
-	return a, true
-}
-
-// isOtherEndAnnounced reports whether people learn that an end of which they were warned, or which came, no longer holds.
-// After a hold, and where the status was lost, only the Notices show that.
-func (p *pass) isOtherEndAnnounced() bool {
-	before, after := p.record.Phase, p.decision.Record.Phase
-	wasAhead := before == v1alpha1.ProjectExpiring || before == ""
-	wasEnded := before == v1alpha1.ProjectExpired || before == v1alpha1.ProjectPendingDeletion
-	return after == v1alpha1.ProjectActive && !p.observed.Held && (wasEnded || wasAhead && p.notices.hasSentWarning())
-}
-
-func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

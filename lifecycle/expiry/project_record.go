@@ -16,14 +16,23 @@ import (
 
 // recordOf returns the record in a status.
 func recordOf(s *v1alpha1.ProjectStatus) Record {
-	r := Record{Phase: s.Phase, Periods: s.Periods, End: timeOf(s.ExpiresAt)}
+	r := Record{Phase: s.Phase, Closed: s.ClosedAt != nil, Periods: s.Periods, End: timeOf(s.ExpiresAt)}
+	if s.Phase == v1alpha1.ProjectSuspended {
+		r.Suspended = timeOf(s.PhaseSince)
+	}
 	if s.Next != nil {
 		r.Step, r.Deadline = s.Next.Phase, s.Next.At.UTC()
 	}
-	if e := s.Expiry; e != nil {
-		r.Validity, r.Anchor = e.Validity, timeOf(e.Anchor)
-		r.FirstWarned, r.LastWarned, r.UnsentSince = timeOf(e.FirstWarnedAt), timeOf(e.LastWarnedAt), timeOf(e.UnsentSince)
-		r.Moved, r.RequestHeld = timeOf(e.MovedAt), timeOf(e.RequestHeldSince)
+	e := s.Expiry
+	if e == nil {
+		return r
+	}
+	r.Validity, r.Anchor = e.Validity, timeOf(e.Anchor)
+	r.FirstWarned, r.LastWarned, r.UnsentSince = timeOf(e.FirstWarnedAt), timeOf(e.LastWarnedAt), timeOf(e.UnsentSince)
+	r.Moved, r.RequestHeld = timeOf(e.MovedAt), timeOf(e.RequestHeldSince)
+	r.ShortenedFrom, r.DismissedUntil = timeOf(e.ShortenedFrom), timeOf(e.DismissedUntil)
+	if a := e.Deletion; a != nil {
+		r.Approval = Approval{Extension: a.Extension, UID: a.UID, By: a.ApprovedBy, Message: a.Message, At: a.At.UTC()}
 	}
 	return r
 }
@@ -34,12 +43,15 @@ func setRecord(s *v1alpha1.ProjectStatus, r Record, now time.Time) {
 		s.Phase, s.PhaseSince = r.Phase, timestamp(now)
 	}
 	switch {
-	case !closesProject(r.Phase):
+	case !r.hasExpired() && r.Phase != v1alpha1.ProjectDeleting:
 		s.ClosedAt = nil
 	case s.ClosedAt == nil:
 		s.ClosedAt = timestamp(now)
 	}
-	s.Periods, s.ExpiresAt, s.Next = r.Periods, timestamp(r.End), nil
+	s.Periods, s.ExpiresAt, s.Next, s.DeletionRequest = r.Periods, timestamp(r.End), nil, ""
+	if r.Phase == v1alpha1.ProjectPendingDeletion {
+		s.DeletionRequest = deletionRequestName(s.PhaseSince)
+	}
 	if !r.Deadline.IsZero() {
 		s.Next = &v1alpha1.ProjectStep{Phase: r.Step, At: *timestamp(r.Deadline)}
 	}
@@ -47,6 +59,12 @@ func setRecord(s *v1alpha1.ProjectStatus, r Record, now time.Time) {
 		Validity: r.Validity, Anchor: timestamp(r.Anchor),
 		FirstWarnedAt: timestamp(r.FirstWarned), LastWarnedAt: timestamp(r.LastWarned), UnsentSince: timestamp(r.UnsentSince),
 		MovedAt: timestamp(r.Moved), RequestHeldSince: timestamp(r.RequestHeld),
+		ShortenedFrom: timestamp(r.ShortenedFrom), DismissedUntil: timestamp(r.DismissedUntil),
+	}
+	if a := r.Approval; a.isGiven() {
+		e.Deletion = &v1alpha1.ProjectDeletionApproval{
+			Extension: a.Extension, UID: a.UID, At: *timestamp(a.At), ApprovedBy: a.By, Message: a.Message,
+		}
 	}
 	if s.Expiry != nil {
 		e.SelfServiceRenewals, e.LastRenewal = s.Expiry.SelfServiceRenewals, s.Expiry.LastRenewal
@@ -54,12 +72,6 @@ func setRecord(s *v1alpha1.ProjectStatus, r Record, now time.Time) {
 	if s.Expiry = &e; e == (v1alpha1.ProjectExpiry{}) {
 		s.Expiry = nil
 	}
-}
-
-// closesProject reports whether a project in the phase accepts no new pods with GPUs. One that awaits the approval of its
-// deletion because no owner confirmed it does.
-func closesProject(phase v1alpha1.ProjectPhase) bool {
-	return phase == v1alpha1.ProjectExpired || phase == v1alpha1.ProjectSuspended || phase == v1alpha1.ProjectDeleting
 }
 
 // fieldManager owns the fields of this controller.
@@ -84,6 +96,9 @@ func setConditions(s *v1alpha1.ProjectStatus, present []metav1.Condition) {
 func statusFields(name string, s *v1alpha1.ProjectStatus) *ac.ProjectApplyConfiguration {
 	fields := ac.ProjectStatus().WithConditions(apply.Conditions(s.Conditions, ownConditions...)...)
 	fields.PhaseSince, fields.ExpiresAt, fields.ClosedAt = s.PhaseSince, s.ExpiresAt, s.ClosedAt
+	if s.DeletionRequest != "" {
+		fields.WithDeletionRequest(s.DeletionRequest)
+	}
 	if s.Phase != "" {
 		fields.WithPhase(s.Phase)
 	}
@@ -93,32 +108,44 @@ func statusFields(name string, s *v1alpha1.ProjectStatus) *ac.ProjectApplyConfig
 	if s.Next != nil {
 		fields.WithNext(ac.ProjectStep().WithPhase(s.Next.Phase).WithAt(s.Next.At))
 	}
-	if e := s.Expiry; e != nil {
-		expiry := ac.ProjectExpiry()
-		expiry.Anchor, expiry.FirstWarnedAt, expiry.LastWarnedAt = e.Anchor, e.FirstWarnedAt, e.LastWarnedAt
-		expiry.UnsentSince, expiry.MovedAt, expiry.RequestHeldSince = e.UnsentSince, e.MovedAt, e.RequestHeldSince
-		if e.Validity != "" {
-			expiry.WithValidity(e.Validity)
-		}
-		if e.SelfServiceRenewals != 0 {
-			expiry.WithSelfServiceRenewals(e.SelfServiceRenewals)
-		}
-		if l := e.LastRenewal; l != nil {
-			renewal := ac.ProjectRenewal().WithExtension(l.Extension).WithUID(l.UID).WithAt(l.At)
-			if l.RequestedBy != "" {
-				renewal.WithRequestedBy(l.RequestedBy)
-			}
-			if l.OnBehalfOf != "" {
-				renewal.WithOnBehalfOf(l.OnBehalfOf)
-			}
-			if l.ApprovedBy != "" {
-				renewal.WithApprovedBy(l.ApprovedBy)
-			}
-			expiry.WithLastRenewal(renewal)
-		}
-		fields.WithExpiry(expiry)
+	if s.Expiry != nil {
+		fields.WithExpiry(expiryFields(s.Expiry))
 	}
 	return ac.Project(name).WithStatus(fields)
+}
+
+func expiryFields(e *v1alpha1.ProjectExpiry) *ac.ProjectExpiryApplyConfiguration {
+	fields := ac.ProjectExpiry()
+	fields.Anchor, fields.FirstWarnedAt, fields.LastWarnedAt = e.Anchor, e.FirstWarnedAt, e.LastWarnedAt
+	fields.UnsentSince, fields.MovedAt, fields.RequestHeldSince = e.UnsentSince, e.MovedAt, e.RequestHeldSince
+	fields.ShortenedFrom, fields.DismissedUntil = e.ShortenedFrom, e.DismissedUntil
+	if e.Validity != "" {
+		fields.WithValidity(e.Validity)
+	}
+	if e.SelfServiceRenewals != 0 {
+		fields.WithSelfServiceRenewals(e.SelfServiceRenewals)
+	}
+	if a := e.Deletion; a != nil {
+		approval := ac.ProjectDeletionApproval().WithExtension(a.Extension).WithUID(a.UID).WithAt(a.At).WithApprovedBy(a.ApprovedBy)
+		if a.Message != "" {
+			approval.WithMessage(a.Message)
+		}
+		fields.WithDeletion(approval)
+	}
+	if l := e.LastRenewal; l != nil {
+		renewal := ac.ProjectRenewal().WithExtension(l.Extension).WithUID(l.UID).WithAt(l.At)
+		if l.RequestedBy != "" {
+			renewal.WithRequestedBy(l.RequestedBy)
+		}
+		if l.OnBehalfOf != "" {
+			renewal.WithOnBehalfOf(l.OnBehalfOf)
+		}
+		if l.ApprovedBy != "" {
+			renewal.WithApprovedBy(l.ApprovedBy)
+		}
+		fields.WithLastRenewal(renewal)
+	}
+	return fields
 }
 
 func timeOf(t *metav1.Time) time.Time {

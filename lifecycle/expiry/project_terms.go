@@ -17,8 +17,9 @@ import (
 
 // The defaults of a department without its own, as in the API's schema.
 var (
-	defaultLeads       = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
-	defaultDeleteAfter = 30 * 24 * time.Hour
+	defaultLeads        = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
+	defaultSuspendAfter = 14 * 24 * time.Hour
+	defaultDeleteAfter  = 30 * 24 * time.Hour
 )
 
 // DepartmentTerms returns the rules of a department for its projects. They lack the start of a project.
@@ -29,10 +30,14 @@ func DepartmentTerms(department *v1alpha1.Department) Terms {
 		zone = time.UTC // admission refuses unknown names, but an older object can hold one
 	}
 	t := Terms{
-		AtExpiry: rules.AtExpiry, DeleteAfter: defaultDeleteAfter, Zone: zone, Calendar: NewCalendar(department.Spec.Holidays, zone),
+		AtExpiry: rules.AtExpiry, SuspendAfter: defaultSuspendAfter, DeleteAfter: defaultDeleteAfter,
+		Zone: zone, Calendar: NewCalendar(department.Spec.Holidays, zone),
 	}
 	if rules.Validity != nil {
 		t.Validity = *rules.Validity
+	}
+	if rules.SuspendAfter != nil && rules.SuspendAfter.Length() > 0 {
+		t.SuspendAfter = rules.SuspendAfter.Length()
 	}
 	if rules.DeleteAfter != nil && rules.DeleteAfter.Length() > 0 {
 		t.DeleteAfter = rules.DeleteAfter.Length()
@@ -80,10 +85,11 @@ type DueTime struct {
 
 // DueTimes returns when the warnings of the project's recorded next step are due, the first one first.
 func (t Terms) DueTimes(status *v1alpha1.ProjectStatus) (due []DueTime) {
-	if status.Next == nil || t.Validity.IsZero() {
-		return nil
+	if status.Next == nil || t.Validity.IsZero() || status.Next.Phase == v1alpha1.ProjectDeleting {
+		return nil // the mail about a deletion was due when it was approved
 	}
-	s := t.step(max(1, status.Periods))
+	record := recordOf(status)
+	s := t.stepAfter(&record)
 	for _, lead := range s.leads {
 		due = append(due, DueTime{Lead: lead, DueAt: t.dueAt(status.Next.At.Time, lead)})
 	}

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
@@ -53,11 +50,16 @@ type pass struct {
 	owners     []v1alpha1.NoticeRecipient
 	notices    noticeSet
 	renewals   renewals
+	requests   deletionRequests
 	// renewal is the renewal that is applied now, or nil.
 	renewal  *v1alpha1.Extension
 	observed Observation
 	record   Record
 	decision Decision
+	// stopped is the number of workloads that a suspension stopped, of a project that ends it now.
+	stopped int
+	// isNamespaceMissing reports whether the request of the deletion waits for the namespace.
+	isNamespaceMissing bool
 	// status is the project's status after the pass.
 	status v1alpha1.ProjectStatus
 }
@@ -85,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// Each step can be repeated after a crash behind it. The announcement of a change comes before the change, after which
 	// it is not known any more; the warnings follow from the status, and so does what became of the renewals.
 	for _, reconcileStep := range []func(context.Context, *pass) error{
-		r.reconcileAnnouncement, r.reconcileStatus, r.reconcileWarnings, r.markRenewals,
+		r.reconcileAnnouncement, r.reconcileStatus, r.reconcileWarnings, r.markRenewals, r.reconcileDeletionRequest, r.reconcileDeletion,
 	} {
 		if err := reconcileStep(ctx, p); err != nil {
 			return reconcile.Result{}, err
@@ -140,9 +142,11 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error
 	if p.notices, err = r.listNotices(ctx, p.project); err != nil {
 		return err
 	}
-	if p.renewals, err = listRenewals(ctx, reader, p.project); err != nil {
+	extensions, err := listExtensions(ctx, reader, p.project)
+	if err != nil {
 		return err
 	}
+	p.renewals, p.requests = renewalsAmong(extensions, p.project), deletionRequestsAmong(extensions, p.project)
 	p.owners = notification.ProjectRecipients(p.project, p.department)
 	contacts := notification.DepartmentContacts(p.department)
 	p.observed = Observation{
@@ -160,14 +164,17 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error
 		p.renewal = p.renewals.choose(p.project)
 	}
 	p.observed.Renewed = p.renewal != nil
+	p.requests.observe(&p.observed, &p.terms)
 	return nil
 }
 
 // isDone reports whether nothing is to be written.
 func (p *pass) isDone() bool {
 	cached, desired := p.fields()
+	obsolete, decided := p.outdatedRequests()
 	return equality.Semantic.DeepEqual(cached, desired) && len(p.renewals.approved) == 0 &&
-		len(p.missingWarnings()) == 0 && len(p.outdatedWarnings()) == 0
+		len(p.missingWarnings()) == 0 && len(p.outdatedWarnings()) == 0 &&
+		len(obsolete) == 0 && len(decided) == 0 && !p.isRequestMissing() && !p.isDeletionDue()
 }
 
 // fields returns this controller's fields of the status before and after the pass.
@@ -180,16 +187,37 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, p *pass) error {
 	if p.department == nil {
 		return nil
 	}
+	if err := r.countStopped(ctx, p); err != nil {
+		return err
+	}
 	a, found := p.stepAnnouncement()
 	if !found {
 		return nil
 	}
-	to := p.owners
-	if a.Kind == v1alpha1.NoticeProjectDeletion || a.Kind == v1alpha1.NoticeProjectExpired {
-		to = notification.ProjectAndDepartmentRecipients(p.project, p.department)
+	to := notification.ProjectAndDepartmentRecipients(p.project, p.department)
+	if a.Kind == v1alpha1.NoticeProjectRenewed {
+		to = p.owners
 	}
 	_, err := r.Notices.Record(ctx, a, to)
 	return err
+}
+
+// countStopped counts the workloads that the suspension stopped, if it ends now.
+func (r *Reconciler) countStopped(ctx context.Context, p *pass) error {
+	if !p.record.hasExpired() || p.decision.Record.Phase != v1alpha1.ProjectActive || p.project.Status.Namespace == nil {
+		return nil
+	}
+	var clocks v1alpha1.WorkloadClockList
+	err := r.Client.List(ctx, &clocks, client.InNamespace(p.project.Status.Namespace.Name), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list workload clocks of project %s: %w", p.project.Name, err)
+	}
+	for i := range clocks.Items {
+		if s := clocks.Items[i].Status.Stopped; s != nil && s.Reason == v1alpha1.EndProjectSuspended {
+			p.stopped++
+		}
+	}
+	return nil
 }
 
 // reconcileStatus writes the status, and then records what changed.
@@ -221,10 +249,12 @@ func (r *Reconciler) reconcileWarnings(ctx context.Context, p *pass) error {
 	return r.withdrawWarnings(ctx, p.outdatedWarnings())
 }
 
-// The longest times until the next pass, in machine time: in general, and while mail that is paused holds a step.
+// The longest times until the next pass, in machine time: in general, while mail that is paused holds a step, and while the
+// request of a deletion waits for its namespace.
 const (
-	maxRequeueInterval = time.Hour
-	mailPausedRequeue  = 30 * time.Second
+	maxRequeueInterval      = time.Hour
+	mailPausedRequeue       = 30 * time.Second
+	missingNamespaceRequeue = time.Minute
 )
 
 // requeueResult returns when to decide again.
@@ -232,6 +262,9 @@ func (r *Reconciler) requeueResult(p *pass) reconcile.Result {
 	next := maxRequeueInterval
 	if p.decision.Blocked == v1alpha1.ReasonMailPaused {
 		next = mailPausedRequeue
+	}
+	if p.isNamespaceMissing {
+		next = missingNamespaceRequeue
 	}
 	if at := p.nextChange(); !at.IsZero() {
 		next = min(next, max(r.Clock.RealUntil(at), time.Millisecond))
@@ -250,63 +283,4 @@ func (p *pass) nextChange() time.Time {
 		}
 	}
 	return next
-}
-
-// recordChange records an event, a line of the decision log and metrics of a change that was written.
-func (r *Reconciler) recordChange(ctx context.Context, p *pass) {
-	before, after := p.record, p.decision.Record
-	log := ctrl.LoggerFrom(ctx).WithName("decisions")
-	fields := []any{
-		"project", p.project.Name, "department", p.project.Spec.Department, "phase", after.Phase, "formerPhase", before.Phase,
-		"period", after.Periods, "next", after.Step, "deadline", after.Deadline, "formerDeadline", before.Deadline,
-	}
-	event := func(kind, reason, action, format string, args ...any) {
-		r.Events.Eventf(p.project, nil, kind, reason, action, format, args...)
-	}
-	switch {
-	case p.renewal != nil:
-		renewalsTotal.WithLabelValues(p.project.Spec.Department, approvalOf(p.renewal)).Inc()
-		log.Info("Renewed project", append(fields, "extension", p.renewal.Name,
-			"requestedBy", p.renewal.Annotations[v1alpha1.AnnotationCreatedBy], "onBehalfOf", p.renewal.Spec.OnBehalfOf,
-			"approvedBy", p.renewal.Status.DecidedBy)...)
-		event(corev1.EventTypeNormal, "ProjectRenewed", "Renew", "the project was renewed: %s", p.describeEnd())
-	case before.Phase != after.Phase:
-		stepsTotal.WithLabelValues(p.project.Spec.Department, string(after.Phase)).Inc()
-		log.Info("Changed phase of project", append(fields, "firstWarned", before.FirstWarned, "lastWarned", before.LastWarned,
-			"notices", p.notices.sentNames(before.Step), "renewalRequestedAt", p.observed.RequestedAt)...)
-		p.recordStep(event)
-	case !before.Deadline.IsZero() && !before.Deadline.Equal(after.Deadline):
-		log.Info("Moved deadline of project", append(fields, "held", p.observed.Held, "notices", p.notices.sentNames(before.Step))...)
-		event(corev1.EventTypeNormal, "ProjectExpiryMoved", "Expire", "the next step of the project was moved: %s", p.describeEnd())
-	}
-}
-
-// recordStep records the event of a new phase.
-func (p *pass) recordStep(event func(kind, reason, action, format string, args ...any)) {
-	switch p.decision.Record.Phase {
-	case v1alpha1.ProjectExpiring:
-		event(corev1.EventTypeNormal, "ProjectExpiring", "Expire", "the owners are warned: %s; renew with: sluice renew project/%s",
-			p.describeEnd(), p.project.Name)
-	case v1alpha1.ProjectExpired:
-		event(corev1.EventTypeWarning, "ProjectExpired", "Expire",
-			"the project expired after all its warnings and accepts no new pods with GPUs; renew with: sluice renew project/%s",
-			p.project.Name)
-	case v1alpha1.ProjectPendingDeletion:
-		event(corev1.EventTypeWarning, "ProjectUnconfirmed", "Expire",
-			"no owner confirmed that the project is still needed; it stays usable until its department decides; "+
-				"confirm with: sluice renew project/%s", p.project.Name)
-	case v1alpha1.ProjectActive:
-		if p.record.Phase != "" {
-			event(corev1.EventTypeNormal, "ProjectActive", "Expire", "the project has another end: %s", p.describeEnd())
-		}
-	}
-}
-
-// describeEnd describes the next step of the project.
-func (p *pass) describeEnd() string {
-	next := p.status.Next
-	if next == nil {
-		return "no further step is scheduled"
-	}
-	return fmt.Sprintf("it becomes %s at %s", next.Phase, period.FormatEnd(next.At.Time, p.terms.Zone))
 }

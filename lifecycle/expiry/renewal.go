@@ -30,19 +30,24 @@ type renewals struct {
 	requestedAt time.Time
 }
 
-// listRenewals returns the renewals of a project.
-func listRenewals(ctx context.Context, reader client.Reader, project *v1alpha1.Project) (found renewals, err error) {
+// listExtensions returns the Extensions in the namespace of a project.
+func listExtensions(ctx context.Context, reader client.Reader, project *v1alpha1.Project) ([]v1alpha1.Extension, error) {
 	namespace := project.Status.Namespace
 	if namespace == nil {
-		return found, nil
+		return nil, nil
 	}
 	var list v1alpha1.ExtensionList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace.Name)); err != nil {
-		return found, fmt.Errorf("list extensions in namespace %s: %w", namespace.Name, err)
+		return nil, fmt.Errorf("list extensions in namespace %s: %w", namespace.Name, err)
 	}
-	for i := range list.Items {
-		e := &list.Items[i]
-		if !renews(e, project) {
+	return list.Items, nil
+}
+
+// renewalsAmong returns the renewals of a project.
+func renewalsAmong(extensions []v1alpha1.Extension, project *v1alpha1.Project) (found renewals) {
+	for i := range extensions {
+		e := &extensions[i]
+		if !concerns(e, project, v1alpha1.ActionRenew) {
 			continue
 		}
 		switch {
@@ -57,13 +62,13 @@ func listRenewals(ctx context.Context, reader client.Reader, project *v1alpha1.P
 	slices.SortFunc(found.approved, func(a, b *v1alpha1.Extension) int {
 		return cmp.Or(timeOf(a.Status.DecidedAt).Compare(timeOf(b.Status.DecidedAt)), strings.Compare(a.Name, b.Name))
 	})
-	return found, nil
+	return found
 }
 
-// renews reports whether an Extension renews the project to which its namespace belongs.
-func renews(e *v1alpha1.Extension, project *v1alpha1.Project) bool {
+// concerns reports whether an Extension requests an action for the project to which its namespace belongs.
+func concerns(e *v1alpha1.Extension, project *v1alpha1.Project, action v1alpha1.ExtensionAction) bool {
 	target := e.Spec.Target
-	return e.Spec.Action == v1alpha1.ActionRenew && target.Kind == "Project" && target.Name == project.Name &&
+	return e.Spec.Action == action && target.Kind == "Project" && target.Name == project.Name &&
 		target.APIVersion == v1alpha1.GroupVersion.String()
 }
 

@@ -79,7 +79,7 @@ var expiryChanged = predicate.Or[client.Object](predicate.GenerationChangedPredi
 	},
 })
 
-// projectNameOf returns the name of the project that a Notice or a renewal is about, or "".
+// projectNameOf returns the name of the project that a Notice or an Extension is about, or "".
 func projectNameOf(object client.Object) string {
 	switch o := object.(type) {
 	case *v1alpha1.Notice:
@@ -87,7 +87,7 @@ func projectNameOf(object client.Object) string {
 			return o.Spec.Subject.Name
 		}
 	case *v1alpha1.Extension:
-		if o.Spec.Action == v1alpha1.ActionRenew {
+		if o.Spec.Action != v1alpha1.ActionExtend {
 			return o.Spec.Target.Name
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -22,8 +23,9 @@ type Terms struct {
 	First  period.Date
 	// AtExpiry is what happens when a period ends.
 	AtExpiry v1alpha1.ExpiryAction
-	// DeleteAfter is the time from the end of a period to the request of the project's deletion.
-	DeleteAfter time.Duration
+	// SuspendAfter and DeleteAfter are the times from the end of a period to the suspension of the project, and to the
+	// request of its deletion.
+	SuspendAfter, DeleteAfter time.Duration
 	// Leads are the times between warnings and a step. There is at least one.
 	Leads []time.Duration
 	// Zone is the time zone of days.
@@ -89,6 +91,61 @@ func (t *Terms) step(n int32) step {
 		return step{phase: t.stepPhase(), deadline: t.wholeDaysAfter(end, answer), leads: leads}
 	}
 	return step{phase: t.stepPhase(), deadline: end, leads: t.leadsBelow(t.boundary(n).Sub(t.boundary(n - 1)))}
+}
+
+// deletionNotice is the time from the mail about the approval of a deletion to the deletion.
+const deletionNotice = 7 * 24 * time.Hour
+
+// stepAfter returns the step that follows the phase of a record, if any does.
+func (t *Terms) stepAfter(r *Record) step {
+	switch r.Phase {
+	case v1alpha1.ProjectExpired:
+		return step{v1alpha1.ProjectSuspended, t.wholeDaysAfter(r.End, t.SuspendAfter), t.leadsBelow(t.SuspendAfter)}
+	case v1alpha1.ProjectSuspended:
+		deadline, before := t.wholeDaysAfter(r.End, t.DeleteAfter), t.DeleteAfter-t.SuspendAfter
+		if !r.DismissedUntil.IsZero() {
+			deadline, before = policytime.Later(deadline, t.Calendar.Postpone(r.DismissedUntil)), r.DismissedUntil.Sub(r.Suspended)
+		}
+		return step{v1alpha1.ProjectPendingDeletion, deadline, t.leadsBelow(before)}
+	case v1alpha1.ProjectPendingDeletion:
+		begins := t.midnightFrom(t.Calendar.After(r.Approval.At.Add(sendMargin), deletionNotice))
+		return step{v1alpha1.ProjectDeleting, begins, []time.Duration{deletionNotice}}
+	default:
+		return t.step(max(1, r.Periods))
+	}
+}
+
+// withFullNotice returns the first midnight from the step's time on whose warnings are all ahead.
+func (t *Terms) withFullNotice(s *step, now time.Time) time.Time {
+	if s.phase == v1alpha1.ProjectDeleting {
+		return s.deadline // its warning is due at once
+	}
+	deadline := policytime.Later(s.deadline, t.midnightFrom(t.Calendar.After(now.Add(sendMargin), s.longest())))
+	const mostDays = 366 // between digests
+	for range mostDays {
+		if !t.dueAt(deadline, s.longest()).Before(now) {
+			break
+		}
+		deadline = t.midnightFrom(deadline.Add(time.Second))
+	}
+	return deadline
+}
+
+// followingStep returns when the step comes that follows a phase, of a project that expired at one time and comes to the
+// phase at another.
+func (t *Terms) followingStep(phase v1alpha1.ProjectPhase, end, at time.Time) time.Time {
+	s := t.stepAfter(&Record{Phase: phase, End: end, Suspended: at})
+	return t.withFullNotice(&s, at)
+}
+
+// midnightFrom returns the first midnight from a time on, without holidays.
+func (t *Terms) midnightFrom(at time.Time) time.Time {
+	day := period.DateOf(at, t.Zone)
+	midnight := day.Start(t.Zone)
+	if midnight.Before(at) {
+		midnight = day.End(t.Zone)
+	}
+	return t.Calendar.Postpone(midnight)
 }
 
 // wholeDaysAfter returns the midnight that is a time after another midnight, without holidays, rounded up to whole days.

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -207,7 +209,7 @@ func TestDeadlineThatMovesAtMidnightLeavesTimeToSend(t *testing.T) {
 	h.now = h.record.Deadline
 	h.decide(true)
 	moved := h.record.Deadline
-	h.now = laterOf(h.now, h.terms.dueAt(moved, 30*day))
+	h.now = policytime.Later(h.now, h.terms.dueAt(moved, 30*day))
 	for range 50 {
 		h.now = h.now.Add(time.Minute)
 		d, _ := h.decide(true)
@@ -248,5 +250,57 @@ func TestWarningsAroundHolidays(t *testing.T) {
 	want := []string{"2027-01-07 00:00", "2026-11-18 08:00", "2026-12-11 08:00", "2026-12-17 08:00"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the step, and when its warnings are due (-want +got)\n%s", diff)
+	}
+}
+
+// Invariant 6: a validity that changes after the expiry gives the period that ended another number, and repeats no mail.
+func TestOtherValidityAfterExpiryRepeatsNoMail(t *testing.T) {
+	end := time.Date(2027, 3, 2, 0, 0, 0, 0, berlin(t))
+	for name, tc := range map[string]struct {
+		at       time.Time
+		approved bool
+	}{
+		"expired":   {end.AddDate(0, 0, 9), false},
+		"suspended": {end.AddDate(0, 0, 24), false},
+		"approved":  {end.AddDate(0, 0, 40), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newExpiredThesis(t, endOfThesis(t).AddDate(0, 0, -2))
+			c.request("renewal", v1alpha1.ExtensionApproved, "")
+			if c.runUntil(tc.at); tc.approved {
+				c.approveDeletion()
+			}
+			phase, want := c.project().Status.Phase, c.sentMails()
+			update(c, newStudents("P6M", v1alpha1.ExpiryExpire), func(d *v1alpha1.Department) {
+				d.Spec.Projects.Validity = ptr.To(period.MustParsePeriod("P3M"))
+			})
+			c.runUntil(tc.at.Add(5 * time.Hour))
+			if s := c.project().Status; s.Phase != phase || s.Periods != 3 {
+				t.Errorf("phase %s, period %d", s.Phase, s.Periods)
+			}
+			if diff := cmp.Diff(want, c.sentMails()); diff != "" {
+				t.Errorf("mails (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A suspension that changed terms brought forward, and a late warning moved behind its former time, counts as shortened no more,
+// in the same decision: the second one wrote the status again.
+func TestMovedSuspensionIsNotShortened(t *testing.T) {
+	h := newHistory(berlin(t), "P6M", v1alpha1.ExpiryExpire)
+	h.terms.SuspendAfter = 60 * day
+	h.runUntil(time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC))
+	h.requirePhase(t, v1alpha1.ProjectExpired)
+	former := h.record.Deadline
+	h.terms.SuspendAfter = 14 * day
+	h.decide(true)
+	if !h.record.ShortenedFrom.Equal(former) {
+		t.Fatalf("shortened from %s, want %s", h.record.ShortenedFrom, former)
+	}
+	h.now = former.AddDate(0, 0, 1)
+	h.decide(true)
+	if h.failure != "" || !h.record.ShortenedFrom.IsZero() || !h.record.Deadline.After(former) {
+		t.Errorf("%s\n%+v", h.failure, h.record)
 	}
 }

@@ -6,7 +6,7 @@ package expiry
 import (
 	"time"
 
-	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -47,8 +47,14 @@ func (d *decider) sentAt(lead time.Duration) time.Time {
 	return owners.SentAt
 }
 
+// key identifies a warning. After the expiry its deadline does so alone: a changed validity gives the period that ended
+// another number, and would repeat the mail.
 func (d *decider) key(lead time.Duration) WarningKey {
-	return WarningKey{Step: d.Record.Step, Periods: d.Record.Periods, Deadline: d.Record.Deadline, Lead: lead}
+	key := WarningKey{Step: d.Record.Step, Deadline: d.Record.Deadline, Lead: lead}
+	if d.Record.isInPeriod() {
+		key.Periods = d.Record.Periods
+	}
+	return key
 }
 
 // fallsBack reports whether a warning goes to the contacts, because it reaches no owner.
@@ -60,10 +66,16 @@ func (d *decider) isUnsentTooLong() bool {
 	return !since.IsZero() && !d.now.Before(since.Add(maxUnsent))
 }
 
-// isDue reports whether the warning with that lead is due.
-func (d *decider) isDue(lead time.Duration) bool {
-	return !d.now.Before(d.terms.dueAt(d.Record.Deadline, lead))
+// dueAt returns when the warning with that lead is due. The owners learn of an approved deletion at once.
+func (d *decider) dueAt(lead time.Duration) time.Time {
+	if d.Record.Step == v1alpha1.ProjectDeleting {
+		return d.Record.Approval.At
+	}
+	return d.terms.dueAt(d.Record.Deadline, lead)
 }
+
+// isDue reports whether the warning with that lead is due.
+func (d *decider) isDue(lead time.Duration) bool { return !d.now.Before(d.dueAt(lead)) }
 
 // isUnsent reports whether a warning is due that the full notice needs, and that was not sent.
 func (d *decider) isUnsent(s *step) bool {
@@ -109,7 +121,7 @@ func (d *decider) earliest(s *step) time.Time {
 		d.wakeAt(d.terms.Calendar.Before(r.Deadline, lead).Add(time.Second))
 		return d.terms.Calendar.After(d.now, lead)
 	}
-	return laterOf(after(r.FirstWarned, s.longest()), after(r.LastWarned, s.shortest()))
+	return policytime.Later(after(r.FirstWarned, s.longest()), after(r.LastWarned, s.shortest()))
 }
 
 // move moves the deadline to the first midnight from a time on, at most once a day and never while no mail can be sent.
@@ -123,11 +135,7 @@ func (d *decider) move(required time.Time) {
 		d.wakeAt(next)
 		return
 	}
-	midnight := period.DateOf(required, d.terms.Zone).Start(d.terms.Zone)
-	if midnight.Before(required) {
-		midnight = period.DateOf(required, d.terms.Zone).End(d.terms.Zone)
-	}
-	r.Deadline, r.Moved = d.terms.Calendar.Postpone(midnight).UTC(), d.now
+	r.Deadline, r.Moved = d.terms.midnightFrom(required).UTC(), d.now
 	if r.Step == v1alpha1.ProjectExpired {
 		r.End = r.Deadline
 	}
@@ -137,12 +145,14 @@ func (d *decider) move(required time.Time) {
 func (d *decider) warn(s *step, isSettled bool) {
 	r := &d.Record
 	for _, lead := range s.leads {
-		due := d.terms.dueAt(r.Deadline, lead)
+		due := d.dueAt(lead)
 		if d.now.Before(due) {
 			d.wakeAt(due)
 			break
 		}
-		r.Phase = v1alpha1.ProjectExpiring
+		if r.isInPeriod() {
+			r.Phase = v1alpha1.ProjectExpiring
+		}
 		if !isSettled {
 			continue
 		}

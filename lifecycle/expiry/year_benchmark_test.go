@@ -29,7 +29,8 @@ import (
 var yearProjects = flag.Int("year-projects", 10_000, "how many projects BenchmarkYear has")
 
 // BenchmarkYear lets policy time pass for a year, day by day, for 10,000 projects whose year of validity ends within it.
-// Half of them expire, and half are confirmed a week after their owner is asked. Every project is reconciled each day, as
+// Half of them expire, are suspended and await the approval of their deletion, and half are confirmed a week after their owner
+// is asked. Every project is reconciled each day, as
 // after each step of policy time, and again when one of its Notices was sent.
 //
 // The API server, the cache and the outbox are indexed objects in memory: the figures have neither the encoding of objects
@@ -205,11 +206,8 @@ func (y *year) requireAllDecided() {
 	y.b.Helper()
 	for _, o := range y.objects["Project"].List() {
 		p := o.(*v1alpha1.Project)
-		want := v1alpha1.ProjectExpired
-		if p.Spec.Department == "research" {
-			want = v1alpha1.ProjectActive
-		}
-		if p.Status.Phase != want || want == v1alpha1.ProjectActive && p.Status.Periods < 2 {
+		isRenewed := p.Status.Phase == v1alpha1.ProjectActive && p.Status.Periods >= 2
+		if p.Spec.Department == "research" != isRenewed || !isRenewed && !p.IsClosed() {
 			y.b.Fatalf("project %s of %s, created %s: %+v", p.Name, p.Spec.Department, p.CreationTimestamp, p.Status)
 		}
 	}

@@ -54,6 +54,15 @@ func (r *Recorder) CreatorRecipients(project *v1alpha1.Project, department *v1al
 	return uniqueRecipients([]v1alpha1.Contact{contact}, department)
 }
 
+// WithoutOwners returns the recipients who do not own the project.
+func WithoutOwners(recipients []v1alpha1.NoticeRecipient, project *v1alpha1.Project) []v1alpha1.NoticeRecipient {
+	return slices.DeleteFunc(recipients, func(r v1alpha1.NoticeRecipient) bool {
+		return slices.ContainsFunc(project.Spec.Owners, func(o v1alpha1.Owner) bool {
+			return strings.EqualFold(string(o.Email), string(r.Email))
+		})
+	})
+}
+
 // userContact returns the contact of a user: as listed in the project or its department, else the
 // user name if it is an address, else the address of the template.
 func userContact(

@@ -172,6 +172,7 @@ func (r *WeeklySummaryReconciler) summaryInputs(
 		mail.InputProjects: mail.FormatProjectWeeks(weeks),
 	})
 	maps.Copy(inputs, projectStepInputs(projects.Items, now))
+	maps.Copy(inputs, awaitingInputs(projects.Items))
 	return inputs, nil
 }
 
@@ -197,11 +198,51 @@ func projectStepInputs(projects []v1alpha1.Project, now time.Time) map[string]st
 		for _, owner := range p.Spec.Owners {
 			owners = append(owners, owner.Contact)
 		}
-		steps = append(steps, mail.ProjectStep{
-			Project: p.Name, Phase: p.Status.Next.Phase, At: p.Status.Next.At.UTC().Format(time.RFC3339), Owners: mail.FormatContacts(owners),
-		})
+		step := mail.ProjectStep{
+			Project: p.Name, Phase: p.Status.Next.Phase, At: p.Status.Next.At.UTC().Format(time.RFC3339), Closed: p.Status.ClosedAt != nil,
+			Owners: mail.FormatContacts(owners),
+		}
+		if approval := deletionApproval(p); approval != nil {
+			step.ApprovedBy = approval.ApprovedBy
+		}
+		steps = append(steps, step)
 	}
 	return map[string]string{mail.InputSteps: mail.FormatProjectSteps(steps), mail.InputStepCount: strconv.Itoa(len(ahead))}
+}
+
+// awaitingInputs returns the inputs with the projects whose deletion awaits its approval, the one that waits longest
+// first; none if no project does.
+func awaitingInputs(projects []v1alpha1.Project) map[string]string {
+	var awaiting []mail.ProjectStep
+	for i := range projects {
+		p := &projects[i]
+		if p.Status.Phase != v1alpha1.ProjectPendingDeletion || deletionApproval(p) != nil || !p.DeletionTimestamp.IsZero() {
+			continue
+		}
+		step := mail.ProjectStep{Project: p.Name, Phase: v1alpha1.ProjectDeleting, Closed: p.Status.ClosedAt != nil}
+		if since := p.Status.PhaseSince; since != nil {
+			step.At = since.UTC().Format(time.RFC3339)
+		}
+		awaiting = append(awaiting, step)
+	}
+	if len(awaiting) == 0 {
+		return nil
+	}
+	slices.SortFunc(awaiting, func(a, b mail.ProjectStep) int {
+		return cmp.Or(strings.Compare(a.At, b.At), strings.Compare(a.Project, b.Project))
+	})
+	return map[string]string{
+		mail.InputAwaitingCount: strconv.Itoa(len(awaiting)),
+		mail.InputAwaiting:      mail.FormatProjectSteps(awaiting[:min(len(awaiting), mail.MaxProjectSteps)]),
+	}
+}
+
+// deletionApproval returns the approval of a project's deletion; nil for none.
+func deletionApproval(project *v1alpha1.Project) *v1alpha1.ProjectDeletionApproval {
+	if project.Status.Expiry == nil {
+		return nil
+	}
+	return project.Status.Expiry.Deletion
 }
 
 // projectLine is a project's row with its use in thousandths of a GPU hour.
@@ -220,7 +261,7 @@ func (r *WeeklySummaryReconciler) countOpenExtensions(ctx context.Context, proje
 		return 0, fmt.Errorf("list extensions of project %s: %w", project.Name, err)
 	}
 	for _, e := range extensions.Items {
-		if e.Status.Decision == "" {
+		if e.Status.Decision == "" && e.Spec.Action != v1alpha1.ActionDelete { // those are listed with the projects
 			open++
 		}
 	}

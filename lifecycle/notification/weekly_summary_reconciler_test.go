@@ -230,6 +230,41 @@ func TestProjectStepInputs(t *testing.T) {
 	}
 }
 
+// The administrators of a department learn each week which deletions await them, and which were approved.
+func TestAwaitingInputs(t *testing.T) {
+	project := func(name, since string, change func(*v1alpha1.ProjectStatus)) v1alpha1.Project {
+		at := metav1.NewTime(parseTime(t, since))
+		p := v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		p.Status = v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectPendingDeletion, PhaseSince: &at, ClosedAt: &at}
+		if change != nil {
+			change(&p.Status)
+		}
+		return p
+	}
+	approved := project("approved", "2026-11-20 00:00", func(s *v1alpha1.ProjectStatus) {
+		s.Expiry = &v1alpha1.ProjectExpiry{Deletion: &v1alpha1.ProjectDeletionApproval{ApprovedBy: "dean@example.org"}}
+		s.Next = &v1alpha1.ProjectStep{Phase: v1alpha1.ProjectDeleting, At: metav1.NewTime(parseTime(t, "2026-11-28 00:00"))}
+	})
+	projects := []v1alpha1.Project{
+		project("active", "2026-01-01 00:00", func(s *v1alpha1.ProjectStatus) { s.Phase = v1alpha1.ProjectActive }), approved,
+		project("suspended", "2026-11-10 00:00", nil),
+		project("unconfirmed", "2026-11-01 00:00", func(s *v1alpha1.ProjectStatus) { s.ClosedAt = nil }),
+	}
+	want := map[string]string{"awaitingCount": "2", "awaiting": `[{"project":"unconfirmed","phase":"Deleting","at":"2026-10-31T23:00:00Z","owners":""},` +
+		`{"project":"suspended","phase":"Deleting","at":"2026-11-09T23:00:00Z","closed":true,"owners":""}]`}
+	if diff := cmp.Diff(want, awaitingInputs(projects)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	want = map[string]string{"stepCount": "1", "steps": `[{"project":"approved","phase":"Deleting","at":"2026-11-27T23:00:00Z","closed":true,` +
+		`"approvedBy":"dean@example.org","owners":""}]`}
+	if diff := cmp.Diff(want, projectStepInputs(projects, parseTime(t, "2026-11-23 08:00"))); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := awaitingInputs(projects[:2]); got != nil {
+		t.Errorf("without such projects: %v", got)
+	}
+}
+
 // Each summary covers the month in which its week began, and each month has one that covers it wholly.
 func TestReportingMonthOf(t *testing.T) {
 	for name, tc := range map[string]struct{ now, want, before, until string }{

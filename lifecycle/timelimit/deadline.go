@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -75,7 +76,7 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 func (d *decision) announceDeadlines() {
 	before := d.Status.Deadline
 	d.Status.Deadline = nil
-	if d.isStopInForce() || d.observed.ProjectDeleted {
+	if d.isStopInForce() || d.observed.ProjectEnd != "" {
 		return
 	}
 	if !d.observed.Running {
@@ -130,7 +131,7 @@ func (d *decision) announceRuntimeLimit(before *v1alpha1.ClockDeadline) *v1alpha
 		first, announced = d.now, true
 	}
 	if announced {
-		end = laterOf(end, d.lastAnnouncedAt(limit, first, len(due) > 0).Add(d.limits.shortestLead()))
+		end = policytime.Later(end, d.lastAnnouncedAt(limit, first, len(due) > 0).Add(d.limits.shortestLead()))
 	}
 	for i, lead := range due {
 		said := before != nil && before.Reason == v1alpha1.EndMaxRuntime && before.At.Time.Equal(metaTime(end).Time) &&
@@ -189,7 +190,7 @@ func (d *decision) lastAnnouncedAt(limit time.Duration, first time.Time, due boo
 	last := first
 	for _, l := range d.Status.Leads {
 		if l.Reason == v1alpha1.EndMaxRuntime && l.LimitSeconds == wholeSeconds(limit) {
-			last = laterOf(last, l.At.Time)
+			last = policytime.Later(last, l.At.Time)
 		}
 	}
 	return last
@@ -207,15 +208,16 @@ func (d *decision) recordWarning(w Warning) {
 	})
 }
 
-// enforceProjectDeletion stops a workload whose project is being deleted, whatever its limits
-// are. Its pods would continue without a project, those that are not bound yet included.
-func (d *decision) enforceProjectDeletion() {
+// enforceProjectEnd stops a workload whose project is suspended or being deleted, whatever its
+// limits are, pods that are not bound yet included. The stop has no time of its own: a project
+// that stops its workloads also refuses their start.
+func (d *decision) enforceProjectEnd() {
 	switch {
-	case !d.observed.ProjectDeleted:
+	case !d.observed.endsWithProject():
 	case d.isStopInForce():
 		d.Stop = true
 	default:
-		d.recordStop(v1alpha1.EndProjectDeleted, d.now)
+		d.recordStop(d.observed.ProjectEnd, d.now)
 	}
 }
 
@@ -273,8 +275,8 @@ func (d *decision) isStopInForce() bool {
 	}
 	stillRuns := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
 	stillBound := d.Status.StartingSince != nil && !d.Status.StartingSince.After(s.At.Time)
-	stillDeleted := d.observed.ProjectDeleted && s.Reason == v1alpha1.EndProjectDeleted
-	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound || stillDeleted
+	stillEnding := d.observed.endsWithProject() && s.Reason == d.observed.ProjectEnd
+	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns || stillBound || stillEnding
 }
 
 // IsOverdue reports whether a workload must be stopped at a time, as far as its recorded status

@@ -28,7 +28,7 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.determineLimit()
 	d.updateIdleTime()
 	d.announceDeadlines()
-	d.enforceProjectDeletion()
+	d.enforceProjectEnd()
 	d.enforceDeadline()
 	d.evaluateDryRun()
 	d.setState()
@@ -83,13 +83,6 @@ func truncateToSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Seco
 func metaTime(t time.Time) *metav1.Time { return &metav1.Time{Time: truncateToSecond(t)} }
 
 func wholeSeconds(length time.Duration) int64 { return int64(length / time.Second) }
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
 
 // Decision is the result of Decide. The caller must record the warnings first, then write
 // the status, and stop the workload last. After a crash it can repeat all three.
@@ -163,12 +156,17 @@ type Observation struct {
 	// HasPods is true if GPU pods exist, bound or not, that have not ended and are not being
 	// deleted. A Job of several pods can create the next after one succeeded.
 	HasPods bool
-	// ProjectDeleted is true if the workload has pods, bound or not, and its project is being
-	// deleted.
-	ProjectDeleted bool
+	// ProjectEnd is why the project stops all its workloads, whatever their limits are:
+	// ProjectSuspended or ProjectDeleted. It is empty if the project does not.
+	ProjectEnd v1alpha1.EndReason
+	// HasPodsToEnd is true if GPU pods exist, bound or not, that a stop must end.
+	HasPodsToEnd bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }
+
+// endsWithProject reports whether the workload has pods that the end of its project ends.
+func (o *Observation) endsWithProject() bool { return o.ProjectEnd != "" && o.HasPodsToEnd }
 
 // Utilization is the use of a workload's GPUs.
 type Utilization struct {

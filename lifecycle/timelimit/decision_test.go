@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/timelimit"
 )
@@ -322,7 +323,7 @@ func TestActiveClockCountsUtilizationOnly(t *testing.T) {
 	w.startPods()
 	for i := range 10 * 60 {
 		w.now = noon.Add(time.Duration(i) * time.Minute)
-		w.recordSample(laterOf(noon, earlierOf(w.now, noon.Add(2*hour))))
+		w.recordSample(policytime.Later(noon, earlierOf(w.now, noon.Add(2*hour))))
 	}
 	if got := w.status.AccumulatedSeconds; got != 2*60*60 || w.status.RunningSince != nil {
 		t.Errorf("accumulated %d s, running since %v; want the two hours of use", got, w.status.RunningSince)
@@ -457,13 +458,6 @@ func formatTimes(t *testing.T, list []timedWarning) (at []string) {
 }
 
 var unknownUtilization = timelimit.Utilization{}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
 
 func earlierOf(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -116,7 +117,7 @@ func ranSincePause(own, paused *v1alpha1.WorkloadClockStatus) time.Duration {
 	if own.RunningSince != nil || own.PausedSince == nil || own.LastRunningSince == nil || paused.PausedSince == nil {
 		return 0
 	}
-	return max(0, own.PausedSince.Sub(laterOf(own.LastRunningSince.Time, paused.PausedSince.Time)))
+	return max(0, own.PausedSince.Sub(policytime.Later(own.LastRunningSince.Time, paused.PausedSince.Time)))
 }
 
 // IsRunning reports whether the workload's running time counts already.
@@ -215,7 +216,7 @@ func FormerStatus(from *v1alpha1.WorkloadClockStatus, now time.Time) v1alpha1.Wo
 	if from.RunningSince != nil {
 		to.AccumulatedSeconds = wholeSeconds(runningTimeOf(from, truncateToSecond(now)))
 		to.LastRunningSince = to.RunningSince
-		to.PausedSince = metaTime(laterOf(now, from.RunningSince.Time))
+		to.PausedSince = metaTime(policytime.Later(now, from.RunningSince.Time))
 	}
 	to.RunningSince, to.StartingSince, to.Deadline, to.Local, to.PodControllers = nil, nil, nil, nil, nil
 	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions = nil, nil, nil, nil

@@ -16,7 +16,7 @@ import (
 // with pods is stopped at once when its project is deleted, whatever its limits are, and until
 // its pods are gone.
 func TestDecideProjectDeletion(t *testing.T) {
-	running := timelimit.Observation{Running: true, ProjectDeleted: true}
+	running := timelimit.Observation{Running: true, ProjectEnd: v1alpha1.EndProjectDeleted, HasPodsToEnd: true}
 	tests := map[string]struct {
 		observed timelimit.Observation
 		change   func(w *simulation)
@@ -25,8 +25,8 @@ func TestDecideProjectDeletion(t *testing.T) {
 		"without a limit":              {running, func(w *simulation) { w.limits.MaxRuntime = period.Duration{} }},
 		"exempt":                       {running, func(w *simulation) { w.limits.Exempt = true }},
 		"in a dry run":                 {running, func(w *simulation) { w.limits.DryRun = true }},
-		"bound pods that do not start": {observed: timelimit.Observation{ProjectDeleted: true, StartingSince: newSimulation().now}},
-		"pods that are not bound":      {observed: timelimit.Observation{ProjectDeleted: true}},
+		"bound pods that do not start": {observed: timelimit.Observation{ProjectEnd: v1alpha1.EndProjectDeleted, HasPodsToEnd: true, StartingSince: newSimulation().now}},
+		"pods that are not bound":      {observed: timelimit.Observation{ProjectEnd: v1alpha1.EndProjectDeleted, HasPodsToEnd: true}},
 		"with a clock of active hours": {running, func(w *simulation) { w.limits.Clock = v1alpha1.ClockActive }},
 	}
 	for name, tc := range tests {
@@ -61,10 +61,10 @@ func TestDecideProjectDeletion(t *testing.T) {
 // Pods that were admitted before the deletion and start after the stop are stopped, too.
 func TestDecideProjectDeletionStopsLaterPods(t *testing.T) {
 	w := newSimulation()
-	w.observed = timelimit.Observation{ProjectDeleted: true}
+	w.observed = timelimit.Observation{ProjectEnd: v1alpha1.EndProjectDeleted, HasPodsToEnd: true}
 	w.decide()
 	w.now = w.now.Add(time.Minute)
-	w.observed = timelimit.Observation{ProjectDeleted: true, Running: true, RunningSince: w.now}
+	w.observed = timelimit.Observation{ProjectEnd: v1alpha1.EndProjectDeleted, HasPodsToEnd: true, Running: true, RunningSince: w.now}
 	w.decide()
 	if !w.lastDecision.Stop || w.status.Stopped == nil || !w.status.Stopped.At.Time.Equal(w.now) {
 		t.Errorf("stop %v, %+v", w.lastDecision.Stop, w.status.Stopped)

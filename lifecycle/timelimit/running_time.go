@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -43,7 +44,7 @@ func (d *decision) recordPause() {
 // recordEnd records that the workload finished by itself, or that it does not exist.
 func (d *decision) recordEnd() {
 	switch {
-	case d.observed.Running || !d.observed.StartingSince.IsZero() || d.observed.ProjectDeleted:
+	case d.observed.Running || !d.observed.StartingSince.IsZero() || d.observed.endsWithProject():
 		d.Status.MissingSince = nil
 		return
 	case d.observed.Completed && d.Status.CompletedAt == nil:
@@ -85,7 +86,7 @@ func (d *decision) openInterval() {
 }
 
 func (d *decision) closeInterval(end time.Time) {
-	end = laterOf(end, d.Status.RunningSince.Time)
+	end = policytime.Later(end, d.Status.RunningSince.Time)
 	d.Status.AccumulatedSeconds += wholeSeconds(end.Sub(d.Status.RunningSince.Time))
 	d.Status.LastRunningSince, d.Status.RunningSince, d.Status.PausedSince = d.Status.RunningSince, nil, metaTime(end)
 }
@@ -121,9 +122,13 @@ func (d *decision) totalExtension() (sum time.Duration) {
 	return sum
 }
 
-// releaseStop ends a stop if its limit is no longer in force.
+// releaseStop ends a stop if its limit is no longer in force, or if its project was renewed.
 func (d *decision) releaseStop() {
 	s := d.Status.Stopped
+	if s != nil && s.Reason == v1alpha1.EndProjectSuspended && d.observed.ProjectEnd == "" {
+		d.Status.Stopped, d.Released = nil, true
+		return
+	}
 	if s == nil || !isExtendable(s.Reason) {
 		return
 	}
@@ -132,8 +137,12 @@ func (d *decision) releaseStop() {
 	}
 }
 
-// resetClock resets the running time of a workload that has been stopped long enough.
+// resetClock resets the running time of a workload that has been stopped long enough. The stop of
+// a suspended project stays until its renewal.
 func (d *decision) resetClock() {
+	if s := d.Status.Stopped; s != nil && s.Reason == v1alpha1.EndProjectSuspended && d.observed.ProjectEnd != "" {
+		return
+	}
 	// An active clock pauses while its pods are idle. That is no stop.
 	if d.Status.RunningSince != nil || d.observed.Running && d.limits.Clock == v1alpha1.ClockActive {
 		return
@@ -180,7 +189,7 @@ func (d *decision) startTime() time.Time {
 		began = truncateToSecond(since)
 	}
 	if paused := d.Status.PausedSince; paused != nil {
-		began = laterOf(began, paused.Time)
+		began = policytime.Later(began, paused.Time)
 	}
 	return began
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -61,7 +62,7 @@ func (d *decision) announceTimeout(reason v1alpha1.EndReason, since time.Time, t
 		announcedAt = d.Status.Leads[warned].At.Time
 	}
 	if announcedAt.Sub(due) > min(idleGracePeriod, timeout/8) {
-		end = laterOf(end, announcedAt.Add(timeout/2))
+		end = policytime.Later(end, announcedAt.Add(timeout/2))
 	}
 	if warned < 0 {
 		d.recordWarning(Warning{Reason: reason, Lead: timeout / 2, DueAt: due, Deadline: end})

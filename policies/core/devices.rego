@@ -189,7 +189,7 @@ deny contains {
 
 # injects_devices: a container runtime, or a plugin of NRI, injects devices by this
 # annotation, for a container ("devices.nri.io/container.main") or for the pod. The
-# admission policy sluice-device-annotations has the same keys, and those of its
+# admission policy sluice-managed-metadata has the same keys, and those of its
 # parameters, and covers updates.
 injects_devices(key) if split(key, "/")[0] in {
 	"cdi-devices.nri.io",

@@ -254,4 +254,47 @@ func TestExpiredProjectOnKueue(t *testing.T) {
 		}
 		return err
 	})
+	s.assertSuspensionOnKueue(t, team)
+}
+
+// assertSuspensionOnKueue suspends a project whose Jobs run and wait in Kueue. Kueue starts none of them again, though it has
+// room for all.
+func (s *sluiceCluster) assertSuspensionOnKueue(t *testing.T, team string) {
+	t.Helper()
+	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: team}}
+	if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	for object, body := range map[client.Object]string{
+		&v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.Department}}: `{"spec":{"projects":{"validity":"P6M"}}}`,
+		p: `{"spec":{"hold":{"reason":"the test sets the phase"}}}`,
+	} {
+		eventually(t, func() error {
+			return s.adminClient.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body)))
+		})
+	}
+	eventually(t, func() error {
+		err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p)
+		if err == nil && p.Status.ObservedGeneration != p.Generation {
+			err = unexpectedState("the hold is observed", p.Status.ObservedGeneration)
+		}
+		return err
+	})
+	s.setProjectPhase(t, team, v1alpha1.ProjectSuspended)
+	eventuallyLong(t, steadily(5*time.Second, func() error {
+		active, workloads := 0, &unstructured.UnstructuredList{}
+		workloads.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "WorkloadList"})
+		if err := s.adminClient.List(t.Context(), workloads, client.InNamespace(team)); err != nil {
+			return err
+		}
+		for i := range workloads.Items {
+			if on, found, _ := unstructured.NestedBool(workloads.Items[i].Object, "spec", "active"); (on || !found) && !conditionTrue(&workloads.Items[i], "Finished") {
+				active++
+			}
+		}
+		if pods := s.listPods(t, team); active > 0 || len(pods) > 0 || len(workloads.Items) == 0 {
+			return unexpectedState("nothing runs or waits", fmt.Sprint(active, " of ", len(workloads.Items), " active; ", describePods(pods)))
+		}
+		return nil
+	}))
 }

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/period"
@@ -51,6 +52,11 @@ func (c *policyTimeCluster) createExpiryDepartment(t *testing.T, name string, te
 			Projects:  terms,
 			Notices:   v1alpha1.NoticeTerms{Language: v1alpha1.LanguageGerman, TimeZone: "Europe/Berlin"},
 		},
+	}
+	if terms.AtExpiry != v1alpha1.ExpiryConfirm && terms.SuspendAfter == nil {
+		// What follows the expiry comes long after it, also for a validity that a test sets later.
+		d.Spec.Projects.SuspendAfter = ptr.To(period.MustParseDuration("1500d"))
+		d.Spec.Projects.DeleteAfter = ptr.To(period.MustParseDuration("1600d"))
 	}
 	for _, change := range change {
 		change(d)

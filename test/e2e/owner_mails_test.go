@@ -94,7 +94,8 @@ func (f *expiryFaults) expired(t *testing.T, e *expiringProject, mails *[]ownerM
 		if p.Status.ClosedAt == nil || p.Status.ClosedAt.Time.Before(deadline) {
 			t.Errorf("%s is closed at %s, want %s", e.name, p.Status.ClosedAt, deadline)
 		}
-		*mails = append(*mails, ownerMail{subject: expiredSubject})
+		// The suspension of createExpiryDepartment.
+		*mails = append(*mails, ownerMail{subject: expiredSubject, end: deadline.In(berlinZone(t)).AddDate(0, 0, 1500)})
 		e.waitForOwnerMails(t, len(*mails))
 	})
 }

@@ -42,12 +42,15 @@ const migDevice corev1.ResourceName = "nvidia.com/mig-1g.5gb"
 // termination of pods, on a busy machine.
 const timeStepTimeout = 4 * time.Minute
 
-func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
+func newPolicyTimeCluster(t *testing.T, flags ...string) *policyTimeCluster {
 	t.Helper()
-	c := &policyTimeCluster{sluiceCluster: newDedicatedCluster(t)}
+	c := &policyTimeCluster{sluiceCluster: newDedicatedCluster(t, flags...)}
 	var err error
 	if c.clockFile, err = policytime.OpenFile(filepath.Join(c.dir, policytime.FileName), nil); err != nil {
 		t.Fatal(err)
+	}
+	if len(flags) > 0 {
+		return c // another sample
 	}
 	// The department of the sample only has quota for the interactive work of one project.
 	students := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
@@ -195,10 +198,10 @@ func newJobWorkload(ns, name string, device corev1.ResourceName, change ...func(
 	return workload{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: batchv1.JobSpec{Template: template}}, "batch", "Job"}
 }
 
-func newDeploymentWorkload(ns, name string, device corev1.ResourceName) workload {
-	template := podTemplateFor(name, device)
+func newDeploymentWorkload(ns, name string, device corev1.ResourceName, change ...func(*corev1.Pod)) workload {
+	template := podTemplateFor(name, device, change...)
 	return workload{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template,
 	}}, "apps", "Deployment"}
 }
 

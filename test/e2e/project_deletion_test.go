@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -40,6 +42,12 @@ func TestProjectWithRunningWorkDeleted(t *testing.T) {
 	ns := newNamespace(name)
 	t.Cleanup(func() { deleteAndWait(t, ns) })
 	create(t, newVolumeClaim(name, "data"))
+	web := create(t, newWebDeployment(name))
+	binding := create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "mine"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "default"}},
+	})
 	running, unbound := newGPUJob(name, "running", withGPU), newGPUJob(name, "unbound", withGPU, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
 	})
@@ -80,8 +88,24 @@ func TestProjectWithRunningWorkDeleted(t *testing.T) {
 		return checkDeleted(t.Context(), p)
 	})
 	assertReleasedAfterStop(t, ns, running, unbound)
+	for _, object := range []client.Object{web, binding} {
+		if err := checkDeleted(t.Context(), object); err != nil {
+			t.Errorf("%T: %v", object, err)
+		}
+	}
 	for _, to := range []string{owner, contact} {
 		assertDeletionMail(t, to)
+	}
+}
+
+func newWebDeployment(namespace string) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod(namespace, "web").Spec},
+		},
 	}
 }
 
@@ -95,23 +119,27 @@ func newVolumeClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// assertReleasedAfterStop checks the namespace of a deleted project and its suspended Jobs.
+// assertReleasedAfterStop checks the namespace of a deleted project, and that its Jobs were stopped before they were deleted.
 func assertReleasedAfterStop(t *testing.T, ns *corev1.Namespace, jobs ...*batchv1.Job) {
 	t.Helper()
-	if err := refresh(t, ns); err != nil || !ns.DeletionTimestamp.IsZero() || ns.Labels[v1alpha1.LabelProject] != "" {
-		t.Errorf("namespace = %+v, %v; want the namespace without a label", ns.ObjectMeta, err)
+	if err := refresh(t, ns); err != nil || !ns.DeletionTimestamp.IsZero() || ns.Labels[v1alpha1.LabelProject] != "" ||
+		ns.Labels[v1alpha1.LabelFormerProject] != ns.Name || !strings.Contains(ns.Annotations[v1alpha1.AnnotationFormerProject], `"cause":"VolumeClaims"`) {
+		t.Errorf("namespace = %+v, %v; want the namespace of a former project", ns.ObjectMeta, err)
 	}
 	var quotas corev1.ResourceQuotaList
 	if err := sharedCluster.adminClient.List(t.Context(), &quotas, client.InNamespace(ns.Name)); err != nil || len(quotas.Items) > 0 {
 		t.Errorf("%d quotas are left, %v", len(quotas.Items), err)
 	}
 	for _, job := range jobs {
-		if err := refresh(t, job); err != nil || !ptr.Deref(job.Spec.Suspend, false) {
-			t.Errorf("Job %s is not suspended: %v", job.Name, err)
+		if err := checkDeleted(t.Context(), job); err != nil {
+			t.Errorf("Job %s: %v", job.Name, err)
 		}
-		if pods := listJobPods(t, sharedCluster.clientset, job); len(pods) > 0 {
-			t.Errorf("Job %s has %d pods", job.Name, len(pods))
-		}
+		eventually(t, func() error { // by garbage collection
+			if pods := listJobPods(t, sharedCluster.clientset, job); len(pods) > 0 {
+				return unexpectedState("no pods of Job "+job.Name, len(pods))
+			}
+			return nil
+		})
 		var clock v1alpha1.WorkloadClock
 		key := client.ObjectKey{Namespace: ns.Name, Name: v1alpha1.WorkloadClockName("batch", "Job", job.Name)}
 		if err := sharedCluster.adminClient.Get(t.Context(), key, &clock); err != nil ||
@@ -119,6 +147,9 @@ func assertReleasedAfterStop(t *testing.T, ns *corev1.Namespace, jobs ...*batchv
 			t.Errorf("the clock of Job %s has %+v, %v", job.Name, clock.Status.Stopped, err)
 		}
 	}
+	expectRejection(t, sharedCluster.adminClient.Create(t.Context(), newPod(ns.Name, "late", withGPU)), apierrors.IsForbidden, "namespace ended is not a project's")
+	// The API server may know the deleted quota for a moment longer.
+	eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), newVolumeClaim(ns.Name, "later")) })
 }
 
 // assertDeletionMail waits for the mail about the project that the test deleted.
@@ -150,10 +181,19 @@ func assertDeletionMail(t *testing.T, to string) {
 	text := shown.Subject + "\n" + strings.Join(strings.Fields(shown.Text), " ")
 	for _, want := range []string{
 		"Project ended was deleted", "This ended 2 workloads with GPUs: Job running, Job unbound.",
-		"Namespace ended stays, because it holds volumes.", "Kept: 1 Namespace, 1 volume.",
+		"Namespace ended stays, because it holds volumes.", "Deleted: 1 Deployment, 2 Jobs.", "Kept: 1 Namespace, 1 volume.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the mail to %s does not contain %q:\n%s\n%s", to, want, shown.Subject, shown.Text)
 		}
 	}
+}
+
+// Lifecycle may delete projects, and does so only after an approval: the API server refuses it before, in a defect, too.
+func TestLifecycleDeletesNoActiveProject(t *testing.T) {
+	t.Parallel()
+	config := rest.CopyConfig(sharedCluster.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:sluice-system:lifecycle", Groups: []string{"system:authenticated"}}
+	lifecycle := clientFor(t, config)
+	expectError(t, lifecycle.Delete(t.Context(), newProject("thesis-mueller"), client.DryRunAll), "is not in the phase Deleting")
 }

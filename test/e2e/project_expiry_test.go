@@ -89,7 +89,7 @@ func (c *policyTimeCluster) planThesis(t *testing.T, thesis *expiringProject, at
 		if !p.Status.ExpiresAt.Time.Equal(second) || p.Status.Expiry.SelfServiceRenewals != 1 {
 			t.Errorf("renewed until %s, want %s: %+v", p.Status.ExpiresAt, second, p.Status.Expiry)
 		}
-		warned += 2 // the decision and the new end
+		warned++ // the new end
 		thesis.waitForOwnerMails(t, warned)
 	})
 	warnings(second, 30, 7, 1)
@@ -128,7 +128,7 @@ func (c *policyTimeCluster) planThesis(t *testing.T, thesis *expiringProject, at
 			t.Errorf("renewed: %+v, %+v", p.Status, p.Status.Expiry.LastRenewal)
 		}
 		c.eventuallyAfterStep(t, func() error { return c.adminClient.Create(t.Context(), pod.DeepCopy(), client.DryRunAll) })
-		warned += 2
+		warned++
 		thesis.waitForOwnerMails(t, warned)
 	})
 	// Nothing was sent before this end: it moves by the full notice, and the time to send the warning.

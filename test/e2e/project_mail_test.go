@@ -161,7 +161,7 @@ func TestProjectMail(t *testing.T) {
 	c.announceProjects(t, announcements{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectSuspending, "7d", suspension, append(expiryInputs, mail.InputRunning, "3")...)})
 	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectSuspended, suspension, deletion, append(expiryInputs, mail.InputStopped, "3")...)})
 	c.announceProjects(t, announcements{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectDeletion, "7d", deletion, expiryInputs...)})
-	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeletion, deletion, deletion, append(expiryInputs, mail.InputExtension, "delete-thesis-gross")...)})
+	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeletion, deletion, deletion, expiryInputs...)})
 	deleted := deletion.Add(34 * time.Hour)
 	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeleted, deleted, time.Time{},
 		mail.InputDeletedAt, formatInput(deleted), mail.InputApprovedBy, "dept-admin@h2.example", mail.InputRemoved, "Job=3", mail.InputKept, "PersistentVolumeClaim=2")})
@@ -183,7 +183,7 @@ func TestProjectMail(t *testing.T) {
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(suspension)}},
 			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(deletion)}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion)}},
-			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion), "sluice approve delete-thesis-gross"}},
+			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion)}},
 			{About: "thesis-gross", Method: "CANCEL", Events: canceled("thesis-gross", "3"), Phrases: []string{"10:00 Uhr MESZ", "dept-admin@h2.example"}},
 		}
 		if !withCourse {

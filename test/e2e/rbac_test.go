@@ -68,7 +68,7 @@ func TestComponentRBACForbidden(t *testing.T) {
 		{Verb: "create", Resource: "pods", Namespace: "thesis-mueller"},
 		{Verb: "update", Resource: "nodes"},
 		{Verb: "create", Group: "sluice.dev", Resource: "projects"},
-		{Verb: "delete", Group: "sluice.dev", Resource: "projects"},
+		{Verb: "delete", Group: "sluice.dev", Resource: "departments"},
 		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "cluster-admin"},
 		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "sluice:system-administrator"},
@@ -76,6 +76,8 @@ func TestComponentRBACForbidden(t *testing.T) {
 		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
 		{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "another"},
 		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: "thesis-mueller"},
+		{Verb: "patch", Resource: "persistentvolumeclaims", Namespace: "thesis-mueller"},
+		{Verb: "delete", Resource: "persistentvolumes"},
 		{Verb: "impersonate", Resource: "users"},
 		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: "sluice-system"},
 	}

@@ -169,7 +169,7 @@ func (c *policyTimeCluster) expectSuspended(t *testing.T, w workload) {
 }
 
 // readMetrics returns the metrics of a component at an address.
-func readMetrics(t *testing.T, address any) (string, error) {
+func readMetrics(t testing.TB, address any) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/metrics", address), http.NoBody)
 	if err != nil {

@@ -30,6 +30,7 @@ func TestWorkloadTimeLimits(t *testing.T) {
 	t.Run("limits stop workloads on time", c.testMaxRuntime)
 	t.Run("clocks continue across restarts", c.testClockContinues)
 	t.Run("limits hold after a week without lifecycle", c.testLifecycleOutage)
+	t.Run("measured idle time", c.testMeasuredIdleTime) // before the test that replaces an agent
 	t.Run("idle workloads are stopped", c.testIdleTimeout)
 	t.Run("exempt workloads keep running", c.testExemptions)
 	t.Run("service accounts reset no clock", c.testServiceAccounts)
@@ -260,7 +261,7 @@ func (c *policyTimeCluster) replaceAgent(t *testing.T, node string) {
 	c.suspendComponent(t, "gpuagent-"+node)
 	t.Cleanup(func() {
 		object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		reset := client.RawPatch(types.MergePatchType, []byte(`{"status":{"sampledAt":null,"utilizationSource":null,"pods":null}}`))
+		reset := client.RawPatch(types.MergePatchType, []byte(`{"status":{"sampledAt":null,"pods":null}}`))
 		if err := c.adminClient.Status().Patch(context.Background(), object, reset); err != nil {
 			t.Error(err)
 		}
@@ -268,20 +269,21 @@ func (c *policyTimeCluster) replaceAgent(t *testing.T, node string) {
 }
 
 // writeUtilization writes what a node's agent would: when the GPUs of pods were last used.
-// Pods that are not in the map have no data.
-func (c *policyTimeCluster) writeUtilization(t *testing.T, node string, source v1alpha1.UtilizationSource, active map[workload]time.Time) error {
+// Pods that are not in the map have no data, and the use of one with a zero time is unknown.
+func (c *policyTimeCluster) writeUtilization(t *testing.T, node string, active map[workload]time.Time) error {
 	t.Helper()
 	object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	if err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		return err
 	}
 	now := metav1.Now()
-	object.Status.SampledAt, object.Status.UtilizationSource, object.Status.Pods = &now, source, nil
+	object.Status.SampledAt, object.Status.Pods = &now, nil
 	for w, at := range active {
-		last := metav1.NewTime(at)
-		object.Status.Pods = append(object.Status.Pods, v1alpha1.PodUsage{
-			PodReference: v1alpha1.PodReference{UID: w.GetUID(), Namespace: w.GetNamespace(), Name: w.GetName()}, LastActive: &last,
-		})
+		use := v1alpha1.PodUsage{PodReference: v1alpha1.PodReference{UID: w.GetUID(), Namespace: w.GetNamespace(), Name: w.GetName()}}
+		if !at.IsZero() {
+			use.LastActive = &metav1.Time{Time: at}
+		}
+		object.Status.Pods = append(object.Status.Pods, use)
 	}
 	return c.adminClient.Status().Update(t.Context(), object)
 }
@@ -291,7 +293,7 @@ func (c *policyTimeCluster) writeUtilization(t *testing.T, node string, source v
 func (c *policyTimeCluster) waitForClockWithUtilization(t *testing.T, active map[workload]time.Time, w workload, description string, condition func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
 	t.Helper()
 	return c.waitForClock(t, w, description, func(s *v1alpha1.WorkloadClockStatus) bool {
-		if err := c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationNVML, active); err != nil {
+		if err := c.writeUtilization(t, "dgx-2", active); err != nil {
 			t.Log(err) // a conflict with another writer; the next attempt samples again
 		}
 		return condition(s)
@@ -350,11 +352,11 @@ func (c *policyTimeCluster) testIdleTimeout(t *testing.T) {
 
 	c.assertRunning(t, "with unknown utilization", unknownPod)
 	c.eventuallyAfterStep(t, func() error {
-		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unknownPod: lastUsed})
+		return c.writeUtilization(t, "dgx-2", map[workload]time.Time{unknownPod: {}})
 	})
 	c.advanceTime(t, 3*time.Hour)
 	c.eventuallyAfterStep(t, func() error {
-		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unknownPod: lastUsed})
+		return c.writeUtilization(t, "dgx-2", map[workload]time.Time{unknownPod: {}})
 	})
 	// The next warning shows that lifecycle has processed the samples before it.
 	c.advanceTimeTo(t, c.deadline(t, unknownPod).Add(-universityLeads[0]))

@@ -40,6 +40,20 @@ func newGPUJob(namespace, name string, change ...func(*corev1.Pod)) *batchv1.Job
 	return &batchv1.Job{ObjectMeta: workloadMeta(namespace, name), Spec: batchv1.JobSpec{Template: template}}
 }
 
+// newGPUCronJob returns a CronJob with a GPU whose next run is far away.
+func newGPUCronJob(ns, name string) *batchv1.CronJob {
+	return &batchv1.CronJob{ObjectMeta: workloadMeta(ns, name), Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: newGPUJob(ns, name, withGPU).Spec},
+	}}
+}
+
+// newCPUDeployment returns a Deployment of one pod without GPUs.
+func newCPUDeployment(ns, name string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: workloadMeta(ns, name), Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: labeledTemplate(name),
+	}}
+}
+
 func suspended(j *batchv1.Job) *batchv1.Job {
 	j.Spec.Suspend = ptr.To(true)
 	return j

@@ -63,11 +63,6 @@ func (p product) reads(field string) bool {
 	})
 }
 
-// mentions reports whether a file in the folder contains the text.
-func (p product) mentions(folder, text string) bool {
-	return slices.ContainsFunc(p.files, func(f sourceFile) bool { return isBelow(f.folder, folder) && strings.Contains(f.text, text) })
-}
-
 // specFields returns the Go names of all fields of a spec by their JSON path.
 func specFields(t reflect.Type, path string, fields map[string]string) {
 	switch t.Kind() {
@@ -96,19 +91,8 @@ func specFields(t reflect.Type, path string, fields map[string]string) {
 // and none that works. If this test fails because a field works now, remove it from the table.
 func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 	p := newProduct(loadSource(t))
-	unread := func(fields ...string) func() bool {
-		return func() bool { return !slices.ContainsFunc(fields, p.reads) }
-	}
-	noUtilization := func() bool { return !p.mentions("gpuagent", "LastActive") } // the agent measures no idle time
 	withoutEffect := map[string]func() bool{
-		"Department spec.projects.suspendAfter":      unread("SuspendAfter"),
-		"Department spec.projects.deleteAfter":       func() bool { return !p.mentions("lifecycle", "ActionDelete") }, // of projects that expire
-		"Department spec.workloads[*].idleTimeout":   noUtilization,
-		"Department spec.workloads[*].clock: Active": noUtilization,
-		"Project spec.workloads[*].idleTimeout":      noUtilization,
-		"Project spec.workloads[*].clock: Active":    noUtilization,
-		"NodePool spec.compute: Strict":              func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
-		"Extension spec.action: Delete":              func() bool { return !p.mentions("lifecycle", "ActionDelete") }, // admission refuses it
+		"NodePool spec.compute: Strict": func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
 	}
 	listed := map[string]bool{}
 	for _, f := range tenancy.UnsupportedFields() {

@@ -81,6 +81,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PoolUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Project"):
 		return &apiv1alpha1.ProjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ProjectDeletionApproval"):
+		return &apiv1alpha1.ProjectDeletionApprovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectExpiry"):
 		return &apiv1alpha1.ProjectExpiryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectNamespace"):

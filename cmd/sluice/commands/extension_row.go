@@ -33,6 +33,8 @@ type extensionRow struct {
 	Decision    v1alpha1.ExtensionDecision `json:"decision,omitempty"`
 	DecidedBy   string                     `json:"decidedBy,omitempty"`
 	Message     string                     `json:"message,omitempty"`
+	// Until is the last day for which a dismissed deletion is not requested again.
+	Until *period.Date `json:"until,omitempty"`
 	// NewEnd is the end of the target since the Extension was applied.
 	NewEnd *time.Time `json:"newEnd,omitempty"`
 }
@@ -43,7 +45,7 @@ func newExtensionRow(extension *v1alpha1.Extension) extensionRow {
 		Namespace: extension.Namespace, Name: extension.Name,
 		Action: spec.Action, Kind: spec.Target.Kind, Target: spec.Target.Name, Reason: spec.Reason, OnBehalfOf: spec.OnBehalfOf,
 		RequestedBy: extension.Annotations[v1alpha1.AnnotationCreatedBy], RequestedAt: extension.CreationTimestamp.UTC(),
-		Decision: status.Decision, DecidedBy: status.DecidedBy, Message: status.Message, NewEnd: optionalTime(status.NewEnd),
+		Decision: status.Decision, DecidedBy: status.DecidedBy, Message: status.Message, Until: status.Until, NewEnd: optionalTime(status.NewEnd),
 	}
 	if spec.By != nil {
 		row.By = spec.By.String()

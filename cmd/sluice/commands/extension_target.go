@@ -70,27 +70,35 @@ func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text
 
 const projectKind = "Project"
 
-// resolveProject finds the project project/NAME. Other kinds are not looked up: other
-// software has kinds of this name, too.
+// resolveProject finds the target of a renewal, project/NAME.
 func resolveProject(ctx context.Context, c client.Reader, text string) (resolvedTarget, error) {
-	resource, name, err := parseTarget(text)
+	project, err := getProject(ctx, c, text)
 	if err != nil {
 		return resolvedTarget{}, err
+	}
+	return resolvedTarget{
+		Namespace:       project.NamespaceName(),
+		ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: v1alpha1.GroupVersion.String(), Kind: projectKind, Name: project.Name},
+	}, nil
+}
+
+// getProject reads the project project/NAME. Other kinds are not looked up: other software has kinds of this name, too.
+func getProject(ctx context.Context, c client.Reader, text string) (*v1alpha1.Project, error) {
+	resource, name, err := parseTarget(text)
+	if err != nil {
+		return nil, err
 	}
 	short, group, _ := strings.Cut(resource, ".")
 	switch {
 	case !slices.Contains([]string{"project", "projects", "slproj"}, short), group != "" && !strings.HasSuffix(group, v1alpha1.Group):
-		return resolvedTarget{}, fmt.Errorf("%q: want project/NAME; a workload gets more time with sluice extend %s --by 24h", text, text)
+		return nil, fmt.Errorf("%q: want project/NAME; a workload gets more time with sluice extend %s --by 24h", text, text)
 	}
 	var project v1alpha1.Project
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
-		return resolvedTarget{}, fmt.Errorf("get project %s: %w",
+		return nil, fmt.Errorf("get project %s: %w",
 			name, explainForbidden(err, "owners, members and the administrators of the department may read it"))
 	}
-	return resolvedTarget{
-		Namespace:       project.NamespaceName(),
-		ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: v1alpha1.GroupVersion.String(), Kind: projectKind, Name: name},
-	}, nil
+	return &project, nil
 }
 
 // parseTarget splits KIND/NAME.

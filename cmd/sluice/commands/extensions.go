@@ -55,32 +55,56 @@ func newExtensionsCommand() *cobra.Command {
 }
 
 func newApproveCommand() *cobra.Command {
-	return newDecisionCommand("approve", "Approve an extension", v1alpha1.ExtensionApproved)
+	cmd := newDecisionCommand("approve", "Approve an extension, or the deletion of a project", v1alpha1.ExtensionApproved)
+	cmd.Long = `Approve an extension, or the deletion of a project. A decision is final.
+
+Administrators of the department approve the deletion of a project. It begins seven
+days after its owners were told by mail; until then, a renewal or a hold undoes it.
+Volumes are never deleted.`
+	cmd.Example += `
+
+  # Approve the deletion of a project
+  sluice approve project/thesis-mueller --delete --message "the thesis was handed in"`
+	return cmd
 }
 
 func newDenyCommand() *cobra.Command {
-	return newDecisionCommand("deny", "Deny an extension", v1alpha1.ExtensionDenied)
+	cmd := newDecisionCommand("deny", "Deny an extension", v1alpha1.ExtensionDenied)
+	cmd.Long = "Deny an extension. A decision is final. The deletion of a project is dismissed: sluice dismiss."
+	return cmd
 }
 
 func newDecisionCommand(name, short string, decision v1alpha1.ExtensionDecision) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " NAME",
 		Short: short,
-		Long:  short + ". A decision is final.",
-		Example: fmt.Sprintf(`  # %s with a message to the requester
-  sluice %s job-training-x7k2p -n thesis-mueller --message "see you on Monday"`, short, name),
+		Example: fmt.Sprintf(`  # %s an extension with a message to the requester
+  sluice %s job-training-x7k2p -n thesis-mueller --message "see you on Monday"`,
+			map[v1alpha1.ExtensionDecision]string{v1alpha1.ExtensionApproved: "Approve", v1alpha1.ExtensionDenied: "Deny"}[decision], name),
 		Args: cobra.ExactArgs(1),
 	}
 	cluster := addClusterFlags(cmd, namespaceScope)
 	output := addTextOutputFlag(cmd)
-	message := cmd.Flags().String("message", "", "Message to the requester")
+	message := cmd.Flags().String("message", "", "Message to the requester, or the reason of a deletion")
+	var deletes bool
+	if decision == v1alpha1.ExtensionApproved {
+		cmd.Use = name + " NAME | project/NAME --delete"
+		cmd.Flags().BoolVar(&deletes, "delete", false, "Approve the deletion of the project")
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkDecisionTarget(args[0], decision, deletes); err != nil {
+			return err
+		}
 		c, err := cluster.connect(cmd)
 		if err != nil {
 			return err
 		}
+		status := v1alpha1.ExtensionStatus{Decision: decision, Message: *message}
+		if deletes {
+			return decideDeletion(cmd, c, args[0], status, output)
+		}
 		key := types.NamespacedName{Namespace: c.namespace, Name: args[0]}
-		extension, err := decideExtension(cmd.Context(), c, key, decision, *message)
+		extension, err := decideExtension(cmd.Context(), c, key, status)
 		if err != nil {
 			return err
 		}
@@ -114,13 +138,12 @@ func listExtensions(ctx context.Context, c client.Reader, namespace string, deci
 	return rows, nil
 }
 
-// decideExtension writes a decision and a message, which may be empty, and returns
-// the Extension. It fails if the Extension has a decision. Admission records the
-// user and the time.
+// decideExtension writes a decision, with its message and end, which may be empty, and returns the Extension. It fails
+// if the Extension has a decision. Admission records the user and the time.
 func decideExtension(
-	ctx context.Context, c client.Client, key types.NamespacedName, decision v1alpha1.ExtensionDecision, message string,
+	ctx context.Context, c client.Client, key types.NamespacedName, decision v1alpha1.ExtensionStatus,
 ) (*v1alpha1.Extension, error) {
-	if n := utf8.RuneCountInString(message); n > maxExtensionTextLength {
+	if n := utf8.RuneCountInString(decision.Message); n > maxExtensionTextLength {
 		return nil, fmt.Errorf("--message: it has %d characters; want at most %d", n, maxExtensionTextLength)
 	}
 	extension := &v1alpha1.Extension{}
@@ -133,7 +156,8 @@ func decideExtension(
 		}
 		// The lock makes the second of two concurrent decisions fail.
 		patch := client.MergeFromWithOptions(extension.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		extension.Status.Decision, extension.Status.Message = decision, message
+		status := &extension.Status
+		status.Decision, status.Message, status.Until = decision.Decision, decision.Message, decision.Until
 		return c.Status().Patch(ctx, extension, patch, client.FieldOwner(v1alpha1.FieldManagerCLI))
 	})
 	if err != nil {

@@ -273,10 +273,10 @@ func TestDecideExtension(t *testing.T) {
 	c := newExtensionClient(t)
 	extension := createTestExtension(t, c, waitOptions{})
 	key := client.ObjectKeyFromObject(extension)
-	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, strings.Repeat("x", 501)); err == nil {
+	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, Message: strings.Repeat("x", 501)}); err == nil {
 		t.Error("a message of 501 characters is accepted")
 	}
-	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionDenied, "others wait"); err != nil {
+	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, Message: "others wait"}); err != nil {
 		t.Fatal(err)
 	}
 	var now v1alpha1.Extension
@@ -286,12 +286,12 @@ func TestDecideExtension(t *testing.T) {
 	if want := (v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, Message: "others wait"}); !cmp.Equal(want, now.Status) {
 		t.Errorf("the status is %+v, want %+v; admission sets the other fields", now.Status, want)
 	}
-	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved})
 	if err == nil || !strings.Contains(err.Error(), "already decided") {
 		t.Errorf("err = %v, want that a decision is final", err)
 	}
 	none := types.NamespacedName{Namespace: "thesis", Name: "none"}
-	if _, err := decideExtension(t.Context(), c, none, v1alpha1.ExtensionApproved, ""); !apierrors.IsNotFound(err) {
+	if _, err := decideExtension(t.Context(), c, none, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved}); !apierrors.IsNotFound(err) {
 		t.Errorf("err = %v, want not found", err)
 	}
 }
@@ -308,14 +308,14 @@ func TestDecideExtensionConflict(t *testing.T) {
 		) error {
 			if first {
 				first = false
-				if _, err := decideExtension(ctx, base, key, v1alpha1.ExtensionDenied, ""); err != nil {
+				if _, err := decideExtension(ctx, base, key, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied}); err != nil {
 					t.Error(err)
 				}
 			}
 			return c.SubResource(name).Patch(ctx, object, patch, options...)
 		},
 	})
-	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved})
 	if err == nil || !strings.Contains(err.Error(), "already decided") {
 		t.Errorf("err = %v, want that the extension is decided", err)
 	}

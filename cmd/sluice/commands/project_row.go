@@ -162,7 +162,7 @@ func projectTable(rows []projectRow, now time.Time, zone *time.Location) printer
 		}
 		table.Rows = append(table.Rows, []string{
 			r.Name, r.Department, string(r.Phase), formatOptionalEnd(r.ExpiresAt, zone), r.describeNext(now),
-			formatOptionalEnd(r.NextAt, zone), r.describeOwner(), text, setBy, reason, r.describeWarnings(zone),
+			formatOptionalEnd(r.NextAt, zone), describeOwners(r.Owners), text, setBy, reason, r.describeWarnings(zone),
 			formatOptionalMinute(r.ClosedAt, zone), formatOptionalMinute(r.RenewedAt, zone), r.Namespace, r.Blocked,
 		})
 	}
@@ -191,15 +191,15 @@ func (r *projectRow) describeNext(now time.Time) string {
 	return fmt.Sprintf("%s in %s", r.NextPhase, printer.FormatDuration(r.NextAt.Sub(now)))
 }
 
-// describeOwner returns the address of the first owner and the number of others.
-func (r *projectRow) describeOwner() string {
-	switch len(r.Owners) {
+// describeOwners returns the address of the first owner and the number of others.
+func describeOwners(owners []v1alpha1.Owner) string {
+	switch len(owners) {
 	case 0:
 		return ""
 	case 1:
-		return string(r.Owners[0].Email)
+		return string(owners[0].Email)
 	}
-	return fmt.Sprintf("%s +%d", r.Owners[0].Email, len(r.Owners)-1)
+	return fmt.Sprintf("%s +%d", owners[0].Email, len(owners)-1)
 }
 
 // exception returns the exception in force, of which the exemption has more effect.

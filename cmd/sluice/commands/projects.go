@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 func newProjectsCommand() *cobra.Command {
 	var within period.Duration
 	var department string
+	var pendingDeletion, orphaned bool
 	cmd := &cobra.Command{
 		Use:   "projects [NAME...]",
 		Short: "List projects: phase, expiry, next step and owner",
@@ -33,16 +35,32 @@ Others name those that they may read.`,
   sluice projects --expiring-within 60d
 
   # Show a project with its exceptions and warnings
-  sluice projects thesis-mueller -o wide`,
+  sluice projects thesis-mueller -o wide
+
+  # List the projects whose deletion awaits an approval, or was approved
+  sluice projects --pending-deletion
+
+  # List the namespaces that stayed when their projects were deleted
+  sluice projects --orphaned`,
 	}
+	cmd.AddCommand(newProjectsMoveCommand())
 	cluster := addClusterFlags(cmd, clusterScope)
 	output := addListOutputFlag(cmd)
 	cmd.Flags().Var(durationFlag{&within}, "expiring-within", "List the projects with a step within this time, such as 60d")
 	cmd.Flags().StringVar(&department, "department", "", "List the projects of this department")
+	cmd.Flags().BoolVar(&pendingDeletion, "pending-deletion", false, "List the projects whose deletion awaits an approval, or was approved")
+	cmd.Flags().BoolVar(&orphaned, "orphaned", false, "List the namespaces that stayed when their projects were deleted")
+	cmd.MarkFlagsMutuallyExclusive("expiring-within", "pending-deletion", "orphaned")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if orphaned && len(names) > 0 {
+			return fmt.Errorf("--orphaned lists namespaces of all former projects; omit %s", strings.Join(names, " "))
+		}
 		c, err := cluster.connect(cmd)
 		if err != nil {
 			return err
+		}
+		if orphaned {
+			return printOrphanedNamespaces(cmd, c, department, output)
 		}
 		projects, err := listProjects(cmd.Context(), c, names)
 		if err != nil {
@@ -54,6 +72,9 @@ Others name those that they may read.`,
 			resources += " of department " + department
 			projects = slices.DeleteFunc(projects, func(p v1alpha1.Project) bool { return p.Spec.Department != department })
 		}
+		if pendingDeletion {
+			return printPendingDeletions(cmd, c, projects, now, resources, output)
+		}
 		rows := newProjectRows(projects, now)
 		if cmd.Flags().Changed("expiring-within") {
 			resources += " with a step within " + within.String()
@@ -62,6 +83,26 @@ Others name those that they may read.`,
 		return output.printList(cmd, projectDocument{Now: now, Projects: rows}, projectTable(rows, now, time.Local), resources)
 	}
 	return cmd
+}
+
+func printPendingDeletions(
+	cmd *cobra.Command, c client.Reader, projects []v1alpha1.Project, now time.Time, resources string, output *outputFlag,
+) error {
+	rows := newPendingDeletionRows(projects)
+	if err := countVolumeClaims(cmd.Context(), c, rows); err != nil {
+		return err
+	}
+	return output.printList(cmd, pendingDeletionDocument{Now: now, Projects: rows}, pendingDeletionTable(rows, time.Local),
+		resources+" that await the approval of their deletion")
+}
+
+func printOrphanedNamespaces(cmd *cobra.Command, c client.Reader, department string, output *outputFlag) error {
+	rows, err := listOrphanedNamespaces(cmd.Context(), c, department)
+	if err != nil {
+		return err
+	}
+	return output.printList(cmd, map[string][]orphanedNamespaceRow{"namespaces": rows}, orphanedNamespaceTable(rows, time.Local),
+		"namespaces of former projects")
 }
 
 // listProjects returns the named projects, or all projects.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -97,6 +98,8 @@ func agentCommand(s componentContext) (process.Spec, error) {
 		PodResources: podResourcesSocket(s.cluster.Dir(), s.node),
 		StateDir:     filepath.Join(host, agentProgram),
 		DevicePlugin: agentconfig.Daemon{Command: strings.Join(plugin, " ")},
+		// After a step of policy time the use is known within seconds.
+		Intervals: agentconfig.Intervals{Report: metav1.Duration{Duration: 3 * time.Second}},
 	})
 }
 

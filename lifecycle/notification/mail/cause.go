@@ -41,8 +41,11 @@ const (
 	CauseVolumeClaims      = "VolumeClaims"
 	CauseNamespaceAdopted  = "NamespaceAdopted"
 	CauseNamespaceUnmarked = "NamespaceUnmarked"
-	// CauseUnconfirmed: a ProjectDeletion of a project that no owner confirmed.
-	CauseUnconfirmed = "Unconfirmed"
+	// CauseUnconfirmed: a ProjectDeletion of a project that no owner confirmed. CauseDeletionApproved: its
+	// deletion was approved. CauseDeletionDismissed: its deletion was dismissed.
+	CauseUnconfirmed       = "Unconfirmed"
+	CauseDeletionApproved  = "DeletionApproved"
+	CauseDeletionDismissed = "DeletionDismissed"
 	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )

@@ -169,6 +169,8 @@ type Phrases struct {
 	Anchors map[v1alpha1.NoticeKind]string
 	// NextRun labels the time of the next run of a stopped run's CronJob.
 	NextRun string
+	// Deletion labels the time of a deletion that was approved.
+	Deletion string
 	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
 	// Sender names the sender.
@@ -181,7 +183,9 @@ type Phrases struct {
 	HoursIn       string
 	OneMore, More string
 	// The steps are those of a project's expiry in a WeeklySummary. StepOwners names its owners.
-	StepExpired, StepConfirm, StepOther, StepOwners string
+	StepExpired, StepConfirm, StepSuspended, StepDeletable, StepDeleted, StepOther, StepOwners, StepApproved string
+	// AwaitingSince says since when the deletion of a project awaits its approval.
+	AwaitingSince string
 	// Overview is the heading of the table after them.
 	Overview string
 	// The audiences say why the recipient receives a mail, Optional how to unsubscribe. PROJECT and
@@ -204,19 +208,25 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
-		NextRun:     "Nächster Lauf frühestens",
-		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
-		Until:       "Stand %s",
-		Sender:      "Diese E-Mail wurde automatisch von Sluice versandt.",
-		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
-		HoursIn:     "GPU-Stunden im %s",
-		OneMore:     "Dazu kommt 1 weiteres Projekt.",
-		More:        "Dazu kommen %d weitere Projekte.",
-		StepExpired: "Projekt %s läuft ab",
-		StepConfirm: "Projekt %s: Bestätigung fällig",
-		StepOther:   "Projekt %s: %s",
-		StepOwners:  "Zuständig: %s",
-		Overview:    "Die Projekte im Überblick",
+		NextRun:       "Nächster Lauf frühestens",
+		Deletion:      "Wird gelöscht",
+		Withdrawn:     "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
+		Until:         "Stand %s",
+		Sender:        "Diese E-Mail wurde automatisch von Sluice versandt.",
+		WeekColumns:   []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
+		HoursIn:       "GPU-Stunden im %s",
+		OneMore:       "Dazu kommt 1 weiteres Projekt.",
+		More:          "Dazu kommen %d weitere Projekte.",
+		StepExpired:   "Projekt %s läuft ab",
+		StepConfirm:   "Projekt %s: Bestätigung fällig",
+		StepOther:     "Projekt %s: %s",
+		StepOwners:    "Zuständig: %s",
+		StepSuspended: "Projekt %s: Workloads werden gestoppt",
+		StepDeletable: "Projekt %s: Löschung kann genehmigt werden",
+		StepDeleted:   "Projekt %s wird gelöscht",
+		StepApproved:  "Genehmigt von %s.",
+		AwaitingSince: "%s (seit %s)",
+		Overview:      "Die Projekte im Überblick",
 
 		AudienceOwners:    "Sie erhalten sie, weil Sie für das Projekt PROJECT zuständig sind.",
 		AudienceWorkload:  "Sie erhalten sie, weil Sie den Workload erstellt haben oder für das Projekt PROJECT zuständig sind.",
@@ -243,19 +253,25 @@ var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
 			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next deadline",
 		},
-		NextRun:     "Next run at the earliest",
-		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
-		Until:       "as of %s",
-		Sender:      "This mail was sent automatically by Sluice.",
-		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
-		HoursIn:     "GPU hours in %s",
-		OneMore:     "And 1 more project.",
-		More:        "And %d more projects.",
-		StepExpired: "Project %s expires",
-		StepConfirm: "Project %s: confirmation due",
-		StepOther:   "Project %s: %s",
-		StepOwners:  "Owners: %s",
-		Overview:    "The projects at a glance",
+		NextRun:       "Next run at the earliest",
+		Deletion:      "Will be deleted",
+		Withdrawn:     "The previous appointment is canceled; the attachment removes it from your calendar.",
+		Until:         "as of %s",
+		Sender:        "This mail was sent automatically by Sluice.",
+		WeekColumns:   []string{"Project", "GPU hours", "Stopped", "Valid until"},
+		HoursIn:       "GPU hours in %s",
+		OneMore:       "And 1 more project.",
+		More:          "And %d more projects.",
+		StepExpired:   "Project %s expires",
+		StepConfirm:   "Project %s: confirmation due",
+		StepOther:     "Project %s: %s",
+		StepOwners:    "Owners: %s",
+		StepSuspended: "Project %s: workloads will be stopped",
+		StepDeletable: "Project %s: deletion can be approved",
+		StepDeleted:   "Project %s will be deleted",
+		StepApproved:  "Approved by %s.",
+		AwaitingSince: "%s (since %s)",
+		Overview:      "The projects at a glance",
 
 		AudienceOwners:    "You receive it because you are responsible for project PROJECT.",
 		AudienceWorkload:  "You receive it because you created the workload or are responsible for project PROJECT.",

@@ -5,6 +5,7 @@ package mail
 
 import (
 	"net/mail"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func Examples() (requests []ComposeRequest) {
 			l := ComposeRequest{
 				Notice: e.newNotice(language), Sequence: 2,
 				From: mail.Address{Name: "Sluice", Address: "sluice@gpu.example.org"}, ReplyTo: "helpdesk@example.org", Domain: "gpu.example.org",
-				Canceled: e.variant == "exempt",
+				Canceled: e.variant == "exempt" || e.variant == "held",
 			}
 			for _, c := range e.carried {
 				l.Carried = append(l.Carried, c.newNotice(language))
@@ -120,20 +121,9 @@ func exampleList() []example {
 		inputs := withInputs(train, InputCause, cause, InputPods, subject.Name+"-0, "+subject.Name+"-1")
 		return example{kind: v1alpha1.NoticeWorkloadUnstoppable, variant: variant, subject: subject, inputs: inputs}
 	}
-	deletion := func(variant string, more ...string) example {
-		inputs := withInputs(withInputs(base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour))), more...)
-		return example{kind: v1alpha1.NoticeProjectDeleted, variant: variant, subject: project, inputs: inputs}
-	}
-	// What is sent to owners, and to the department's contacts.
-	contacts := FormatContacts([]v1alpha1.Contact{{Name: "Graduate Office", Email: "office@example.org"}})
-	owned := withInputs(base, InputContacts, contacts)
-	contacted := withInputs(base, InputOwners, FormatContacts([]v1alpha1.Contact{
-		{Name: "Anna Müller", Email: "anna.mueller@example.org"}, {Email: "ben.weber@example.org"},
-	}))
-	ended := withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-8)))
-	expired := withInputs(ended, InputDeleteAt, formatTimestamp(exampleMidnight(22)))
+	owned, contacted := exampleRecipientInputs(base)
 
-	return append([]example{
+	return slices.Concat([]example{
 		{
 			kind: v1alpha1.NoticeWorkloadEnding, variant: "job", subject: job, deadline: exampleTime.Add(24*time.Hour - 3*time.Second),
 			inputs: withInputs(train, InputGPUs, "2", InputNodePool, "dgx-h100"),
@@ -197,91 +187,8 @@ func exampleList() []example {
 			inputs: withInputs(base, InputType, "train", InputGPUs, "2", InputNodePool, "dgx-h100"),
 		},
 		{
-			kind: v1alpha1.NoticeProjectExpiring, variant: "suspension", subject: project, deadline: exampleMidnight(30),
-			inputs: withInputs(owned, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
-		},
-		{kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30), inputs: owned},
-		{kind: v1alpha1.NoticeProjectExpiring, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
-		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, inputs: ended},
-		{kind: v1alpha1.NoticeProjectExpired, variant: "suspension", subject: project, deadline: exampleMidnight(6), inputs: expired},
-		{
-			kind: v1alpha1.NoticeProjectSuspending, variant: "week", subject: project, deadline: exampleMidnight(6),
-			inputs: withInputs(expired, InputRunning, "3"),
-		},
-		{
-			kind: v1alpha1.NoticeProjectSuspended, variant: "suspended", subject: project, deadline: exampleMidnight(16),
-			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
-		},
-		{
-			kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6),
-			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
-		},
-		{
-			kind: v1alpha1.NoticeProjectDeletion, variant: "open", subject: project, deadline: exampleMidnight(-1),
-			inputs: withInputs(owned, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
-		},
-		{
-			kind: v1alpha1.NoticeProjectDeletion, variant: "unconfirmed", subject: project,
-			inputs: withInputs(owned, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
-		},
-		{
-			kind: v1alpha1.NoticeProjectDeletion, variant: "contact", subject: project,
-			inputs: withInputs(contacted, InputCause, CauseUnconfirmed, InputExpiredAt, formatTimestamp(exampleMidnight(-1))),
-		},
-		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: owned},
-		{kind: v1alpha1.NoticeProjectConfirm, variant: "contact", subject: project, deadline: exampleMidnight(1), inputs: contacted},
-		{
-			kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: exampleRenewalEnd,
-			inputs: withInputs(base, InputRenewedBy, "anna.mueller@example.org"),
-		},
-		{
-			kind: v1alpha1.NoticeProjectRenewed, variant: "onbehalf", subject: project, deadline: exampleRenewalEnd,
-			inputs: withInputs(base, InputRenewedBy, "dept-admin@example.org", InputOnBehalfOf, "anna.mueller@example.org"),
-		},
-		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
-		deletion("deleted", InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}),
-			InputKept, FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}})),
-		deletion("volumes", InputCause, CauseVolumeClaims, InputStopped, "2", InputEnded, "Deployment serve, Job training",
-			InputKept, FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}})),
-		deletion("adopted", InputCause, CauseNamespaceAdopted, InputKept, FormatCounts([]Count{{"Namespace", 1}})),
-		deletion("unmarked", InputCause, CauseNamespaceUnmarked, InputKept, FormatCounts([]Count{{"Namespace", 1}})),
-		deletion("namespace", InputStopped, "1", InputEnded, "Job training", InputRemoved, FormatCounts([]Count{{"Namespace", 1}})),
-		{
 			kind: v1alpha1.NoticeQuotaThreshold, variant: "ninety", subject: project,
 			inputs: withInputs(base, InputNodePool, "dgx-h100", InputPercent, "90", InputAllocated, "3600m", InputLimit, "4"),
-		},
-		{
-			kind: v1alpha1.NoticeWeeklySummary, variant: "week", subject: exampleObject("sluice.dev/v1alpha1", "Department", "", "h2-students"),
-			inputs: map[string]string{
-				InputDepartment: "h2-students", InputFrom: formatTimestamp(exampleMidnight(-14)), InputTo: formatTimestamp(exampleMidnight(-7)),
-				InputMonth: "2026-11", InputMonthUntil: formatTimestamp(exampleTime.Add(-3 * time.Hour)), InputGPUHours: "1234.5",
-				InputStopped: "7", InputStoppedIdle: "4", InputPendingExtensions: "2", InputStepCount: "2",
-				InputSteps: FormatProjectSteps([]ProjectStep{
-					{
-						Project: "thesis-schmidt", Phase: v1alpha1.ProjectExpired, At: formatTimestamp(exampleMidnight(12)),
-						Owners: FormatContacts([]v1alpha1.Contact{{Name: "Jonas Schmidt", Email: "jonas.schmidt@example.org"}}),
-					},
-					{
-						Project: "protein-folding", Phase: v1alpha1.ProjectPendingDeletion, At: formatTimestamp(exampleMidnight(30)),
-						Owners: FormatContacts([]v1alpha1.Contact{{Email: "tomasz.nowak@example.org"}}),
-					},
-				}),
-				InputProjects: FormatProjectWeeks([]ProjectWeek{
-					{Project: "course-ml", GPUHours: "812.0", Stopped: 5},
-					{Project: "thesis-mueller", GPUHours: "401.5", Stopped: 2, ExpiresAt: formatTimestamp(exampleMidnight(30))},
-					{Project: "thesis-schmidt", GPUHours: "21.0", ExpiresAt: formatTimestamp(exampleMidnight(12))},
-				}),
-			},
-		},
-		{
-			kind: v1alpha1.NoticeWeeklySummary, variant: "month", subject: exampleObject("sluice.dev/v1alpha1", "Department", "", "h2-students"),
-			inputs: map[string]string{
-				InputDepartment: "h2-students", InputFrom: formatTimestamp(time.Date(2026, 10, 25, 23, 0, 0, 0, time.UTC)),
-				InputTo:    formatTimestamp(exampleMidnight(-21)),
-				InputMonth: "2026-10", InputGPUHours: "3020.4", InputGPUHoursBefore: "2711.0", InputStopped: "1", InputStoppedIdle: "0",
-				InputPendingExtensions: "0",
-				InputProjects:          FormatProjectWeeks([]ProjectWeek{{Project: "course-ml", GPUHours: "3020.4", Stopped: 1}}),
-			},
 		},
 		{kind: v1alpha1.NoticeTest, variant: "requested"},
 		{kind: v1alpha1.NoticeDigest, variant: "two", carried: []example{
@@ -304,5 +211,5 @@ func exampleList() []example {
 				inputs: owned,
 			},
 		}},
-	}, requestExamples(base)...)
+	}, projectExamples(project, base), summaryExamples(), requestExamples(base))
 }

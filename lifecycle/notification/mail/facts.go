@@ -66,7 +66,13 @@ var factRows = []factRow{
 		return fmt.Sprintf("%s / %s", p.In[InputAllocated], p.In[InputLimit])
 	}},
 	{"Neustart möglich ab", "Can be restarted from", func(p *TemplateData) string {
-		if p.In[InputCronJob] != "" {
+		if p.In[InputCronJob] != "" || p.Kind == string(v1alpha1.NoticeProjectDeletion) {
+			return ""
+		}
+		return p.localTimeInput(InputUntil)
+	}},
+	{"Ruht bis", "Suspended until", func(p *TemplateData) string {
+		if p.Kind != string(v1alpha1.NoticeProjectDeletion) || p.At[InputExpiredAt] == nil {
 			return ""
 		}
 		return p.localTimeInput(InputUntil)

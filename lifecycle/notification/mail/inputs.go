@@ -23,20 +23,25 @@ import (
 //	ExtensionDecided              the same, and decision decidedBy message newEnd; cause is why it was refused or could not take effect
 //	ProjectExpiring               project department namespace contacts owners suspendAt deleteAt; the deadline is the expiry
 //	ProjectExpired                project department namespace contacts owners expiredAt deleteAt; the deadline is the suspension
-//	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
-//	ProjectSuspended              project department namespace expiredAt stopped; the deadline is when deletion can be approved
+//	ProjectSuspending             project department namespace contacts owners expiredAt deleteAt running; the deadline is the suspension
+//	ProjectSuspended              project department namespace contacts owners expiredAt stopped; the deadline is when deletion can be
+//	                              approved
 //	ProjectDeletion               project department namespace contacts owners expiredAt; the deadline is when deletion can be
-//	                              approved, absent or past if that is now; then extension. With the cause Unconfirmed
-//	                              there is no deadline, and expiredAt is when the answer was due
+//	                              approved, absent or past if that is now. With the cause Unconfirmed
+//	                              there is no deadline, and expiredAt is when the answer was due. With the cause
+//	                              DeletionApproved the deadline is the deletion; then approvedBy message. With the cause
+//	                              DeletionDismissed decidedBy message, and until, the time until which the project stays
+//	                              suspended; absent if it is Active again, with newEnd
 //	ProjectConfirm                project department namespace contacts owners; the deadline is for the answer
-//	ProjectRenewed                project department namespace renewedBy onBehalfOf approvedBy; the deadline is the new end; absent for none
+//	ProjectRenewed                project department namespace renewedBy onBehalfOf approvedBy message stopped; the deadline is the new
+//	                              end; absent for none. stopped is absent unless the project was suspended
 //	ProjectDeleted                project department namespace deletedAt approvedBy removed kept stopped ended; cause is why the
 //	                              namespace stays
 //	Preemption                    project department type gpus nodePool cause; the deadline is when the pod is preempted
 //	ShareExceeded                 project department node gpu memoryMiB shareMiB; the optional deadline is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
 //	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle pendingExtensions projects
-//	                              steps stepCount
+//	                              steps stepCount awaiting awaitingCount
 //	Digest                        notices; the Notices provide the text
 //	Test                          none; others are ignored
 //
@@ -74,7 +79,7 @@ const (
 	InputWindow      = "window"
 	InputMaxDuration = "maxDuration"
 	// InputUntil is when the workload may be started again (a time); absent if a decision is
-	// needed.
+	// needed. Of a ProjectDeletion it is until when the project stays suspended.
 	InputUntil = "until"
 
 	// InputPods are the names of pods that run on.
@@ -110,9 +115,6 @@ const (
 	// InputRunning and InputStopped count running and stopped workloads.
 	InputRunning = "running"
 	InputStopped = "stopped"
-	// InputExtension names the Extension, in the project's namespace, with which an administrator
-	// approves a deletion.
-	InputExtension = "extension"
 	// InputRenewedBy is the user who renewed the project; may be empty.
 	InputRenewedBy = "renewedBy"
 	// InputContacts are the department's contacts, to whom owners write who cannot run a command;
@@ -162,6 +164,10 @@ const (
 	// within [StepHorizon].
 	InputSteps     = "steps"
 	InputStepCount = "stepCount"
+	// InputAwaiting holds the rows of [FormatProjectSteps], the first of InputAwaitingCount projects whose
+	// deletion awaits its approval.
+	InputAwaiting      = "awaiting"
+	InputAwaitingCount = "awaitingCount"
 )
 
 // StepHorizon is the time for which a WeeklySummary announces the steps of projects, MaxProjectSteps how many it lists.
@@ -187,8 +193,12 @@ type ProjectStep struct {
 	// Project is its name, Phase the next phase.
 	Project string                `json:"project"`
 	Phase   v1alpha1.ProjectPhase `json:"phase"`
-	// At is the time of the step, RFC 3339.
+	// At is the time of the step, RFC 3339; of a project whose deletion awaits its approval, since when.
 	At string `json:"at"`
+	// Closed reports whether the project has expired.
+	Closed bool `json:"closed,omitempty"`
+	// ApprovedBy approved a deletion.
+	ApprovedBy string `json:"approvedBy,omitempty"`
 	// Owners is a list of [FormatContacts].
 	Owners string `json:"owners"`
 }

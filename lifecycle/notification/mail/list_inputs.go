@@ -151,14 +151,21 @@ func (p *TemplateData) setProjectSteps(formatter timeFormatter, raw string) erro
 	}
 	for _, step := range steps[:min(len(steps), MaxProjectSteps)] {
 		item := Item{Title: fmt.Sprintf(p.Words.StepOther, displayName(step.Project), displayName(string(step.Phase)))}
-		switch step.Phase {
-		case v1alpha1.ProjectExpired:
-			item.Title = fmt.Sprintf(p.Words.StepExpired, displayName(step.Project))
-		case v1alpha1.ProjectPendingDeletion:
-			item.Title = fmt.Sprintf(p.Words.StepConfirm, displayName(step.Project))
+		title := map[v1alpha1.ProjectPhase]string{
+			v1alpha1.ProjectExpired: p.Words.StepExpired, v1alpha1.ProjectSuspended: p.Words.StepSuspended,
+			v1alpha1.ProjectPendingDeletion: p.Words.StepConfirm, v1alpha1.ProjectDeleting: p.Words.StepDeleted,
+		}[step.Phase]
+		if step.Closed && step.Phase == v1alpha1.ProjectPendingDeletion {
+			title = p.Words.StepDeletable
+		}
+		if title != "" {
+			item.Title = fmt.Sprintf(title, displayName(step.Project))
 		}
 		if owners := truncate(sanitize(step.Owners), maxProseRunes); owners != "" {
 			item.Text = fmt.Sprintf(p.Words.StepOwners, owners)
+		}
+		if approver := displayName(step.ApprovedBy); approver != "" {
+			item.Text = strings.TrimSpace(fmt.Sprintf(p.Words.StepApproved, approver) + " " + item.Text)
 		}
 		if at, err := time.Parse(time.RFC3339, step.At); err == nil {
 			item.When = formatter.formatTime(at, true)
@@ -166,6 +173,27 @@ func (p *TemplateData) setProjectSteps(formatter timeFormatter, raw string) erro
 		p.Items = append(p.Items, item)
 		p.Listed = strings.TrimSpace(p.Listed + " " + commandArgument(step.Project, "NAME"))
 	}
+	return nil
+}
+
+// setAwaiting sets the projects of a WeeklySummary whose deletion awaits its approval.
+func (p *TemplateData) setAwaiting(formatter timeFormatter, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	var projects []ProjectStep
+	if err := json.Unmarshal([]byte(raw), &projects); err != nil {
+		return fmt.Errorf("spec.inputs.%s is not what FormatProjectSteps writes: %w", InputAwaiting, err)
+	}
+	var words, listed []string
+	for _, project := range projects[:min(len(projects), MaxProjectSteps)] {
+		word := displayName(project.Project)
+		if at, err := time.Parse(time.RFC3339, project.At); err == nil {
+			word = fmt.Sprintf(p.Words.AwaitingSince, word, formatter.formatTime(at, false).Day)
+		}
+		words, listed = append(words, word), append(listed, commandArgument(project.Project, "NAME"))
+	}
+	p.Awaiting, p.AwaitingListed = strings.Join(words, ", "), strings.Join(listed, " ")
 	return nil
 }
 

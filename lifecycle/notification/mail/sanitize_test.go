@@ -51,7 +51,7 @@ func withHostileText(l ComposeRequest, text string) ComposeRequest {
 		}
 		for key := range n.Spec.Inputs {
 			switch key {
-			case InputCause, InputDecision, InputProjects, InputSteps: // values of Sluice
+			case InputCause, InputDecision, InputProjects, InputSteps, InputAwaiting: // values of Sluice
 			default:
 				n.Spec.Inputs[key] = text
 			}
@@ -59,8 +59,12 @@ func withHostileText(l ComposeRequest, text string) ComposeRequest {
 		if n.Spec.Inputs[InputProjects] != "" {
 			n.Spec.Inputs[InputProjects] = FormatProjectWeeks([]ProjectWeek{{Project: text, GPUHours: text, ExpiresAt: text}})
 		}
-		if n.Spec.Inputs[InputSteps] != "" {
-			n.Spec.Inputs[InputSteps] = FormatProjectSteps([]ProjectStep{{Project: text, Phase: v1alpha1.ProjectPhase(text), At: text, Owners: text}})
+		for _, key := range []string{InputSteps, InputAwaiting} {
+			if n.Spec.Inputs[key] != "" {
+				n.Spec.Inputs[key] = FormatProjectSteps([]ProjectStep{
+					{Project: text, Phase: v1alpha1.ProjectPhase(text), At: text, Owners: text, ApprovedBy: text},
+				})
+			}
 		}
 		return n
 	}

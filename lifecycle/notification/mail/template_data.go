@@ -69,12 +69,12 @@ type TemplateData struct {
 	Step string
 	// Start is the command that starts the workload again; empty if it must be created again.
 	Start string
-	// Extension is the name of a deletion's Extension as a command argument. Memory and Share
-	// are the used and the allowed GPU memory of a pod. Hours holds the GPU hours of a
-	// WeeklySummary, Month their month: "November 2026"; empty for hours of the week.
-	Extension, Memory, Share, Hours, Month string
-	// Listed holds the projects of a WeeklySummary's Items as command arguments.
-	Listed string
+	// Memory and Share are the used and the allowed GPU memory of a pod. Hours holds the GPU hours of
+	// a WeeklySummary, Month their month: "November 2026"; empty for hours of the week.
+	Memory, Share, Hours, Month string
+	// Listed holds the projects of a WeeklySummary's Items as command arguments. Awaiting holds those
+	// whose deletion awaits its approval, in words; AwaitingListed as command arguments.
+	Listed, Awaiting, AwaitingListed string
 	// Renewal reports whether an Extension renews a project, Scaled whether the workload is
 	// stopped by scaling to zero, Deleted whether it is stopped by deletion.
 	Renewal, Scaled, Deleted bool
@@ -127,8 +127,9 @@ func (l ComposeRequest) templateData(relative bool) (*TemplateData, error) {
 		}
 	}
 	if l.Notice.Spec.Kind == v1alpha1.NoticeWeeklySummary {
+		in := l.Notice.Spec.Inputs
 		err := errors.Join(
-			p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]), p.setProjectSteps(formatter, l.Notice.Spec.Inputs[InputSteps]))
+			p.setProjectRows(formatter, in[InputProjects]), p.setProjectSteps(formatter, in[InputSteps]), p.setAwaiting(formatter, in[InputAwaiting]))
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +188,6 @@ func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData 
 	p.Due, p.Written = formatter.formatTime(spec.DueAt.Time, false), formatter.formatTime(recordedAt(n), false)
 	p.setSubject(n)
 	p.Cause, p.SelfService = p.localizedCause(), p.selfServiceUsage()
-	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")
 	p.Memory, p.Share, p.Hours = p.formatMemory(InputMemoryMiB), p.formatMemory(InputShareMiB), p.formatHours(p.In[InputGPUHours])
 	p.setMonth(formatter, spec.Inputs[InputMonth])
 	p.Step = formatStep(spec.Inputs[InputMaxDuration])
@@ -226,8 +226,11 @@ func (p *TemplateData) setAnchor() {
 	}
 	if p.Anchor != nil {
 		p.AnchorLabel = p.Words.Anchors[kind]
-		if p.In[InputCronJob] != "" && kind == v1alpha1.NoticeWorkloadStopped {
+		switch {
+		case p.In[InputCronJob] != "" && kind == v1alpha1.NoticeWorkloadStopped:
 			p.AnchorLabel = p.Words.NextRun
+		case p.In[InputCause] == CauseDeletionApproved && kind == v1alpha1.NoticeProjectDeletion:
+			p.AnchorLabel = p.Words.Deletion
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	noticemail "sluice.dev/lifecycle/notification/mail"
 )
 
 // noon is the present of the tables in machine time; policy time is three years ahead, as in an
@@ -419,5 +420,31 @@ func TestSequenceIncreasesWithDeadlineChanges(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{0, 0, 0, 0, 0, 0, 0, 0, 0}, ben); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A deletion that will not come leaves no appointment in the calendar.
+func TestDismissalCancelsTheAppointment(t *testing.T) {
+	deletion := func(name, cause string, deadline *metav1.Time) v1alpha1.Notice {
+		return *newNotice(func(n *v1alpha1.Notice) {
+			n.Name, n.Spec.Kind, n.Spec.Deadline = name, v1alpha1.NoticeProjectDeletion, deadline
+			n.Spec.Inputs = map[string]string{noticemail.InputCause: cause}
+		})
+	}
+	approved := deletion("a", noticemail.CauseDeletionApproved, &metav1.Time{Time: testInstant.Policy.AddDate(0, 0, 7)})
+	dismissed, unconfirmed := deletion("b", noticemail.CauseDeletionDismissed, nil), deletion("c", noticemail.CauseUnconfirmed, nil)
+	all := []v1alpha1.Notice{approved, dismissed, unconfirmed}
+	for name, want := range map[string]bool{"a": false, "b": true, "c": false} {
+		for i := range all {
+			if all[i].Name == name && IsCancellation(&all[i], all) != want {
+				t.Errorf("%s (%s) cancels the appointment: %v, want %v", name, all[i].Spec.Inputs[noticemail.InputCause], !want, want)
+			}
+		}
+	}
+	if got := Sequence(&dismissed, all); got != 1 {
+		t.Errorf("sequence %d, want 1", got)
+	}
+	if IsCancellation(&dismissed, []v1alpha1.Notice{dismissed}) {
+		t.Error("cancels an appointment that the recipient does not have")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	noticemail "sluice.dev/lifecycle/notification/mail"
 )
 
 // InputCarriedNotices is the input with the names of the Notices in a digest, separated by commas.
@@ -84,10 +85,19 @@ func Sequence(n *v1alpha1.Notice, all []v1alpha1.Notice) int {
 	return changes
 }
 
-// withdrawsDeadline reports whether a Notice says that its subject was deleted or no longer has a
-// deadline.
+// withdrawsDeadline reports whether a Notice says that its subject was deleted, will not be deleted, or
+// no longer has a deadline.
 func withdrawsDeadline(n *v1alpha1.Notice) bool {
-	return n.Spec.Kind == v1alpha1.NoticeProjectDeleted || n.Spec.Kind == v1alpha1.NoticeProjectRenewed && n.Spec.Deadline == nil
+	switch n.Spec.Kind {
+	case v1alpha1.NoticeProjectDeleted:
+		return true
+	case v1alpha1.NoticeProjectRenewed:
+		return n.Spec.Deadline == nil
+	case v1alpha1.NoticeProjectDeletion:
+		return n.Spec.Deadline == nil && n.Spec.Inputs[noticemail.InputCause] == noticemail.CauseDeletionDismissed
+	default:
+		return false
+	}
 }
 
 func haveSameSubject(a, b *v1alpha1.Notice) bool {

@@ -143,6 +143,8 @@ type noAccess struct{}
 
 func (noAccess) Revoke(context.Context, *v1alpha1.Project) error { return nil }
 
+func (noAccess) RevokeNamespace(context.Context, *v1alpha1.Project, string) error { return nil }
+
 // policyStub are one policy, which a test may change.
 type policyStub struct {
 	testing.TB

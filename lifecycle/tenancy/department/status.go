@@ -98,9 +98,8 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 	return condition
 }
 
-// UnsupportedCondition reports the fields of the department that have no effect yet, and those
-// that the schedulers of its node pools do not support: kube-scheduler preempts no training for a
-// guarantee.
+// UnsupportedCondition reports what the schedulers of the department's node pools do not support: kube-scheduler preempts
+// no training for a guarantee.
 func UnsupportedCondition(department *v1alpha1.Department, pools []v1alpha1.NodePool, now metav1.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
@@ -113,23 +112,11 @@ func UnsupportedCondition(department *v1alpha1.Department, pools []v1alpha1.Node
 			guarantees = append(guarantees, quota.Name)
 		}
 	}
-	var messages []string
 	if len(guarantees) > 0 {
-		condition.Reason = v1alpha1.ReasonTrainingGuaranteeUnsupported
-		messages = append(messages, fmt.Sprintf("with kube-scheduler the guarantee in node pool %s holds for interactive work and "+
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonTrainingGuaranteeUnsupported
+		condition.Message = fmt.Sprintf("with kube-scheduler the guarantee in node pool %s holds for interactive work and "+
 			"inference; training gets it only while there is room. Kueue and KAI support it: see spec.scheduler of the node pool",
-			strings.Join(guarantees, ", ")))
-	}
-	unsupported := tenancy.UnsupportedInDepartment(department)
-	if len(unsupported) > 0 {
-		condition.Reason = v1alpha1.ReasonFieldsWithoutEffect
-		messages = append(messages, tenancy.DescribeUnsupported(unsupported))
-	}
-	if len(guarantees) > 0 && len(unsupported) > 0 {
-		condition.Reason = v1alpha1.ReasonMultipleReasons
-	}
-	if len(messages) > 0 {
-		condition.Status, condition.Message = metav1.ConditionTrue, strings.Join(messages, ". In addition, ")
+			strings.Join(guarantees, ", "))
 	}
 	return condition
 }

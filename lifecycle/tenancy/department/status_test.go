@@ -76,24 +76,6 @@ func TestOversubscribedCondition(t *testing.T) {
 	}
 }
 
-// Protects invariant 11: fields without effect are named beside what the schedulers lack.
-func TestUnsupportedConditionNamesFieldsWithoutEffect(t *testing.T) {
-	const field = "spec.workloads[*].clock: Active"
-	d := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {Clock: v1alpha1.ClockActive}}}}
-	got := UnsupportedCondition(d, nil, metav1.Now())
-	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(got.Message, field) {
-		t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
-	}
-	d.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("1"), Limit: resource.MustParse("1")}}}
-	pools := []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}}
-	got = UnsupportedCondition(d, pools, metav1.Now())
-	for _, want := range []string{field, "training"} {
-		if got.Reason != v1alpha1.ReasonMultipleReasons || !strings.Contains(got.Message, want) {
-			t.Errorf("condition %s, %s: %s", got.Status, got.Reason, got.Message)
-		}
-	}
-}
-
 func TestUnsupportedCondition(t *testing.T) {
 	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
 		return []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}}

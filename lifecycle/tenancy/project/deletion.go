@@ -114,6 +114,18 @@ func describeRemaining(namespace string, pods []string, clocks []v1alpha1.Worklo
 		"%s; Sluice could not stop %s, whose clock says why: end the pods, and the deletion continues", text, joinNames(unstoppable))}
 }
 
+// describeTermination returns what the deletion of a namespace waits for, which Kubernetes reports in its
+// conditions.
+func describeTermination(namespace *corev1.Namespace) *problem {
+	texts := []string{"waiting for the deletion of namespace " + namespace.Name}
+	for _, c := range namespace.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" {
+			texts = append(texts, c.Message)
+		}
+	}
+	return &problem{ReasonDeleting, strings.Join(texts, "; ")}
+}
+
 // joinNames lists the first names, and counts the others.
 func joinNames(names []string) string {
 	more := len(names) - maxListedPods
@@ -127,8 +139,12 @@ func workloadName(clock *v1alpha1.WorkloadClock) string {
 	return clock.Spec.Root.Kind + " " + clock.Spec.Root.Name
 }
 
-// wait writes what the deletion waits for. It records an event when a workload cannot be stopped.
-func (r *Reconciler) wait(ctx context.Context, project *v1alpha1.Project, reason *problem) (reconcile.Result, error) {
+// wait writes what the deletion waits for, unless there was an error. It records an event when a
+// workload cannot be stopped.
+func (r *Reconciler) wait(ctx context.Context, project *v1alpha1.Project, reason *problem, err error) (reconcile.Result, error) {
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	ready := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionReady)
 	known := ready != nil && ready.Reason == reason.reason
 	if err := r.updateStatus(ctx, project, Outcome{DeletionWaits: reason}); err != nil {
@@ -144,7 +160,7 @@ func (r *Reconciler) wait(ctx context.Context, project *v1alpha1.Project, reason
 // the release: the clocks, which name the ended workloads, can end with the namespace. A Notice has
 // no owner and outlives the project.
 func (r *Reconciler) recordDeletion(
-	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, retention retention,
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, kept retention, plan removal,
 ) error {
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, &department)
@@ -160,7 +176,7 @@ func (r *Reconciler) recordDeletion(
 		if err != nil {
 			return err
 		}
-		addNamespaceInputs(announcement.Inputs, namespace.Name, retention, endedWorkloads(clocks, announcement.DueAt))
+		addNamespaceInputs(announcement.Inputs, namespace.Name, kept, plan, endedWorkloads(clocks, announcement.DueAt))
 	}
 	_, err = r.Notices.Record(ctx, announcement, notification.ProjectAndDepartmentRecipients(project, &department))
 	return err
@@ -168,23 +184,31 @@ func (r *Reconciler) recordDeletion(
 
 func (r *Reconciler) deletionAnnouncement(project *v1alpha1.Project) notification.Announcement {
 	at := policytime.FromTimestamp(r.Clock, project.DeletionTimestamp.Time)
+	inputs := map[string]string{
+		mail.InputProject: project.Name, mail.InputDepartment: project.Spec.Department, mail.InputDeletedAt: at.UTC().Format(time.RFC3339),
+	}
+	if by := approvedBy(project); by != "" {
+		inputs[mail.InputApprovedBy] = by
+	}
 	return notification.Announcement{
 		Kind: v1alpha1.NoticeProjectDeleted, Threshold: string(project.UID), DueAt: at,
 		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
-		Inputs: map[string]string{
-			mail.InputProject: project.Name, mail.InputDepartment: project.Spec.Department, mail.InputDeletedAt: at.UTC().Format(time.RFC3339),
-		},
+		Inputs:  inputs,
 	}
 }
 
 // addNamespaceInputs adds what happens to the namespace, its volumes and its workloads.
-func addNamespaceInputs(inputs map[string]string, namespace string, retention retention, ended []string) {
+func addNamespaceInputs(inputs map[string]string, namespace string, kept retention, plan removal, ended []string) {
 	inputs[mail.InputNamespace] = namespace
-	if retention.cause == "" {
+	if kept.cause == "" {
 		inputs[mail.InputRemoved] = mail.FormatCounts([]mail.Count{{Kind: "Namespace", N: 1}})
 	} else {
-		inputs[mail.InputCause] = retention.cause
-		inputs[mail.InputKept] = mail.FormatCounts([]mail.Count{{Kind: "Namespace", N: 1}, {Kind: "PersistentVolumeClaim", N: retention.volumes}})
+		inputs[mail.InputCause] = kept.cause
+		if removed := countKinds(plan.deleted...); len(removed) > 0 {
+			inputs[mail.InputRemoved] = mail.FormatCounts(removed)
+		}
+		stays := []mail.Count{{Kind: "Namespace", N: 1}, {Kind: "PersistentVolumeClaim", N: kept.volumes}}
+		inputs[mail.InputKept] = mail.FormatCounts(append(stays, countKinds(slices.Concat(plan.stopped, plan.left)...)...))
 	}
 	if len(ended) > 0 {
 		inputs[mail.InputStopped], inputs[mail.InputEnded] = strconv.Itoa(len(ended)), joinNames(ended)

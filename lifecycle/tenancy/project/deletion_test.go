@@ -155,7 +155,7 @@ func TestDeletionIsRecorded(t *testing.T) {
 		newClock("limit", stoppedAt(v1alpha1.EndMaxRuntime, time.Now())))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}
 	for range 2 {
-		if err := r.recordDeletion(t.Context(), project, namespace, retention{mail.CauseVolumeClaims, 2}); err != nil {
+		if err := r.recordDeletion(t.Context(), project, namespace, retention{mail.CauseVolumeClaims, 2}, removal{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestDeletionIsRecorded(t *testing.T) {
 // The Notice of a project without a namespace or a department names neither.
 func TestDeletionWithoutNamespaceIsRecorded(t *testing.T) {
 	r, project := newDeletion(t, fakePods{})
-	if err := r.recordDeletion(t.Context(), project, nil, retention{}); err != nil {
+	if err := r.recordDeletion(t.Context(), project, nil, retention{}, removal{}); err != nil {
 		t.Fatal(err)
 	}
 	var notices v1alpha1.NoticeList

@@ -5,6 +5,7 @@ package project
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/policies/input"
 )
 
@@ -175,9 +177,11 @@ func (r *Reconciler) labelNamespace(
 	}
 	namespace.Labels[v1alpha1.LabelProject] = project.Name
 	namespace.Labels[v1alpha1.LabelDepartment] = project.Spec.Department
+	delete(namespace.Labels, v1alpha1.LabelFormerProject)
+	delete(namespace.Annotations, v1alpha1.AnnotationFormerProject)
 	setPodSecurity(namespace, level)
 	setQueuedLabel(namespace, pools)
-	if equality.Semantic.DeepEqual(before.Labels, namespace.Labels) {
+	if equality.Semantic.DeepEqual(before.ObjectMeta, namespace.ObjectMeta) {
 		return nil
 	}
 	if err := r.patchNamespace(ctx, before, namespace); err != nil {
@@ -190,9 +194,20 @@ func (r *Reconciler) labelNamespace(
 }
 
 // unlabelNamespace removes what lifecycle wrote on the namespace, and the consent to the
-// adoption: it was given to this project, not to a later one of the same name.
-func (r *Reconciler) unlabelNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) error {
+// adoption: it was given to this project, not to a later one of the same name. In the same write it
+// records the former project, unless the namespace never was governed and others work in it.
+func (r *Reconciler) unlabelNamespace(
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, former formerProject,
+) error {
+	record, err := json.Marshal(former)
+	if err != nil {
+		return fmt.Errorf("encode the former project of namespace %s: %w", namespace.Name, err)
+	}
 	before := namespace.DeepCopy()
+	if namespace.Labels[v1alpha1.LabelProject] == project.Name || former.Cause != mail.CauseNamespaceAdopted {
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, v1alpha1.LabelFormerProject, project.Name)
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationFormerProject, string(record))
+	}
 	if namespace.Labels[v1alpha1.LabelProject] == project.Name {
 		delete(namespace.Labels, v1alpha1.LabelProject)
 		delete(namespace.Labels, v1alpha1.LabelDepartment)

@@ -345,7 +345,11 @@ func TestExpiredProjectSaysWhatItsSchedulersCannotDo(t *testing.T) {
 	if diff := cmp.Diff(want, got.Message); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	project.Status.ClosedAt = nil
+	project.Status.Phase = v1alpha1.ProjectSuspended // its workloads are stopped, and nothing starts
+	if got := unsupported(); got.Status != metav1.ConditionFalse {
+		t.Errorf("a suspended project has %+v", got)
+	}
+	project.Status.Phase, project.Status.ClosedAt = v1alpha1.ProjectActive, nil
 	if got := unsupported(); got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonSupported {
 		t.Errorf("a renewed project has %+v", got)
 	}

@@ -10,12 +10,14 @@
 // GPU pods are refused; Uncounted lists GPU pods that are older than the quota, and those that
 // are gone from the API while a node still reports their GPUs as held. Their
 // share is subtracted from the rendered limit, and a namespace in which they exceed
-// the limit is not governed until there is room. When a Project is deleted, its
-// namespace is deleted if Sluice created it and it has no volume claims; else the
-// namespace stays without the labels and the rendered objects, once no GPU pod is left in
-// it. A Notice tells the owners and the department's contacts what ended and what stays.
+// the limit is not governed until there is room. When a Project is deleted, rights and
+// new volume claims end first. Its namespace is deleted if Sluice created it and it has
+// no volume claims; else it stays without its workloads, the labels and the rendered
+// objects, once no GPU pod is left in it. A Notice reports to the owners and the
+// department's contacts what ended and what stays.
 //
-// The package never deletes a namespace that Sluice did not create, or a volume. Which
+// The package never deletes a namespace that Sluice did not create, or a volume: it stops
+// the workloads with which Kubernetes would delete volume claims. Which
 // namespace is a project's does not depend on labels. Usage comes from the quotas; the
 // package itself counts only pods that the quotas do not.
 package project
@@ -66,16 +68,22 @@ type Reconciler struct {
 	Notices notification.Recorder
 	// Access revokes the rights of members before anything else of a project is deleted.
 	Access AccessRevoker
+	// Stopper stops the workloads that are not deleted with their project.
+	Stopper Stopper
 
-	cache    apply.Cache
-	occupied occupied
-	granted  granted
+	cache         apply.Cache
+	occupied      occupied
+	granted       granted
+	claimsRefused claimsRefused
 }
 
 // AccessRevoker revokes the rights of a project's members: a rbac.Manager.
 type AccessRevoker interface {
 	// Revoke deletes the roles and bindings of the project.
 	Revoke(ctx context.Context, project *v1alpha1.Project) error
+	// RevokeNamespace deletes the role bindings that others created in the project's namespace since the
+	// project exists.
+	RevokeNamespace(ctx context.Context, project *v1alpha1.Project, namespace string) error
 }
 
 // maxConcurrentReconciles is the number of projects that are reconciled at a time. Each

@@ -5,24 +5,26 @@ package project
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// reconcileDelete revokes the members' rights of a project that is being deleted, waits for its
-// GPU work if its namespace stays, records the Notice, releases the namespace, and removes the
-// finalizer.
+// reconcileDelete ends a project in an order that leaves nothing ungoverned and loses no volume: rights,
+// new volume claims, GPU work, the Notice, the namespace, the queues, and last the Project itself. Each
+// step can be repeated.
 func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(project, v1alpha1.FinalizerProject) {
 		return reconcile.Result{}, nil
@@ -35,44 +37,76 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Proj
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if namespace != nil && claim == tenancy.ClaimCreated && !namespace.DeletionTimestamp.IsZero() {
-		// The events of the namespace enqueue the project again.
-		return reconcile.Result{}, r.updateStatus(ctx, project, Outcome{})
-	}
-	kept := retention{}
+	kept, plan := retention{}, removal{}
 	if namespace != nil {
-		if kept, err = r.decideRetention(ctx, project, namespace, claim); err != nil {
-			return reconcile.Result{}, err
+		if !namespace.DeletionTimestamp.IsZero() {
+			// The events of the namespace enqueue the project again.
+			return reconcile.Result{}, r.updateStatus(ctx, project, Outcome{DeletionWaits: describeTermination(namespace)})
+		}
+		var waits *problem
+		if kept, plan, waits, err = r.prepareNamespace(ctx, project, namespace, claim); waits != nil || err != nil {
+			return r.wait(ctx, project, waits, err)
 		}
 	}
-	if kept.cause != "" {
-		waits, err := r.waitForGPUWork(ctx, project, namespace.Name)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if waits != nil {
-			return r.wait(ctx, project, waits)
-		}
-	}
-	if err := r.recordDeletion(ctx, project, namespace, kept); err != nil {
+	if err := r.recordDeletion(ctx, project, namespace, kept, plan); err != nil {
 		return reconcile.Result{}, err
 	}
 	if namespace != nil {
-		if done, err := r.releaseNamespace(ctx, project, namespace, kept); !done || err != nil {
+		if waits, err := r.removeWorkloads(ctx, project, plan, namespace.Name); waits != nil || err != nil {
+			return r.wait(ctx, project, waits, err)
+		}
+	}
+	if namespace != nil {
+		if done, err := r.releaseNamespace(ctx, project, namespace, kept, plan); !done || err != nil {
 			return reconcile.Result{}, errors.Join(err, r.updateStatus(ctx, project, Outcome{}))
 		}
 	}
-	// The queues outlast the pods, which they count.
+	return reconcile.Result{}, r.removeProject(ctx, project)
+}
+
+// prepareNamespace ends rights, new volume claims and GPU work in the namespace, and returns what becomes of
+// it, or what it waits for. Of an adopted namespace that never was governed nothing is the project's.
+func (r *Reconciler) prepareNamespace(
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim,
+) (kept retention, plan removal, waits *problem, err error) {
+	released := r.isReleased(project, namespace)
+	governed := namespace.Labels[v1alpha1.LabelProject] == project.Name || released
+	if claim == tenancy.ClaimAdopted && !governed {
+		kept, err = r.decideRetention(ctx, project, namespace, claim)
+		return kept, plan, nil, err
+	}
+	if err := r.Access.RevokeNamespace(ctx, project, namespace.Name); err != nil {
+		return kept, plan, nil, err
+	}
+	// A cache that still has the Project, which is gone, must not bring back the quota of a released namespace.
+	if !released {
+		if waits, err := r.refuseVolumeClaims(ctx, project, namespace.Name); waits != nil || err != nil {
+			return kept, plan, waits, err
+		}
+	}
+	if kept, err = r.decideRetention(ctx, project, namespace, claim); err != nil || kept.cause == "" {
+		return kept, plan, nil, err
+	}
+	if waits, err := r.waitForGPUWork(ctx, project, namespace.Name); waits != nil || err != nil {
+		return kept, plan, waits, err
+	}
+	plan, waits, err = r.planRemoval(ctx, project, namespace.Name)
+	return kept, plan, waits, err
+}
+
+// removeProject removes the queues, which outlast the pods that they count, and then the finalizer.
+func (r *Reconciler) removeProject(ctx context.Context, project *v1alpha1.Project) error {
 	if err := r.applier().Remove(ctx, apply.ClusterTarget(apply.SubjectProject, project.Name)); err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	before := project.DeepCopy()
 	controllerutil.RemoveFinalizer(project, v1alpha1.FinalizerProject)
-	err = r.Client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("remove the finalizer of project %s: %w", project.Name, err)
+		return fmt.Errorf("remove the finalizer of project %s: %w", project.Name, err)
 	}
-	return reconcile.Result{}, nil
+	r.claimsRefused.forget(project.UID)
+	return nil
 }
 
 // ownNamespace returns the project's namespace and the claim to it, or nil if it does not exist or
@@ -102,11 +136,14 @@ type retention struct {
 func (r *Reconciler) decideRetention(
 	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim,
 ) (retention, error) {
-	volumes, err := r.countVolumeClaims(ctx, namespace.Name)
+	claims, err := r.listVolumeClaims(ctx, namespace.Name)
 	if err != nil {
 		return retention{}, err
 	}
+	volumes := len(claims)
 	switch {
+	case r.isReleased(project, namespace):
+		return retention{readFormerProject(namespace).Cause, volumes}, nil
 	case claim == tenancy.ClaimAdopted:
 		return retention{mail.CauseNamespaceAdopted, volumes}, nil
 	case namespace.Annotations[v1alpha1.AnnotationCreatedFor] != string(project.UID):
@@ -120,7 +157,7 @@ func (r *Reconciler) decideRetention(
 
 // releaseNamespace deletes or orphans the namespace and reports whether that is done.
 func (r *Reconciler) releaseNamespace(
-	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, kept retention,
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, kept retention, plan removal,
 ) (bool, error) {
 	if kept.cause == "" {
 		err := r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
@@ -129,20 +166,24 @@ func (r *Reconciler) releaseNamespace(
 		}
 		return false, nil
 	}
-	if err := r.orphanNamespace(ctx, project, namespace); err != nil {
+	if err := r.orphanNamespace(ctx, project, namespace, kept); err != nil {
 		return false, err
 	}
-	if reason := kept.describe(); reason != "" {
-		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
-			"project %s was deleted; the namespace stays without governance because %s: delete it yourself, or let another project adopt it",
-			project.Name, reason)
+	r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
+		"project %s was deleted; the namespace stays because %s, and accepts no pods with GPUs: delete it, or let another project adopt it",
+		project.Name, kept.describe())
+	if rest := plan.describe(); rest != "" {
+		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "WorkloadsKept", "ReleaseNamespace",
+			"project %s was deleted; these stay: %s", project.Name, rest)
 	}
 	return true, nil
 }
 
-// describe returns why a namespace that Sluice created is not deleted, or "".
+// describe returns why a namespace is not deleted.
 func (k retention) describe() string {
 	switch k.cause {
+	case mail.CauseNamespaceAdopted:
+		return "it is older than the project"
 	case mail.CauseNamespaceUnmarked:
 		return "its annotation " + v1alpha1.AnnotationCreatedFor + " was removed"
 	case mail.CauseVolumeClaims:
@@ -151,23 +192,57 @@ func (k retention) describe() string {
 	return ""
 }
 
-// orphanNamespace removes the project's labels and objects from the namespace. The
-// quotas go last: they hold the limit while the label is there.
-func (r *Reconciler) orphanNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) error {
-	if err := r.unlabelNamespace(ctx, project, namespace); err != nil {
+// orphanNamespace removes the project's labels and objects from the namespace, which it marks in the same
+// write: by the mark the API server refuses pods with GPUs. The quotas go last: they hold the limit while
+// the label is there.
+func (r *Reconciler) orphanNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, kept retention) error {
+	if err := r.unlabelNamespace(ctx, project, namespace, r.formerProject(project, kept)); err != nil {
 		return err
 	}
 	return r.applier().Remove(ctx, apply.ProjectTarget(project))
 }
 
-// countVolumeClaims counts on the API server: a claim that a cache does not have yet would
-// be deleted with the namespace. Only a claim that is created between this count and
-// the deletion is; the members have lost their rights before.
-func (r *Reconciler) countVolumeClaims(ctx context.Context, namespace string) (int, error) {
-	claims := &metav1.PartialObjectMetadataList{}
-	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
-	if err := r.Live.List(ctx, claims, client.InNamespace(namespace)); err != nil {
-		return 0, fmt.Errorf("list the volume claims in namespace %s: %w", namespace, err)
+// formerProject is the record of a deleted project on the namespace that stays: the value of
+// AnnotationFormerProject.
+type formerProject struct {
+	Project      string    `json:"project"`
+	Department   string    `json:"department"`
+	DeletedAt    time.Time `json:"deletedAt"`
+	ApprovedBy   string    `json:"approvedBy,omitempty"`
+	Cause        string    `json:"cause"`
+	VolumeClaims int       `json:"volumeClaims"`
+}
+
+func (r *Reconciler) formerProject(project *v1alpha1.Project, kept retention) formerProject {
+	return formerProject{
+		Project: project.Name, Department: project.Spec.Department, DeletedAt: r.deletedAt(project), ApprovedBy: approvedBy(project),
+		Cause: kept.cause, VolumeClaims: kept.volumes,
 	}
-	return len(claims.Items), nil
+}
+
+// readFormerProject returns the record on a namespace. It is empty if there is none, or an invalid one.
+func readFormerProject(namespace *corev1.Namespace) (record formerProject) {
+	if json.Unmarshal([]byte(namespace.Annotations[v1alpha1.AnnotationFormerProject]), &record) != nil {
+		return formerProject{}
+	}
+	return record
+}
+
+// isReleased reports whether the namespace was released before lifecycle was killed.
+func (r *Reconciler) isReleased(project *v1alpha1.Project, namespace *corev1.Namespace) bool {
+	former := readFormerProject(namespace)
+	return former.Project == project.Name && former.DeletedAt.Equal(r.deletedAt(project)) && former.Cause != ""
+}
+
+// deletedAt returns when the deletion of the project began, in policy time.
+func (r *Reconciler) deletedAt(project *v1alpha1.Project) time.Time {
+	return policytime.FromTimestamp(r.Clock, project.DeletionTimestamp.Time).UTC().Truncate(time.Second)
+}
+
+// approvedBy returns who approved the deletion; empty for a project that was deleted by hand.
+func approvedBy(project *v1alpha1.Project) string {
+	if project.Status.Expiry == nil || project.Status.Expiry.Deletion == nil {
+		return ""
+	}
+	return project.Status.Expiry.Deletion.ApprovedBy
 }

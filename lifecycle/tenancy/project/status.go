@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/policytime"
-	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
@@ -47,11 +46,7 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time
 
 // unsupportedConditions returns the condition Unsupported, or none if the project never needed what has no effect.
 func unsupportedConditions(project *v1alpha1.Project, outcome Outcome) []metav1.Condition {
-	var problems []problem
-	if fields := tenancy.UnsupportedInProject(project); len(fields) > 0 {
-		problems = append(problems, problem{v1alpha1.ReasonFieldsWithoutEffect, tenancy.DescribeUnsupported(fields)})
-	}
-	problems = append(problems, closedInPart(project, outcome.Pools)...)
+	problems := closedInPart(project, outcome.Pools)
 	if len(problems) == 0 && meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUnsupported) == nil {
 		return nil
 	}
@@ -73,9 +68,10 @@ var closedLimits = map[v1alpha1.Scheduler]string{
 		"preemptible pods",
 }
 
-// closedInPart returns what the schedulers of an expired project's node pools cannot do.
+// closedInPart returns what the schedulers of an expired project's node pools cannot do. The workloads of a suspended one
+// are stopped.
 func closedInPart(project *v1alpha1.Project, pools []input.NodePool) []problem {
-	if project.Status.ClosedAt == nil {
+	if project.Status.ClosedAt == nil || project.StopsWorkloads() != "" {
 		return nil
 	}
 	var problems []problem

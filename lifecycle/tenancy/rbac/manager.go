@@ -5,8 +5,12 @@ package rbac
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,6 +86,45 @@ func (m *Manager) applier() *apply.Applier { return &apply.Applier{Client: m.Cli
 // Revoke deletes all roles and bindings of a project.
 func (m *Manager) Revoke(ctx context.Context, project *v1alpha1.Project) error {
 	return m.applier().RemoveSet(ctx, projectSet(project.Name))
+}
+
+// RevokeNamespace deletes the RoleBindings that members and other users created in the project's
+// namespace. Those of an adopted namespace that are older than the project stay.
+func (m *Manager) RevokeNamespace(ctx context.Context, project *v1alpha1.Project, namespace string) error {
+	bindings := &metav1.PartialObjectMetadataList{}
+	bindings.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBindingList"))
+	if err := m.Live.List(ctx, bindings, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list the role bindings in namespace %s: %w", namespace, err)
+	}
+	var errs []error
+	for i := range bindings.Items {
+		binding := &bindings.Items[i]
+		if binding.CreationTimestamp.Before(&project.CreationTimestamp) {
+			continue
+		}
+		binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+		if err := m.deleteBinding(ctx, binding); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("delete role binding %s in namespace %s: %w", binding.Name, namespace, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteBinding deletes a RoleBinding without its finalizers, which would keep it in force. What refers to it as its owner
+// stays: it could be a volume claim.
+func (m *Manager) deleteBinding(ctx context.Context, binding *metav1.PartialObjectMetadata) error {
+	isOthers := func(finalizer string) bool { return finalizer != metav1.FinalizerOrphanDependents }
+	if before := binding.DeepCopy(); slices.ContainsFunc(binding.Finalizers, isOthers) {
+		binding.Finalizers = slices.DeleteFunc(binding.Finalizers, isOthers)
+		err := m.Client.Patch(ctx, binding, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err != nil {
+			return err
+		}
+	}
+	if binding.DeletionTimestamp != nil {
+		return nil // Kubernetes removes the references to it
+	}
+	return m.Client.Delete(ctx, binding, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &binding.UID})
 }
 
 // reconcileObjects applies the desired objects of a set and deletes the others. It

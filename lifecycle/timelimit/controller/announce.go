@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/timelimit"
@@ -43,7 +45,7 @@ func (w *workload) stopAnnouncement(d timelimit.Decision) notification.Announcem
 	a, stopped := w.newAnnouncement(v1alpha1.NoticeWorkloadStopped, d), d.Status.Stopped
 	a.Threshold = w.stopKey(&d.Status)
 	a.DueAt = stopped.At.Time
-	if stopped.Until != nil && stopped.Reason != v1alpha1.EndProjectDeleted {
+	if stopped.Until != nil && !isProjectEnd(stopped.Reason) {
 		a.Inputs[mail.InputUntil] = stopped.Until.UTC().Format(time.RFC3339)
 	}
 	a.Inputs[mail.InputCause] = string(stopped.Reason)
@@ -96,13 +98,18 @@ func (w *workload) stopKey(s *v1alpha1.WorkloadClockStatus) string {
 	if s.Stopped.Reason == v1alpha1.EndStartTimeout && s.StartingSince != nil {
 		since = s.StartingSince.Unix()
 	}
-	if s.Stopped.Reason == v1alpha1.EndProjectDeleted && w.isDeleted() {
-		since = w.project.DeletionTimestamp.Unix() // the workload may never have run
+	if isProjectEnd(s.Stopped.Reason) { // the workload may never have run
+		since = cmp.Or(unixSeconds(w.project.DeletionTimestamp), unixSeconds(w.project.Status.ClosedAt), since)
 	}
 	if s.Limit != nil && s.Stopped.Reason == v1alpha1.EndMaxRuntime {
 		limit = int64(s.Limit.InForce.Length() / time.Second)
 	}
 	return fmt.Sprintf("%s %d %d", s.Stopped.Reason, limit, since)
+}
+
+// isProjectEnd reports whether a stop for this reason stops all workloads of a project.
+func isProjectEnd(reason v1alpha1.EndReason) bool {
+	return reason == v1alpha1.EndProjectSuspended || reason == v1alpha1.EndProjectDeleted
 }
 
 func unixSeconds(t *metav1.Time) int64 {
@@ -129,7 +136,7 @@ func (r *Reconciler) recordEvents(ctx context.Context, w *workload, previous v1a
 	}
 	if d.Released {
 		log.Info("Released stopped workload")
-		r.recordEvent(w, corev1.EventTypeNormal, "StopReleased", "Release", "The workload can be started again")
+		r.recordEvent(w, corev1.EventTypeNormal, "StopReleased", "Release", r.releaseMessage(ctx, w, previous.Stopped))
 	}
 	if d.Stopped {
 		stopped := d.Status.Stopped
@@ -137,8 +144,8 @@ func (r *Reconciler) recordEvents(ctx context.Context, w *workload, previous v1a
 		deadlineLag.Observe(max(0, w.now.Sub(recordedDeadline(previous, stopped)).Seconds()))
 		log.Info("Stopped workload", "reason", stopped.Reason, "until", stopped.Until, "times", stopped.Times)
 		reason := endReasonNoun(stopped.Reason) + "Reached"
-		if stopped.Reason == v1alpha1.EndProjectDeleted {
-			reason = string(v1alpha1.EndProjectDeleted)
+		if isProjectEnd(stopped.Reason) {
+			reason = string(stopped.Reason)
 		}
 		r.recordEvent(w, corev1.EventTypeWarning, reason, "Stop", w.stopMessage(d))
 	}
@@ -205,10 +212,33 @@ func (w *workload) stopMessage(d timelimit.Decision) string {
 		}
 		return fmt.Sprintf("The workload ran for %s, the limit for type %s in project %s. %s", limit, w.workloadType, w.project.Name, restart)
 	}
-	if stopped.Reason == v1alpha1.EndProjectDeleted {
+	switch stopped.Reason {
+	case v1alpha1.EndProjectSuspended:
+		return fmt.Sprintf("Project %s has expired and is suspended. The workload can be started again after a renewal: "+
+			"sluice renew project/%s --reason ...", w.project.Name, w.project.Name)
+	case v1alpha1.EndProjectDeleted:
 		return fmt.Sprintf("Project %s is being deleted. In this namespace the workload cannot be started again", w.project.Name)
 	}
 	return fmt.Sprintf("Sluice stops the workload (%s). It can be started again %s", stopped.Reason, until)
+}
+
+// releaseMessage says that a workload can be started again after a stop, nil if it is not known. No
+// workload starts by itself after a renewal.
+func (r *Reconciler) releaseMessage(ctx context.Context, w *workload, stopped *v1alpha1.ClockStop) string {
+	switch {
+	case w.end() == v1alpha1.EndProjectSuspended:
+		return fmt.Sprintf("The workload can be started again after the renewal of project %s", w.project.Name)
+	case stopped == nil || stopped.Reason != v1alpha1.EndProjectSuspended:
+		return "The workload can be started again"
+	}
+	command := ""
+	if object, err := r.getRoot(ctx, rootOfClock(w.clock)); object != nil && err == nil {
+		command = workloadkind.StartCommandOf(object)
+	}
+	if command == "" {
+		return fmt.Sprintf("Project %s was renewed. To continue, start a new workload", w.project.Name)
+	}
+	return fmt.Sprintf("Project %s was renewed. To start the workload again: %s", w.project.Name, command)
 }
 
 // cronJob returns the name of the CronJob of which the workload is a run; empty for others.

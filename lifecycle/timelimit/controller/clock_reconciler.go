@@ -103,15 +103,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // decide calls timelimit.Decide, and defers a stop that was brought forward and that the stop
-// limiter does not allow.
+// limiter does not allow. Until it does, a workload of a suspended project runs on as if the project
+// were not suspended.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
 	observed := timelimit.Observation{
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
 		Completed: w.completed, Missing: w.missing, HasPods: w.hasPods, Utilization: w.utilization,
-		ProjectDeleted: w.isDeleted() && len(w.allPods()) > 0,
+		ProjectEnd: w.end(), HasPodsToEnd: len(w.allPods()) > 0,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
-	if !decision.Stopped || !isBroughtForward(&decision.Status, decision.Status.Stopped.Reason) {
+	if !w.isStoppedEarly(decision) {
 		return decision, nil
 	}
 	allowed, err := r.StopLimiter.Allow(ctx, w.department.Name, w.now)
@@ -120,11 +121,22 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 	}
 	ctrl.LoggerFrom(ctx).Info("Stop limiter deferred the stop of a workload", "clock", w.clock.Name)
 	w.stopDeferred = true
+	if decision.Status.Stopped.Reason == v1alpha1.EndProjectSuspended {
+		observed.ProjectEnd = ""
+		if decision = timelimit.Decide(w.now, w.clock.Status, observed, w.limits); !w.isStoppedEarly(decision) {
+			return decision, nil
+		}
+	}
 	decision.Stop, decision.Stopped = false, false
 	decision.Status.Stopped, decision.Status.Deadline = w.clock.Status.Stopped, w.clock.Status.Deadline
 	decision.Status.State = v1alpha1.ClockStateRunning
 	decision.NextDecision = time.Time{}
 	return decision, nil
+}
+
+// isStoppedEarly reports whether a decision stops the workload at an end that was brought forward.
+func (w *workload) isStoppedEarly(d timelimit.Decision) bool {
+	return d.Stopped && isBroughtForward(w.project, &d.Status, d.Status.Stopped.Reason, w.now)
 }
 
 // reconcileNotices records the Notices of the warnings and of a new stop.
@@ -134,8 +146,11 @@ func (r *Reconciler) reconcileNotices(ctx context.Context, w *workload, d timeli
 		announcements = append(announcements, w.stopAnnouncement(d))
 	}
 	recipients := r.Notices.WorkloadRecipients(w.project, w.department, d.Status.CreatedBy)
-	if w.isDeleted() { // the owners get one mail about the project
+	if w.end() != "" { // the owners get one mail about the project
 		recipients = r.Notices.CreatorRecipients(w.project, w.department, d.Status.CreatedBy)
+	}
+	if d.Stopped && d.Status.Stopped.Reason == v1alpha1.EndProjectSuspended {
+		recipients = notification.WithoutOwners(recipients, w.project)
 	}
 	for _, a := range announcements {
 		if _, err := r.Notices.Record(ctx, a, recipients); err != nil {

@@ -77,22 +77,20 @@ func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Po
 }
 
 // podUtilization returns a pod's last use and the time of the sample, in machine time. A pod
-// that has not used its GPU since its start was last active at its start.
+// that has not used its GPU since its start was last active at its start. The use is unknown
+// without a last use: the agent cannot measure it.
 func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
 	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > inventory.SampleMaxAge ||
-		s.UtilizationSource == v1alpha1.UtilizationUnavailable || s.UtilizationSource == "" {
+	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > inventory.SampleMaxAge {
 		return time.Time{}, time.Time{}, false
 	}
-	for i := range s.Pods {
-		if s.Pods[i].UID != pod.UID {
-			continue
-		}
-		active = pod.EffectiveStart()
-		if last := s.Pods[i].LastActive; last != nil && last.After(active) {
-			active = last.Time
-		}
-		return active, s.SampledAt.Time, true
+	at := slices.IndexFunc(s.Pods, func(use v1alpha1.PodUsage) bool { return use.UID == pod.UID })
+	if at < 0 || s.Pods[at].LastActive == nil {
+		return time.Time{}, time.Time{}, false
 	}
-	return time.Time{}, time.Time{}, false
+	active = s.Pods[at].LastActive.Time
+	if started := pod.EffectiveStart(); started.After(active) {
+		active = started
+	}
+	return active, s.SampledAt.Time, true
 }

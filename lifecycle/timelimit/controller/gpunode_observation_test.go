@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/podcache"
 )
 
 // bindUnreportedPod adds a bound pod of the Job whose kubelet writes no status.
@@ -102,4 +104,37 @@ func TestDevicesOfStartingPodsStartNoClock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The use of a pod is known only from a fresh sample with a last use. Guards invariant 11: what
+// cannot be measured never counts as idle time.
+func TestPodUtilization(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	started := now.Add(-time.Hour)
+	pod := &podcache.Pod{UID: "u", StartedAt: started}
+	for name, tc := range map[string]struct {
+		sampled time.Duration // before now
+		uses    []v1alpha1.PodUsage
+		want    time.Time
+		known   bool
+	}{
+		"used":                     {10 * time.Second, usedAt(now.Add(-time.Minute)), now.Add(-time.Minute), true},
+		"not used since its start": {10 * time.Second, usedAt(started.Add(-time.Second)), started, true},
+		"not measurable":           {10 * time.Second, []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}}, time.Time{}, false},
+		"not in the sample":        {10 * time.Second, nil, time.Time{}, false},
+		"an old sample":            {inventory.SampleMaxAge + time.Second, usedAt(now), time.Time{}, false},
+	} {
+		node := &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{SampledAt: &metav1.Time{Time: now.Add(-tc.sampled)}, Pods: tc.uses}}
+		active, sampled, known := podUtilization(pod, node, now)
+		if !active.Equal(tc.want) || known != tc.known || known && !sampled.Equal(node.Status.SampledAt.Time) {
+			t.Errorf("%s: used at %s, sampled at %s, %v; want %s, %v", name, active, sampled, known, tc.want, tc.known)
+		}
+	}
+	if _, _, known := podUtilization(pod, &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{Pods: usedAt(now)}}, now); known {
+		t.Error("without a sample the use counts as known")
+	}
+}
+
+func usedAt(at time.Time) []v1alpha1.PodUsage {
+	return []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}, LastActive: &metav1.Time{Time: at}}}
 }

@@ -11,7 +11,7 @@ import (
 var (
 	workloadStops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_workload_stops_total",
-		Help: "Stopped workloads, by reason: MaxRuntime, Idle, StartTimeout, ProjectDeleted.",
+		Help: "Stopped workloads, by reason: MaxRuntime, Idle, StartTimeout, ProjectSuspended, ProjectDeleted.",
 	}, []string{"reason"})
 	deadlineLag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sluice_workload_deadline_lag_seconds",

@@ -43,7 +43,7 @@ type workload struct {
 	unreportedPods map[types.UID]time.Time
 	// startingPods are its GPU pods that are bound and have not started.
 	startingPods []*podcache.Pod
-	// unboundPods are its other GPU pods, if the project is being deleted.
+	// unboundPods are its other GPU pods, if the project is suspended or being deleted.
 	unboundPods []*podcache.Pod
 	// completed is true if the workload finished by itself, missing if it does not exist.
 	completed, missing bool
@@ -66,8 +66,8 @@ type workload struct {
 
 // observeWorkload returns the workload of a clock. It creates the clock of a workload that
 // has none. It returns nil if there is nothing to decide: no clock and no bound pod, or a
-// namespace without a project. While the project is being deleted, pods count that are not
-// bound.
+// namespace without a project. While the project is suspended or being deleted, pods count that
+// are not bound.
 func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
 	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}, complete: r.Workloads.IsComplete(name.Namespace)}
 	var pods []*podcache.Pod
@@ -155,7 +155,7 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 	w.hasPods = slices.ContainsFunc(pods, isActivePod)
 	for _, pod := range pods {
 		if !pod.IsBound() {
-			if w.tenant != nil && w.isDeleted() {
+			if w.tenant != nil && w.end() != "" {
 				w.unboundPods = append(w.unboundPods, pod)
 			}
 			continue

@@ -56,13 +56,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // reconciled once in any case.
 var afterInitialList = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 
-// specOrNamespaceChanged passes changed limits, the deletion of a project, and a project that got
-// its namespace: the workloads that already ran there have no clock yet.
+// specOrNamespaceChanged passes changed limits, the suspension, renewal or deletion of a project, and a
+// project that got its namespace: the workloads that already ran there have no clock yet.
 var specOrNamespaceChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Project)
 		after, ok2 := e.ObjectNew.(*v1alpha1.Project)
-		return !ok || !ok2 || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		return !ok || !ok2 || before.StopsWorkloads() != after.StopsWorkloads() ||
 			!equality.Semantic.DeepEqual(before.Status.Namespace, after.Status.Namespace)
 	},
 })

@@ -296,7 +296,7 @@ func (s *simulation) writeSamples() {
 	if used.IsZero() {
 		used = now.Time
 	}
-	node.Status.SampledAt, node.Status.UtilizationSource, node.Status.Pods = &now, v1alpha1.UtilizationNVML, nil
+	node.Status.SampledAt, node.Status.Pods = &now, nil
 	for uid, pod := range s.pods {
 		node.Status.Pods = append(node.Status.Pods, v1alpha1.PodUsage{PodReference: v1alpha1.PodReference{UID: uid, Namespace: testNamespace, Name: pod.Name}, LastActive: &metav1.Time{Time: used}})
 	}

@@ -109,7 +109,7 @@ func renderLocalStatus(s *v1alpha1.WorkloadClockStatus, zone *time.Location) *v1
 		l.Accumulated = d.String()
 	}
 	switch {
-	case s.Stopped != nil && s.Stopped.Until == nil:
+	case s.Stopped != nil && (s.Stopped.Until == nil || isProjectEnd(s.Stopped.Reason)):
 		l.Ends = "stopped"
 	case s.Stopped != nil:
 		l.Ends = "stopped until " + s.Stopped.Until.In(zone).Format(localTimeFormat)

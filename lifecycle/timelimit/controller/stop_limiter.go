@@ -51,17 +51,31 @@ type StopLimiter struct {
 	counts stopCounts
 }
 
-// isBroughtForward reports whether a changed limit or a step of the controller's own brings
-// an end for this reason forward. An idle workload, and one whose limit did not change, ends
-// when it always would have. An administrator confirmed the deletion of a project by its name.
-func isBroughtForward(s *v1alpha1.WorkloadClockStatus, reason v1alpha1.EndReason) bool {
+// isBroughtForward reports whether a changed limit, changed terms or a step of the controller's own
+// bring an end for this reason forward. An idle workload, one whose limit did not change, and one
+// whose project is suspended by unchanged terms end when they always would have. An administrator
+// approved the deletion of a project, or confirmed it by its name.
+func isBroughtForward(project *v1alpha1.Project, s *v1alpha1.WorkloadClockStatus, reason v1alpha1.EndReason, now time.Time) bool {
 	switch reason {
 	case v1alpha1.EndIdle, v1alpha1.EndProjectDeleted:
 		return false
+	case v1alpha1.EndProjectSuspended:
+		return IsSuspendedEarly(project, now)
 	case v1alpha1.EndMaxRuntime:
 		return s.Limit != nil && s.Limit.ShortenedFrom != nil
 	}
 	return true
+}
+
+// IsSuspendedEarly reports whether changed terms brought the suspension of a project forward, which is
+// in force or comes within the window: without them it would come later than now.
+func IsSuspendedEarly(project *v1alpha1.Project, now time.Time) bool {
+	status := &project.Status
+	if status.Expiry == nil || status.Expiry.ShortenedFrom == nil || !status.Expiry.ShortenedFrom.After(now) {
+		return false
+	}
+	comes := status.Next != nil && status.Next.Phase == v1alpha1.ProjectSuspended && status.Next.At.Time.Before(now.Add(stopLimitWindow))
+	return comes || project.StopsWorkloads() == v1alpha1.EndProjectSuspended
 }
 
 // Allow reports whether a workload of the department, whose end was brought forward, may be
@@ -157,7 +171,7 @@ func isFresh(d time.Duration) bool { return d >= 0 && d <= stopCountTTL }
 
 // countStops counts in all clocks of the cache, without copies.
 func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (map[string]*stopCount, error) {
-	departments, err := l.departmentsByNamespace(ctx)
+	projects, err := l.projectsByNamespace(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +181,19 @@ func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (map[string
 	}
 	counts := map[string]*stopCount{}
 	for i := range clocks.Items {
-		department, known := departments[clocks.Items[i].Namespace]
+		project, known := projects[clocks.Items[i].Namespace]
 		if !known {
 			continue
 		}
-		count := counts[department]
+		count := counts[project.Spec.Department]
 		if count == nil {
 			count = &stopCount{}
-			counts[department] = count
+			counts[project.Spec.Department] = count
 		}
 		s := &clocks.Items[i].Status
-		ends := s.Deadline != nil && s.Deadline.At.Time.Before(now.Add(stopLimitWindow)) && isBroughtForward(s, s.Deadline.Reason)
-		ended := s.Stopped != nil && s.Stopped.At.After(now.Add(-stopLimitWindow)) && isBroughtForward(s, s.Stopped.Reason)
+		ends := s.Deadline != nil && s.Deadline.At.Time.Before(now.Add(stopLimitWindow)) && isBroughtForward(project, s, s.Deadline.Reason, now) ||
+			s.RunningSince != nil && s.Stopped == nil && IsSuspendedEarly(project, now)
+		ended := s.Stopped != nil && s.Stopped.At.After(now.Add(-stopLimitWindow)) && isBroughtForward(project, s, s.Stopped.Reason, now)
 		if ends || ended {
 			count.due++
 		}
@@ -189,19 +204,19 @@ func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (map[string
 	return counts, nil
 }
 
-// departmentsByNamespace returns the departments of the projects' namespaces.
-func (l *StopLimiter) departmentsByNamespace(ctx context.Context) (map[string]string, error) {
+// projectsByNamespace returns the projects, without copies, by their namespaces.
+func (l *StopLimiter) projectsByNamespace(ctx context.Context) (map[string]*v1alpha1.Project, error) {
 	var projects v1alpha1.ProjectList
 	if err := l.Client.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list projects to count stops: %w", err)
 	}
-	departments := make(map[string]string, len(projects.Items))
+	byNamespace := make(map[string]*v1alpha1.Project, len(projects.Items))
 	for i := range projects.Items {
 		if namespace := projects.Items[i].Status.Namespace; namespace != nil {
-			departments[namespace.Name] = projects.Items[i].Spec.Department
+			byNamespace[namespace.Name] = &projects.Items[i]
 		}
 	}
-	return departments, nil
+	return byNamespace, nil
 }
 
 // engage writes to the ConfigMap that the limiter is engaged in a department.

@@ -189,7 +189,8 @@ func TestStopLimiterCountsOnlyEndsBroughtForward(t *testing.T) {
 		"a limit that the department shortened": {newShortenedLimit(), v1alpha1.EndMaxRuntime, false},
 		"an unchanged or a chosen limit":        {unchanged, v1alpha1.EndMaxRuntime, true},
 		"idle":                                  {newShortenedLimit(), v1alpha1.EndIdle, true},
-		"a step of the controller's own":        {unchanged, v1alpha1.EndProjectSuspended, false},
+		"a step of the controller's own":        {unchanged, v1alpha1.EndPreempted, false},
+		"a suspension by unchanged terms":       {unchanged, v1alpha1.EndProjectSuspended, true},
 	}
 	for name, tc := range tests {
 		for _, stopped := range []bool{false, true} {

@@ -27,14 +27,14 @@ type tenant struct {
 }
 
 // lookUpTenant returns the tenant of a namespace, or nil if the namespace has no project. The work of
-// a project that is being deleted is stopped even if its department is gone.
+// a project that is suspended or being deleted is stopped even if its department is gone.
 func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenant, error) {
 	project, department, err := inventory.TenantForNamespace(ctx, r.Client, namespace)
 	if apierrors.IsNotFound(err) {
 		if project, err = inventory.ProjectForNamespace(ctx, r.Client, namespace); err != nil || project == nil {
 			return nil, err
 		}
-		if project.DeletionTimestamp.IsZero() {
+		if project.StopsWorkloads() == "" {
 			return nil, fmt.Errorf("department %s of project %s does not exist", project.Spec.Department, project.Name)
 		}
 		department = &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: project.Spec.Department}}
@@ -45,8 +45,9 @@ func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenan
 	return &tenant{project: project, department: department, zone: r.timeZones.load(department.Spec.Notices.TimeZone)}, nil
 }
 
-// isDeleted reports whether the project is being deleted. Then all workloads are stopped.
-func (t *tenant) isDeleted() bool { return !t.project.DeletionTimestamp.IsZero() }
+// end returns why all workloads of the project are stopped: ProjectSuspended or ProjectDeleted, or ""
+// if they are not.
+func (t *tenant) end() v1alpha1.EndReason { return t.project.StopsWorkloads() }
 
 // isExempt reports whether the project is exempt or on hold. Then no workload is stopped.
 func (t *tenant) isExempt(now time.Time) bool {

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/policytime"
@@ -139,6 +141,27 @@ func (x *WorkloadIndex) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) 
 	defer x.mu.Unlock()
 	root, ok := x.roots[directOwnerOf(pod)]
 	return clockNameOf(root), ok
+}
+
+// RootOf returns the root workload of an object that may have no pods.
+func (x *WorkloadIndex) RootOf(ctx context.Context, object client.Object) (owner.Root, error) {
+	return x.resolver.ResolveObject(ctx, object)
+}
+
+// HasPods reports whether GPU pods of a root exist. It is complete only if IsSynced.
+func (x *WorkloadIndex) HasPods(root owner.Root) bool {
+	_, pods := x.RootsAndPods(clockNameOf(root))
+	return len(pods) > 0
+}
+
+// IsSynced reports whether the roots of all GPU pods in a namespace are known, after the start too.
+func (x *WorkloadIndex) IsSynced(namespace string) bool {
+	select {
+	case <-x.podsSynced:
+		return x.IsComplete(namespace)
+	default:
+		return false
+	}
 }
 
 // lastEndedPod returns the pod of a clock that ended last, or nil if it was being deleted.

@@ -68,7 +68,7 @@ func (r *Reconciler) recipients(q *request) (requesters, contacts []v1alpha1.Not
 }
 
 // reconcileAnnouncement announces the decision to the user who requested it, and on a renewal also to the project's
-// owners and the department's contacts. If the condition Applied is false it sets that with its reason.
+// owners and the department's contacts. The owners get no mail of a renewal that took effect but ProjectRenewed. If the condition Applied is false it sets that with its reason.
 func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, applied metav1.ConditionStatus, reason, message string) error {
 	inputs := q.noticeInputs()
 	inputs[mail.InputDecision], inputs[mail.InputDecidedBy] = string(q.Status.Decision), q.Status.DecidedBy
@@ -90,6 +90,14 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	recipients, contacts := r.recipients(q)
 	if q.isRenewal() {
 		recipients = slices.Concat(recipients, contacts)
+	}
+	if q.isRenewal() && applied == metav1.ConditionTrue {
+		owners := notification.ProjectRecipients(q.project, q.department)
+		recipients = slices.DeleteFunc(recipients, func(to v1alpha1.NoticeRecipient) bool {
+			return slices.ContainsFunc(owners, func(owner v1alpha1.NoticeRecipient) bool {
+				return strings.EqualFold(string(owner.Email), string(to.Email))
+			})
+		})
 	}
 	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
 		return err

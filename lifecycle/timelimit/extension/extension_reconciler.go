@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/policytime"
-	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
@@ -95,8 +94,8 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	if err := r.Client.Get(ctx, name, &cached); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if fields := tenancy.UnsupportedInExtension(&cached); len(fields) > 0 {
-		return nil, r.reportUnsupported(ctx, &cached, tenancy.DescribeUnsupported(fields))
+	if cached.Spec.Action == v1alpha1.ActionDelete {
+		return nil, nil // package expiry requests the deletion of projects, and applies the decision
 	}
 	if isDecisionAnnounced(&cached) || cached.Spec.Action == v1alpha1.ActionExtend && cached.Spec.By == nil {
 		return nil, nil
@@ -121,19 +120,6 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 		return nil, fmt.Errorf("get the clock of %s: %w", q.workloadName(), err)
 	}
 	return q, nil
-}
-
-// reportUnsupported sets the condition Unsupported of an Extension whose action has no effect yet.
-func (r *Reconciler) reportUnsupported(ctx context.Context, e *v1alpha1.Extension, message string) error {
-	next := e.DeepCopy()
-	changed := meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFieldsWithoutEffect, Message: message,
-		ObservedGeneration: e.Generation,
-	})
-	if !changed {
-		return nil
-	}
-	return r.updateStatus(ctx, next)
 }
 
 // isDecisionAnnounced reports whether the decision was announced. Then nothing is left to do.
@@ -171,9 +157,6 @@ func (r *Reconciler) recordDecision(ctx context.Context, q *request, decision v1
 }
 
 func (r *Reconciler) updateStatus(ctx context.Context, next *v1alpha1.Extension) error {
-	if len(tenancy.UnsupportedInExtension(next)) == 0 { // an earlier version did not support its action
-		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionUnsupported)
-	}
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("update extension %s/%s: %w", next.Namespace, next.Name, err)
 	}

@@ -156,9 +156,8 @@ func TestApprovedExtensionOfMissingWorkload(t *testing.T) {
 	}
 }
 
-// Protects invariant 11: an Extension whose action has no effect yet says so, once. One in a
-// namespace without project is ignored.
-func TestExtensionWithoutEffectIsUnsupported(t *testing.T) {
+// The request of a project's deletion is decided and applied elsewhere, and so is an Extension in a namespace without project.
+func TestDeletionRequestsAreIgnored(t *testing.T) {
 	deletion := newExtension("a", func(e *v1alpha1.Extension) {
 		asRenewal(e)
 		e.Spec.Action = v1alpha1.ActionDelete
@@ -166,12 +165,7 @@ func TestExtensionWithoutEffectIsUnsupported(t *testing.T) {
 	ungoverned := newExtension("b", func(e *v1alpha1.Extension) { e.Namespace = "ungoverned" })
 	w := newFixture(t, deletion, ungoverned)
 	w.reconcileAll()
-	c := meta.FindStatusCondition(w.listExtensions()["a"].Status.Conditions, v1alpha1.ConditionUnsupported)
-	if c == nil || c.Reason != v1alpha1.ReasonFieldsWithoutEffect || !strings.Contains(c.Message, "spec.action: Delete") {
-		t.Errorf("condition = %+v", c)
-	}
-	w.reconcileAll()
-	if w.calls != 1 {
+	if w.calls != 0 {
 		t.Errorf("%d writes", w.calls)
 	}
 }

@@ -39,10 +39,16 @@ func (r *Resolver) readOwner(ctx context.Context, namespace string, owner podcac
 	if resolved.canStop, err = r.hasStopAction(ctx, resolved.kind); err != nil {
 		return resolvedOwner{}, err
 	}
-	if next := metav1.GetControllerOfNoCopy(object); next != nil {
-		resolved.controller = podcache.Owner{APIVersion: next.APIVersion, Kind: next.Kind, Name: next.Name, UID: next.UID}
-	}
+	resolved.controller = controllerOf(object)
 	return resolved, nil
+}
+
+// controllerOf returns the controller of an object; zero if it has none.
+func controllerOf(object metav1.Object) podcache.Owner {
+	if c := metav1.GetControllerOfNoCopy(object); c != nil {
+		return podcache.Owner{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+	}
+	return podcache.Owner{}
 }
 
 // isWellFormed reports whether a kind can be part of an API path.

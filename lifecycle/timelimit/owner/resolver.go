@@ -107,17 +107,31 @@ func (r *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcom
 	if pod.Controller == (podcache.Owner{}) {
 		return r.resolveGroup(ctx, pod, rootOfPod(pod))
 	}
-	chain, outcome, err := r.walk(ctx, pod)
+	chain, outcome, err := r.walk(ctx, rootOfPod(pod), pod.Controller)
 	if err != nil {
 		return Root{}, "", err
 	}
 	return chain[len(chain)-1], outcome, nil
 }
 
+// ResolveObject returns the root of a workload that may have no pods: the object itself, if nothing
+// controls it that can be stopped.
+func (r *Resolver) ResolveObject(ctx context.Context, object client.Object) (Root, error) {
+	root := Root{
+		GroupVersionKind: object.GetObjectKind().GroupVersionKind(),
+		Namespace:        object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+	}
+	chain, _, err := r.walk(ctx, root, controllerOf(object))
+	if err != nil {
+		return Root{}, err
+	}
+	return chain[len(chain)-1], nil
+}
+
 // OwnersBelowRoot returns the objects between a pod and its root that can be stopped, the
 // pod's controller first.
 func (r *Resolver) OwnersBelowRoot(ctx context.Context, pod *podcache.Pod) ([]Root, error) {
-	chain, _, err := r.walk(ctx, pod)
+	chain, _, err := r.walk(ctx, rootOfPod(pod), pod.Controller)
 	if err != nil || len(chain) < 3 {
 		return nil, err
 	}
@@ -128,10 +142,11 @@ func rootOfPod(pod *podcache.Pod) Root {
 	return Root{GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-// walk returns the pod, its owners that can be stopped, the root last, and why the walk ended.
-func (r *Resolver) walk(ctx context.Context, pod *podcache.Pod) ([]Root, Outcome, error) {
-	chain, next := []Root{rootOfPod(pod)}, pod.Controller
-	visited, child, end := map[types.UID]bool{pod.UID: true}, podKind.GroupKind(), OutcomeTop
+// walk returns an object, such as a pod, its owners from next on that can be stopped, the root last,
+// and why the walk ended.
+func (r *Resolver) walk(ctx context.Context, object Root, next podcache.Owner) ([]Root, Outcome, error) {
+	chain := []Root{object}
+	visited, child, end := map[types.UID]bool{object.UID: true}, object.GroupKind(), OutcomeTop
 	for range maxDepth {
 		switch {
 		case next == (podcache.Owner{}):
@@ -144,9 +159,9 @@ func (r *Resolver) walk(ctx context.Context, pod *podcache.Pod) ([]Root, Outcome
 		if !workloadkind.MayControl(kind, child) {
 			return chain, OutcomeOwnerImplausible, nil
 		}
-		step, err := r.resolveOwner(ctx, pod.Namespace, next)
+		step, err := r.resolveOwner(ctx, object.Namespace, next)
 		if err != nil {
-			return nil, "", fmt.Errorf("resolve the root of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return nil, "", fmt.Errorf("resolve the root of %s %s/%s: %w", object.Kind, object.Namespace, object.Name, err)
 		}
 		if step.outcome != "" {
 			if root := &chain[len(chain)-1]; kind == cronJobKind && root.GroupKind() == jobKind {
@@ -155,7 +170,7 @@ func (r *Resolver) walk(ctx context.Context, pod *podcache.Pod) ([]Root, Outcome
 			return chain, step.outcome, nil
 		}
 		if end = OutcomeOwnerNotWorkload; step.canStop {
-			chain = append(chain, Root{GroupVersionKind: step.kind, Namespace: pod.Namespace, Name: next.Name, UID: next.UID})
+			chain = append(chain, Root{GroupVersionKind: step.kind, Namespace: object.Namespace, Name: next.Name, UID: next.UID})
 			end = OutcomeTop
 		}
 		child, next = kind, step.controller

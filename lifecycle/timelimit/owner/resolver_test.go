@@ -270,6 +270,33 @@ func newOwnerChain(length int) *fakeReader {
 	return newFakeReader(append(objects, fmt.Sprintf("ray.io/v1/RayJob j%d#%d", length, length))...)
 }
 
+// A workload without pods has the root that its pods would have.
+func TestResolveObject(t *testing.T) {
+	for object, want := range map[string]string{
+		"batch/v1/Job train#1":                                               "batch/v1/Job train#1",
+		"apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1":                    "apps/v1/Deployment d#1",
+		"kueue.x-k8s.io/v1beta2/Workload w#3 < batch/v1/Job train#1":         "batch/v1/Job train#1",
+		"batch/v1/Job run#4 < batch/v1/CronJob nightly#5":                    "batch/v1/Job run#4 of CronJob nightly",
+		"batch/v1/Job forged#6 < batch/v1/Job train#1":                       "batch/v1/Job forged#6",
+		"jobset.x-k8s.io/v1alpha2/JobSet orphan#7 < ray.io/v1/RayJob gone#8": "jobset.x-k8s.io/v1alpha2/JobSet orphan#7",
+	} {
+		resolver := newResolver(newFakeReader("batch/v1/Job train#1", "apps/v1/Deployment d#1", "batch/v1/CronJob nightly#5"))
+		itself, above, controlled := strings.Cut(object, " < ")
+		o := parseOwner(itself)
+		u := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: o.Name, UID: o.UID}}
+		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
+		if controlled {
+			reference := parseOwnerReference(above)
+			reference.Controller = new(true)
+			u.OwnerReferences = []metav1.OwnerReference{reference}
+		}
+		root, err := resolver.ResolveObject(t.Context(), u)
+		if got := formatRoot(root); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", object, got, err, want)
+		}
+	}
+}
+
 func TestResolveStopsAtMaxDepth(t *testing.T) {
 	for length, want := range map[int]owner.Outcome{8: owner.OutcomeTop, 9: owner.OutcomeMaxDepth, 30: owner.OutcomeMaxDepth} {
 		root, outcome, err := newResolver(newOwnerChain(length)).Resolve(t.Context(), newPod("ray.io/v1/RayJob j1#1"))

@@ -85,8 +85,9 @@ func servedVersion(definition *unstructured.Unstructured, name string) map[strin
 }
 
 // PolicyRules returns the permissions that a [Stopper] needs, one rule for each API group:
-// to read and patch each known kind, to find and delete pods and patch their status, and to
-// read the definitions of unknown kinds. An administrator must grant the permission to patch
+// to find, read and patch objects of each known kind (a suspended project also stops workloads without
+// pods, and its renewal releases them), to find and delete pods and patch their status, and to read
+// the definitions of unknown kinds. An administrator must grant the permission to patch
 // unknown kinds.
 func PolicyRules() []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
@@ -108,11 +109,7 @@ func PolicyRules() []rbacv1.PolicyRule {
 	slices.SortFunc(groups, strings.Compare)
 	for _, group := range groups {
 		slices.Sort(patched[group])
-		verbs := []string{"get", "patch"}
-		if group == workloadkind.GroupKueue {
-			verbs = []string{"get", "list", "patch"} // the Stopper finds Kueue's Workloads by label
-		}
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: patched[group], Verbs: verbs})
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: patched[group], Verbs: []string{"get", "list", "patch"}})
 	}
 	return rules
 }

@@ -65,8 +65,9 @@ func (s *Stopper) removeStopAnnotation(ctx context.Context, r root) error {
 	return s.applyPatch(ctx, r.object, r.mergePatch(workloadkind.StopAction{}, map[string]any{v1alpha1.AnnotationStoppedUntil: nil}))
 }
 
-// mergePatch returns the JSON merge patch with an action and annotations. It applies only to
-// the object with this UID and, unless anyVersion is set, this resource version.
+// mergePatch returns the JSON merge patch with an action and annotations. Sluice deletes no volumes:
+// a kind that would delete them when it is scaled keeps them instead. The patch applies only to the
+// object with this UID and, unless anyVersion is set, this resource version.
 func (r root) mergePatch(action workloadkind.StopAction, annotations map[string]any) map[string]any {
 	body := map[string]any{}
 	setNestedValue(body, string(r.object.GetUID()), "metadata", "uid")
@@ -81,6 +82,9 @@ func (r root) mergePatch(action workloadkind.StopAction, annotations map[string]
 		setNestedValue(body, action.StopValue, action.Path...)
 	case workloadkind.StopByScaling:
 		setNestedValue(body, 0, action.Path...)
+		if r.kind.DeletesScaledVolumes(r.object) { // the controller keeps them from the same write on
+			setNestedValue(body, workloadkind.VolumesRetained, r.kind.ScaledVolumesPath...)
+		}
 	case workloadkind.StopByAnnotation:
 		setNestedValue(body, policytime.MachineNow().UTC().Format(time.RFC3339), action.Path...)
 	}

@@ -169,7 +169,7 @@ func gpuNodeTable() table {
 			{"an instance at a negative position", newInstance(`{profile: 1g.10gb, start: -1}`), "spec.gpus[0].instances[0].start", "greater than or equal to 0"},
 		},
 		status: []edit{
-			{"an unknown utilization source", `{status: {utilizationSource: Guess}}`, "status.utilizationSource", `"NVML", "Unavailable"`},
+			{"an unknown utilization source", newObservedStatus(`utilizationSource: Guess`), "status.gpus[0].utilizationSource", `"NVML", "GPM", "DCGM", "Unavailable"`},
 			{"an invalid sample time", `{status: {sampledAt: now}}`, "status.sampledAt", "date-time"},
 			{"an unknown MIG mode", newObservedStatus(`mig: {current: "On"}`), "status.gpus[0].mig.current", `"Enabled", "Disabled", "NotSupported"`},
 			{"an unknown health", newObservedStatus(`health: Fine`), "status.gpus[0].health", `"Healthy", "Unhealthy", "Lost"`},

@@ -79,6 +79,9 @@ func membersOf(namespace string) []v1alpha1.Member {
 		return []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: neighbor.user(""), Role: v1alpha1.RoleL1Researcher}}
 	}
 	list := []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: colleague.user(""), Role: v1alpha1.RoleL1Researcher}}
+	if namespace == ending {
+		list = append(list, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: string(projectDean), Role: v1alpha1.RoleDepartmentAdministrator})
+	}
 	for _, r := range []role{l2, l1, editor, engineer, manager, viewer} {
 		list = append(list, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: r.user(""), Role: v1alpha1.Role(r)})
 	}

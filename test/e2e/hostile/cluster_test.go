@@ -4,6 +4,7 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ const (
 	otherFaculty  = "hostile-other"
 	neighborhood  = "hostile-neighbor"  // another project of the department, on kube-scheduler
 	elsewhere     = "hostile-elsewhere" // a project of the other department
+	ending        = "hostile-ending"    // an expired project whose deletion is requested, and its department
 	setupTimeout  = 3 * time.Minute
 	setupInterval = 50 * time.Millisecond
 )
@@ -135,7 +137,7 @@ func (w *world) setUp(ctx context.Context) error {
 	if err := w.apply(ctx, poolsText); err != nil {
 		return err
 	}
-	for department, text := range map[string]string{faculty: facultyText, otherFaculty: otherFacultyText} {
+	for department, text := range map[string]string{faculty: facultyText, otherFaculty: otherFacultyText, ending: endingText} {
 		if err := w.apply(ctx, text); err != nil {
 			return fmt.Errorf("department %s: %w", department, err)
 		}
@@ -144,18 +146,18 @@ func (w *world) setUp(ctx context.Context) error {
 		return err
 	}
 	var all sync.WaitGroup
-	projects := map[string]engine{neighborhood: kube, elsewhere: kube}
+	projects := map[string]engine{neighborhood: kube, elsewhere: kube, ending: kube}
 	for _, e := range everyEngine {
 		projects[projectOf(e)] = e
 	}
 	failures := make(chan error, len(projects))
 	for name, e := range projects {
 		all.Go(func() {
-			department := faculty
-			if name == elsewhere {
-				department = otherFaculty
+			err := w.createProject(ctx, name, cmp.Or(departmentOf[name], faculty), e)
+			if err == nil && name == ending {
+				err = w.requestDeletion(ctx)
 			}
-			if err := w.createProject(ctx, name, department, e); err != nil {
+			if err != nil {
 				failures <- fmt.Errorf("project %s: %w", name, err)
 			}
 		})
@@ -167,6 +169,9 @@ func (w *world) setUp(ctx context.Context) error {
 	}
 	return err
 }
+
+// departmentOf are the departments of the projects that are not of the faculty.
+var departmentOf = map[string]string{elsewhere: otherFaculty, ending: ending}
 
 // The quotas are large: rows about limits create projects of their own.
 const (
@@ -211,6 +216,17 @@ spec:
   nodePools: [{name: direct, gpu: {guaranteed: "100", limit: "100"}}]
   members: [{kind: User, name: stranger@hostile.example, role: department-administrator}]
   workloads: {"*": {maxRuntime: 48h, resetAfter: 1h}}
+`
+	endingText = `
+apiVersion: sluice.dev/v1alpha1
+kind: Department
+metadata: {name: hostile-ending}
+spec:
+  contacts: [{name: Desk, email: desk@example.org}]
+  nodePools: [{name: direct, gpu: {guaranteed: "100", limit: "100"}}]
+  members: [{kind: User, name: administrator@hostile-ending, role: department-administrator}]
+  projects: {validity: P6M, renewals: {selfService: 1, approvers: [department-administrator, editor, research-manager]}}
+  extensions: {approvers: [department-administrator, editor, research-manager]}
 `
 )
 

@@ -11,6 +11,7 @@ var _ = attacks(
 	namespaceWrite("the annotation created-for", patch(ownNamespace, `{"metadata":{"annotations":{"sluice.dev/created-for":"u"}}}`), "written by Sluice alone"),
 	namespaceWrite("a namespace created with a project label",
 		apply(`{apiVersion: v1, kind: Namespace, metadata: {name: forged, labels: {sluice.dev/project: "{neighbor}"}}}`), onlyByProject),
+	namespaceWrite("the mark of a former project", patch(ownNamespace, `{"metadata":{"labels":{"sluice.dev/former-project":"{project}"}}}`), onlyByProject),
 	row{
 		class: tenancy, name: "a weaker Pod Security of the namespace", roles: []role{clusterAdmin}, rbac: users,
 		attack: patch(ownNamespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), want: "spec.podSecurity",
@@ -88,6 +89,8 @@ var _ = attacks(
 	asManager("privileged pods", patch(attacked, `{"spec":{"podSecurity":"privileged"}}`), "spec.podSecurity"),
 	asManager("an annotation", patch(attacked, `{"metadata":{"annotations":{"sluice.dev/note":"x"}}}`), "metadata.annotations"),
 	asManager("a label", patch(attacked, `{"metadata":{"labels":{"a":"b"}}}`), "metadata.labels"),
+	asManager("an owner reference, by which garbage collection would delete it",
+		patch(attacked, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"gone"}]}}`), "metadata.ownerReferences"),
 	asManager("a finalizer", patch(attacked, `{"metadata":{"finalizers":["example.org/mine"]}}`), "metadata.finalizers"),
 	asManager("more than the department's limit", patch(attacked, `{"spec":{"nodePools":[{"name":"direct","gpu":{"guaranteed":"0","limit":"1001"}}]}}`), "spec.nodePools[0].gpu.limit"),
 	asManager("a longer time limit", patch(attacked, `{"spec":{"workloads":{"train":{"maxRuntime":"1000h"}}}}`), "maxRuntime"),

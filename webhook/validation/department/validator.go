@@ -181,6 +181,6 @@ func validateNoProjects(department *v1alpha1.Department, projects []v1alpha1.Pro
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("it has %d projects: %s; first delete them, or move them with their spec.department",
-		len(names), tenancy.JoinLimited(names))
+	return fmt.Errorf("it has %d projects: %s; first delete them, or move them: sluice projects move --from %s --to DEPARTMENT --dry-run",
+		len(names), tenancy.JoinLimited(names), department.Name)
 }

@@ -6,6 +6,7 @@ package department
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -171,6 +172,23 @@ func TestAuthorization(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The refusal to delete a department names some of its projects, however many there are, and the command that moves
+// them.
+func TestDepartmentWithManyProjectsIsKept(t *testing.T) {
+	var projects []v1alpha1.Project
+	for i := range 1000 {
+		projects = append(projects, v1alpha1.Project{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("course-%04d", i)}, Spec: v1alpha1.ProjectSpec{Department: "students"},
+		})
+	}
+	err := validateNoProjects(newDepartment(), projects)
+	for _, want := range []string{"it has 1000 projects: course-0000, ", " more;", "sluice projects move --from students --to DEPARTMENT --dry-run"} {
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
+			t.Errorf("error = %v, want %q", err, want)
+		}
 	}
 }
 

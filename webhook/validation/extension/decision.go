@@ -16,13 +16,33 @@ import (
 	"sluice.dev/webhook/validation"
 )
 
-// hasRole reports whether the user has one of the roles: as a member of the department or the project, or by RBAC for
-// the two administrators' roles. It creates a SubjectAccessReview only if no member entry gives the user such a role.
-func hasRole(
-	ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant, authorizer validation.DepartmentAuthorizer,
-	roles []v1alpha1.ApproverRole,
+// isApprover reports whether the user decides on Extensions with that action.
+func (v *Validator) isApprover(
+	ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant, action v1alpha1.ExtensionAction,
 ) (bool, error) {
-	for _, member := range slices.Concat(t.department.Spec.Members, t.project.Spec.Members) {
+	return hasRole(ctx, user, t.approvingMembers(action), t, v.Authorizer, t.department.Approvers(action))
+}
+
+// approvingMembers returns the members among whom the approvers are. A project's own members do not decide on its deletion.
+func (t *namespaceTenant) approvingMembers(action v1alpha1.ExtensionAction) []v1alpha1.Member {
+	if action == v1alpha1.ActionDelete {
+		return t.department.Spec.Members
+	}
+	return t.members()
+}
+
+// members returns the members of the department and of the project.
+func (t *namespaceTenant) members() []v1alpha1.Member {
+	return slices.Concat(t.department.Spec.Members, t.project.Spec.Members)
+}
+
+// hasRole reports whether the user has one of the roles: as one of the members, or by RBAC for the two administrators'
+// roles. It creates a SubjectAccessReview only if no member entry gives the user such a role.
+func hasRole(
+	ctx context.Context, user authenticationv1.UserInfo, members []v1alpha1.Member, t *namespaceTenant,
+	authorizer validation.DepartmentAuthorizer, roles []v1alpha1.ApproverRole,
+) (bool, error) {
+	for _, member := range members {
 		if slices.Contains(roles, v1alpha1.ApproverRole(member.Role)) && matchesMember(user, &member) {
 			return true, nil
 		}
@@ -60,8 +80,11 @@ func (t *namespaceTenant) describeApprovers(action v1alpha1.ExtensionAction) str
 	for _, role := range t.department.Approvers(action) {
 		roles = append(roles, string(role))
 	}
-	return fmt.Sprintf("a user with the role %s in department %s or project %s",
-		strings.Join(roles, " or "), t.department.Name, t.project.Name)
+	text := fmt.Sprintf("a user with the role %s in department %s", strings.Join(roles, " or "), t.department.Name)
+	if action != v1alpha1.ActionDelete {
+		text += " or project " + t.project.Name
+	}
+	return text
 }
 
 // statusChange is the kind of a status update.
@@ -91,7 +114,7 @@ func classifyChange(before, after *v1alpha1.ExtensionStatus) statusChange {
 		return decisionMissing
 	}
 	decided := before.DeepCopy()
-	decided.Decision, decided.Message = after.Decision, after.Message
+	decided.Decision, decided.Message, decided.Until = after.Decision, after.Message, after.Until
 	decided.DecidedBy, decided.DecidedAt = after.DecidedBy, after.DecidedAt
 	if equality.Semantic.DeepEqual(decided, after) {
 		return statusDecided

@@ -67,7 +67,7 @@ func (v *Validator) validateRequester(
 		}
 		return nil
 	}
-	administrator, err := hasRole(ctx, user, t, v.Authorizer,
+	administrator, err := hasRole(ctx, user, t.members(), t, v.Authorizer,
 		[]v1alpha1.ApproverRole{v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator)})
 	switch {
 	case err != nil:
@@ -113,17 +113,7 @@ const dayFormat = "2 January 2006"
 
 // describeObstacle returns why the project cannot be renewed now; empty if it can.
 func describeObstacle(t *namespaceTenant, now time.Time) string {
-	project, department := t.project, t.department
-	zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
-	if err != nil {
-		zone = time.UTC
-	}
-	until := func(exception *v1alpha1.Exception) string {
-		if exception.Until == nil {
-			return ""
-		}
-		return " until the end of " + exception.Until.String()
-	}
+	project, department, zone := t.project, t.department, t.timeZone()
 	switch spec := &project.Spec; {
 	case !project.DeletionTimestamp.IsZero():
 		return fmt.Sprintf("project %s is being deleted", project.Name)
@@ -131,10 +121,10 @@ func describeObstacle(t *namespaceTenant, now time.Time) string {
 		return fmt.Sprintf("projects of department %s do not expire, so project %s needs no renewal", department.Name, project.Name)
 	case spec.Exempt.IsInForce(now, zone):
 		return fmt.Sprintf("project %s is exempt from expiry%s (%s), so it needs no renewal",
-			project.Name, until(spec.Exempt), spec.Exempt.Reason)
+			project.Name, describeUntil(spec.Exempt), spec.Exempt.Reason)
 	case spec.Hold.IsInForce(now, zone):
 		return fmt.Sprintf("project %s is on hold%s (%s) and keeps its phase; it can be renewed when an administrator of department %s "+
-			"has removed the hold", project.Name, until(spec.Hold), spec.Hold.Reason, department.Name)
+			"has removed the hold", project.Name, describeUntil(spec.Hold), spec.Hold.Reason, department.Name)
 	case project.Status.Phase.IsRenewable():
 		return ""
 	}
@@ -147,6 +137,14 @@ func describeObstacle(t *namespaceTenant, now time.Time) string {
 		text += ": it can be renewed from " + at.In(zone).Format(dayFormat) + " on"
 	}
 	return text
+}
+
+// describeUntil describes the last day of an exception, if it has one.
+func describeUntil(exception *v1alpha1.Exception) string {
+	if exception.Until == nil {
+		return ""
+	}
+	return " until the end of " + exception.Until.String()
 }
 
 // renewableFrom returns when the warnings of the next expiry begin at the latest; zero if that is not known. Holidays and

@@ -63,18 +63,12 @@ func (v *Validator) isOwnerOrApprover(ctx context.Context, user authenticationv1
 	if t.project.HasOwner(user.Username) {
 		return true, nil
 	}
-	return hasRole(ctx, user, t, v.Authorizer, t.department.Approvers(v1alpha1.ActionExtend))
+	return v.isApprover(ctx, user, t, v1alpha1.ActionExtend)
 }
 
-// validateTarget refuses an Extension of another namespace's project, and the deletion of a project on a user's
-// request: lifecycle alone requests it, and its requests are not sent to the webhook and name no requester.
+// validateTarget refuses an Extension of another namespace's project.
 func validateTarget(extension *v1alpha1.Extension, project *v1alpha1.Project) (errs field.ErrorList) {
 	spec, path := &extension.Spec, field.NewPath("spec")
-	_, ofUser := extension.Annotations[v1alpha1.AnnotationCreatedBy]
-	if spec.Action == v1alpha1.ActionDelete && ofUser {
-		errs = append(errs, field.Forbidden(path.Child("action"), "Delete is requested by Sluice alone, when a project has ended; "+
-			"an administrator of the department deletes a project with `kubectl delete slproj`"))
-	}
 	if spec.Action != v1alpha1.ActionExtend && spec.Target.Name != project.Name {
 		errs = append(errs, field.Invalid(path.Child("target", "name"), spec.Target.Name, fmt.Sprintf(
 			"must be %s, the project of namespace %s; create the extension in the namespace of the other project",
@@ -86,9 +80,6 @@ func validateTarget(extension *v1alpha1.Extension, project *v1alpha1.Project) (e
 // validateRequest validates a new Extension, and warns the requester.
 func validateRequest(extension *v1alpha1.Extension, state *clusterState) (warnings []string, errs field.ErrorList) {
 	spec := &extension.Spec
-	if spec.Action != v1alpha1.ActionExtend {
-		return nil, validateTarget(extension, state.tenant.project)
-	}
 	path := field.NewPath("spec", "target")
 	target := spec.Target
 	version, err := schema.ParseGroupVersion(target.APIVersion)

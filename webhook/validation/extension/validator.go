@@ -6,6 +6,7 @@
 // [Defaulter] patches the requester (sluice.dev/created-by), the approver and the time of the decision, which users
 // cannot set themselves. [Validator] checks a new Extension against the workload's clock and the department's terms, the
 // renewal of a project against its owners, its phase and its other renewals, and a decision against the approvers' roles.
+// It denies users the request of a project's deletion, and a decision on another such request than the project's own.
 //
 // The package never grants an Extension, and never repeats the checks of the schema. It is not registered for the
 // writes of lifecycle, which continue while the webhook is down.
@@ -14,6 +15,7 @@ package extension
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,6 +67,9 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name the requester, %s, not %q",
 			v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, user)
 	}
+	if errs := validateDeletionRequest(extension); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(extensionKind, extension.Name, errs)
+	}
 	if extension.Spec.Action == v1alpha1.ActionRenew {
 		return v.validateRenewal(ctx, request.UserInfo, extension, &state)
 	}
@@ -96,7 +101,7 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 		return nil, newNoProjectError(extension, request.Namespace)
 	}
 	action := before.Spec.Action
-	allowed, err := hasRole(ctx, request.UserInfo, tenant, v.Authorizer, tenant.department.Approvers(action))
+	allowed, err := v.isApprover(ctx, request.UserInfo, tenant, action)
 	switch {
 	case err != nil:
 		return nil, err
@@ -106,12 +111,16 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 		return nil, newForbiddenError(extension, "it was already decided (%s), and a decision is final; create a new extension instead",
 			before.Status.Decision)
 	case change == protectedFieldChanged:
-		return nil, newForbiddenError(extension, "status: an approver writes only the decision and the message; Sluice writes the other fields")
+		return nil, newForbiddenError(extension, "status: an approver writes only the decision and the message, and until which day "+
+			"the deletion of a project is dismissed; Sluice writes the other fields")
 	case change == decisionMissing:
 		return nil, newForbiddenError(extension, "status.decision: must be %s or %s", v1alpha1.ExtensionApproved, v1alpha1.ExtensionDenied)
 	case extension.Status.DecidedBy != request.UserInfo.Username:
 		return nil, newForbiddenError(extension, "status.decidedBy must name the approver, %s, not %q",
 			request.UserInfo.Username, extension.Status.DecidedBy)
+	}
+	if action == v1alpha1.ActionDelete {
+		return nil, v.validateDeletionDecision(extension, tenant)
 	}
 	// Extensions from before the rules on targets exist, and an approver may not know every project.
 	if errs := validateTarget(before, tenant.project); extension.Status.Decision == v1alpha1.ExtensionApproved && len(errs) > 0 {
@@ -191,4 +200,13 @@ func resolveTenant(ctx context.Context, cached client.Reader, namespace string) 
 		return nil, err
 	}
 	return &namespaceTenant{project: project, department: department}, nil
+}
+
+// timeZone returns the time zone of the department's days; UTC if it is unknown.
+func (t *namespaceTenant) timeZone() *time.Location {
+	zone, err := time.LoadLocation(t.department.Spec.Notices.TimeZone)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
 }

@@ -46,8 +46,6 @@ func withExtensions(n int) func(*v1alpha1.WorkloadClockStatus) {
 	}
 }
 
-func asDeletion(e *v1alpha1.Extension) { e.Spec.Action = v1alpha1.ActionDelete }
-
 // One user's requests leave room for those of others, of the owners and of the approvers, and concern the namespace's
 // own project alone. Guards invariant 4 of the design.
 func TestValidateCreate(t *testing.T) {
@@ -99,8 +97,6 @@ func TestValidateCreate(t *testing.T) {
 		"ten wait, an approver":      {user: dean, extension: newExtension(withCreatedBy(dean)), in: append(waiting(10, ""), training)},
 		"ten wait, an administrator": {user: officer, extension: newExtension(withCreatedBy(officer)), in: append(waiting(19, ""), training)},
 		"twenty wait, an owner":      {user: professor, extension: newExtension(withCreatedBy(professor)), in: append(waiting(20, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 20 extensions"}},
-		"a deletion":                 {extension: newExtension(asRenewal, asDeletion), code: http.StatusUnprocessableEntity, want: []string{"spec.action", "requested by Sluice alone"}},
-		"a deletion by an approver":  {user: dean, extension: newExtension(asRenewal, asDeletion, withCreatedBy(dean)), code: http.StatusUnprocessableEntity, want: []string{"spec.action"}},
 		"many were decided":          {extension: newExtension(), in: append(many(30, v1alpha1.ExtensionDenied), training)},
 	}
 	for name, tc := range tests {
@@ -131,7 +127,6 @@ func TestValidateDecision(t *testing.T) {
 	approves := func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionApproved }
 	denies := func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionDenied }
 	others := withTarget("sluice.dev/v1alpha1", "Project", "other")
-	anonymous := func(e *v1alpha1.Extension) { e.Annotations = nil }
 	writesMessage := func(e *v1alpha1.Extension) { e.Status.Message = "hello" }
 	decided := func(e *v1alpha1.Extension) {
 		e.Status = v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, DecidedBy: dean}
@@ -171,8 +166,6 @@ func TestValidateDecision(t *testing.T) {
 		"a condition by another user":         {user: userInfo(anna), before: changes{decided}, after: changes{decided, applied}, want: "cannot decide"},
 		"the renewal of another's project":    {user: userInfo(dean), before: changes{asRenewal, others}, after: changes{asRenewal, others, approves}, want: "must be thesis, the project of namespace lab"},
 		"denied, of another's project":        {user: userInfo(dean), before: changes{asRenewal, others}, after: changes{asRenewal, others, denies}},
-		"a deletion that a user requested":    {user: userInfo(dean), before: changes{asRenewal, asDeletion}, after: changes{asRenewal, asDeletion, approves}, want: "requested by Sluice alone"},
-		"a deletion that Sluice requested":    {user: userInfo(dean), before: changes{asRenewal, asDeletion, anonymous}, after: changes{asRenewal, asDeletion, anonymous, approves}},
 		"in another user's name":              {user: userInfo(dean), after: changes{approves}, forged: root, want: "must name the approver"},
 	}
 	for name, tc := range tests {

@@ -20,11 +20,12 @@ import (
 )
 
 // ValidateDelete implements admission.Validator. It denies the deletion of a project whose workloads hold GPUs, unless
-// the annotation sluice.dev/confirm-delete has the project's name. An admission policy of the API server checks who may
+// the annotation sluice.dev/confirm-delete has the project's name, or its deletion was approved. An admission policy of the API server checks who may
 // delete projects, so that this does not depend on the webhook.
 func (v *Validator) ValidateDelete(ctx context.Context, project *v1alpha1.Project) (admission.Warnings, error) {
 	namespace := project.Status.Namespace
-	if namespace == nil || project.Annotations[v1alpha1.AnnotationConfirmDelete] == project.Name || !project.DeletionTimestamp.IsZero() {
+	if namespace == nil || project.Annotations[v1alpha1.AnnotationConfirmDelete] == project.Name || !project.DeletionTimestamp.IsZero() ||
+		project.Status.Phase == v1alpha1.ProjectDeleting {
 		return nil, nil // the project has no namespace of its own, or the deletion is intended
 	}
 	var clocks v1alpha1.WorkloadClockList

@@ -84,6 +84,9 @@ func TestDeletionOfProjectWithRunningWork(t *testing.T) {
 	inLab := func(p *v1alpha1.Project) { p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "lab"} }
 	inAnother := func(p *v1alpha1.Project) { p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "other"} }
 	deleting := func(p *v1alpha1.Project) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)} }
+	inPhase := func(phase v1alpha1.ProjectPhase) projectOption {
+		return func(p *v1alpha1.Project) { p.Status.Phase = phase }
+	}
 	down := func(p *v1alpha1.Project) { p.Labels = map[string]string{"list": "fails"} }
 	tests := map[string]struct {
 		project *v1alpha1.Project
@@ -95,6 +98,8 @@ func TestDeletionOfProjectWithRunningWork(t *testing.T) {
 		"no running work":                  {newProject(inAnother), ""},
 		"another project's namespace only": {newProject(withNamespace("lab")), ""},
 		"already being deleted":            {newProject(inLab, deleting), ""},
+		"approved":                         {newProject(inLab, inPhase(v1alpha1.ProjectDeleting)), ""},
+		"not approved yet":                 {newProject(inLab, inPhase(v1alpha1.ProjectPendingDeletion)), "Job lab/train: 1 GPU"},
 		"a failed list":                    {newProject(inLab, down), "list running workloads in namespace lab: down"},
 		"a failed list, confirmed":         {newProject(inLab, down, confirmedAs("thesis")), ""},
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/webhook/evaluation"
 )
@@ -59,7 +60,7 @@ func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Re
 		if clocks, err := v.Tenants.ClocksOf(ctx, req.Namespace, before.GetUID()); err != nil || len(clocks) == 0 {
 			return "", err // it has no pods with GPUs that others could replace
 		}
-	} else if !mayUseGPUs(kind, after) {
+	} else if !workload.MayRequestGPUs(kind, after.Object) {
 		return "", nil
 	}
 	return fmt.Sprintf("%s %s cannot get further pods: %s", req.Resource.Resource, req.Name, tenant.DescribeClosed()), nil
@@ -72,7 +73,7 @@ func (v *Validator) denialOfRelease(
 ) (string, error) {
 	owner, labels := metav1.GetControllerOfNoCopy(before), after.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool { _, had := before.GetLabels()[key]; return !had })
-	if owner == nil || maps.Equal(labels, before.GetLabels()) || !mayUseGPUs(podKind, before) {
+	if owner == nil || maps.Equal(labels, before.GetLabels()) || !workload.MayRequestGPUs(podKind, before.Object) {
 		return "", nil
 	}
 	if trusted, err := v.Tenants.IsControllerOf(ctx, req.UserInfo.Username, owner); err != nil || trusted {

@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -72,7 +70,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 		if start.name == "" {
 			start.name = object.GetName() // a generated name
 		}
-		if kind == cronJobKind || !isRunRequested(kind, object) || !mayUseGPUs(kind, object) ||
+		if kind == cronJobKind || !isRunRequested(kind, object) || !workload.MayRequestGPUs(kind, object.Object) ||
 			isStartedByController(object, kind, req.UserInfo.Username) {
 			return nil, nil
 		}
@@ -91,7 +89,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 			return start, nil
 		}
 		start.before, start.byController = before, isStartedByController(before, kind, req.UserInfo.Username)
-		if _, marked := workloadkind.ParseStoppedUntil(before); !marked && !mayUseGPUs(kind, object) {
+		if _, marked := workloadkind.ParseStoppedUntil(before); !marked && !workload.MayRequestGPUs(kind, object.Object) {
 			return nil, nil
 		}
 		return start, nil
@@ -156,23 +154,3 @@ func ownerKind(owner *metav1.OwnerReference) schema.GroupKind {
 }
 
 var podKind = schema.GroupKind{Kind: "Pod"}
-
-// mayUseGPUs reports whether the object's pods can request GPUs. It returns true for a kind without known templates, and
-// for an invalid template, whose pods are denied.
-func mayUseGPUs(kind schema.GroupKind, object *unstructured.Unstructured) bool {
-	templates := workloadkind.Templates(kind, object.Object)
-	if len(templates) == 0 {
-		return true
-	}
-	for _, t := range templates {
-		var template corev1.PodTemplateSpec
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(t.Body, &template); err != nil {
-			return true
-		}
-		request, err := workload.Parse(&template)
-		if err != nil || request.Form != workload.FormNone || len(request.Claims) > 0 {
-			return true
-		}
-	}
-	return false
-}

@@ -834,10 +834,34 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: dev.sluice.api.v1alpha1.ProjectStatus
+- name: dev.sluice.api.v1alpha1.ProjectDeletionApproval
+  map:
+    fields:
+    - name: approvedBy
+      type:
+        scalar: string
+    - name: at
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: extension
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
 - name: dev.sluice.api.v1alpha1.ProjectExpiry
   map:
     fields:
     - name: anchor
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deletion
+      type:
+        namedType: dev.sluice.api.v1alpha1.ProjectDeletionApproval
+    - name: dismissedUntil
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: firstWarnedAt
@@ -858,6 +882,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selfServiceRenewals
       type:
         scalar: numeric
+    - name: shortenedFrom
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: unsentSince
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

@@ -33,6 +33,14 @@ type ProjectExpiryApplyConfiguration struct {
 	// RequestHeldSince is the time of the request of a renewal that holds the next step, which is due,
 	// until it is decided, for at most 30 days. One request in each period does so.
 	RequestHeldSince *v1.Time `json:"requestHeldSince,omitempty"`
+	// ShortenedFrom is the former time of the project's suspension, if changed terms of the department
+	// brought it forward. The stop limiter counts the workloads that such a suspension stops.
+	ShortenedFrom *v1.Time `json:"shortenedFrom,omitempty"`
+	// Deletion is the approval of the project's deletion. It is absent before, and after a renewal.
+	Deletion *ProjectDeletionApprovalApplyConfiguration `json:"deletion,omitempty"`
+	// DismissedUntil is until when the deletion of a suspended project is not requested again, because
+	// an administrator dismissed it.
+	DismissedUntil *v1.Time `json:"dismissedUntil,omitempty"`
 	// SelfServiceRenewals is the number of renewals without approval over the project's life.
 	SelfServiceRenewals *int32 `json:"selfServiceRenewals,omitempty"`
 	// LastRenewal is the last renewal.
@@ -98,6 +106,30 @@ func (b *ProjectExpiryApplyConfiguration) WithMovedAt(value v1.Time) *ProjectExp
 // If called multiple times, the RequestHeldSince field is set to the value of the last call.
 func (b *ProjectExpiryApplyConfiguration) WithRequestHeldSince(value v1.Time) *ProjectExpiryApplyConfiguration {
 	b.RequestHeldSince = &value
+	return b
+}
+
+// WithShortenedFrom sets the ShortenedFrom field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ShortenedFrom field is set to the value of the last call.
+func (b *ProjectExpiryApplyConfiguration) WithShortenedFrom(value v1.Time) *ProjectExpiryApplyConfiguration {
+	b.ShortenedFrom = &value
+	return b
+}
+
+// WithDeletion sets the Deletion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deletion field is set to the value of the last call.
+func (b *ProjectExpiryApplyConfiguration) WithDeletion(value *ProjectDeletionApprovalApplyConfiguration) *ProjectExpiryApplyConfiguration {
+	b.Deletion = value
+	return b
+}
+
+// WithDismissedUntil sets the DismissedUntil field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DismissedUntil field is set to the value of the last call.
+func (b *ProjectExpiryApplyConfiguration) WithDismissedUntil(value v1.Time) *ProjectExpiryApplyConfiguration {
+	b.DismissedUntil = &value
 	return b
 }
 

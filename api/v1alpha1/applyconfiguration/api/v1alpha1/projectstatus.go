@@ -32,9 +32,9 @@ type ProjectStatusApplyConfiguration struct {
 	Periods *int32 `json:"periods,omitempty"`
 	// Next is the phase that follows if the project is not renewed.
 	Next *ProjectStepApplyConfiguration `json:"next,omitempty"`
-	// ClosedAt is since when the project accepts no new pods with GPUs, in policy time. It is absent
-	// while it accepts them, which a project does that awaits the approval of its deletion because
-	// no owner confirmed it.
+	// ClosedAt is since when the project accepts no new pods with GPUs, in policy time: since its expiry,
+	// or since its deletion began. It is absent while it accepts them, which a project does that awaits
+	// the approval of its deletion because no owner confirmed it.
 	ClosedAt *v1.Time `json:"closedAt,omitempty"`
 	// Expiry is what the next step is decided from.
 	Expiry *ProjectExpiryApplyConfiguration `json:"expiry,omitempty"`

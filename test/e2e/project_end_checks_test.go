@@ -144,7 +144,7 @@ func (l *projectEnds) attemptDecisions(t *testing.T, e *expiringProject) {
 // approve approves the deletion as an administrator of the department, and waits until its owner has the mail.
 func (l *projectEnds) approve(t *testing.T, e *expiringProject) {
 	t.Helper()
-	if out, err := l.sluiceAs(t, expiryAdministrator, "approve", "project/"+e.name, "--delete", "--message", "nobody answered"); err != nil {
+	if out, err := l.sluiceAs(t, expiryAdministrator, "approve", "project/"+e.name, "--delete", "--message", "three mails without an answer"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	p := e.waitFor(t, "was told of the approval", func(s *v1alpha1.ProjectStatus) bool {

@@ -6,7 +6,6 @@ package pod_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,8 +25,7 @@ import (
 // BenchmarkOtherProjectsWorstPolicy measures the latency of one project's admissions, one after another, alone and
 // while another project keeps its slots busy with pods on which a policy takes half of its limit of processor time. An
 // operation is 400 admissions alone and 400 beside the other project; the figures are those of all operations together.
-// The webhook runs with GOGC=400 and GOMEMLIMIT=320MiB: set both for its figures. It also lets Go use one thread more than
-// there are processors, as the benchmark does unless GOMAXPROCS is set.
+// The webhook runs with GOGC=400 and GOMEMLIMIT=320MiB: set both for its figures.
 func BenchmarkOtherProjectsWorstPolicy(b *testing.B) {
 	const admissions = 400
 	base := newBase(b, engine.Source{
@@ -36,10 +34,6 @@ func BenchmarkOtherProjectsWorstPolicy(b *testing.B) {
 deny contains input.object.metadata.name if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); a + b < 0 }`,
 	})
 	base.Evaluator.Slots = evaluation.NewSlots(runtime.NumCPU())
-	if os.Getenv("GOMAXPROCS") == "" {
-		processors := runtime.GOMAXPROCS(runtime.NumCPU() + 1)
-		b.Cleanup(func() { runtime.GOMAXPROCS(processors) })
-	}
 	mutator := &admission.Webhook{Handler: &pod.Mutator{Base: base}}
 	next := 0
 	measure := func(took []time.Duration) []time.Duration {

@@ -125,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if !project.DeletionTimestamp.IsZero() {
-		return r.reconcileDelete(ctx, &project)
+		return r.reconcileLiveDelete(ctx, &project)
 	}
 	// The finalizer comes before the first object, so that the object is removed.
 	before := project.DeepCopy()

@@ -22,6 +22,18 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
+// reconcileLiveDelete ends a project that still exists. A cache can have it for a moment after its end, and
+// what was removed would come back for ever.
+func (r *Reconciler) reconcileLiveDelete(ctx context.Context, cached *v1alpha1.Project) (reconcile.Result, error) {
+	var project v1alpha1.Project
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &project); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("read project %s: %w", cached.Name, err)
+	} else if err != nil || project.UID != cached.UID {
+		return reconcile.Result{}, nil
+	}
+	return r.reconcileDelete(ctx, &project)
+}
+
 // reconcileDelete ends a project in an order that leaves nothing ungoverned and loses no volume: rights,
 // new volume claims, GPU work, the Notice, the namespace, the queues, and last the Project itself. Each
 // step can be repeated.
@@ -55,8 +67,6 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Proj
 		if waits, err := r.removeWorkloads(ctx, project, plan, namespace.Name); waits != nil || err != nil {
 			return r.wait(ctx, project, waits, err)
 		}
-	}
-	if namespace != nil {
 		if done, err := r.releaseNamespace(ctx, project, namespace, kept, plan); !done || err != nil {
 			return reconcile.Result{}, errors.Join(err, r.updateStatus(ctx, project, Outcome{}))
 		}

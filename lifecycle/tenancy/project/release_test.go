@@ -270,6 +270,43 @@ func TestClaimCreatedDuringDeletionIsNotLost(t *testing.T) {
 	}
 }
 
+// A project that is gone and that the cache still has brings nothing back to the namespace that stays.
+func TestStaleCacheBringsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newDeletedCluster(t, fakePods{}, newClaim("data"))
+		var stale v1alpha1.Project
+		var labeled corev1.Namespace
+		for key, object := range map[string]client.Object{"thesis": &stale, "lab": &labeled} {
+			if err := c.Get(t.Context(), client.ObjectKey{Name: key}, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !c.reconcile() {
+			t.Fatal("the project stays")
+		}
+		r := c.start()
+		r.Client = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				switch object := object.(type) {
+				case *v1alpha1.Project:
+					stale.DeepCopyInto(object)
+				case *corev1.Namespace:
+					labeled.DeepCopyInto(object)
+				default:
+					return w.Get(ctx, key, object, options...)
+				}
+				return nil
+			},
+		})
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "thesis"}}); err != nil {
+			t.Fatal(err)
+		}
+		if quotas := c.names(&corev1.ResourceQuotaList{}); len(quotas) > 0 {
+			t.Errorf("the namespace has the quotas %v again", quotas)
+		}
+	})
+}
+
 // The members' own role bindings go first, and those of an adopted namespace that are older than the
 // project stay. Guards invariant 4.
 func TestRoleBindingsOfMembersAreRevoked(t *testing.T) {

@@ -236,15 +236,22 @@ func (c *teamCluster) clockStatus(kind schema.GroupVersionKind, name string) *v1
 	return &clock.Status
 }
 
-// expectRan checks the running time of a workload.
-func (c *teamCluster) expectRan(kind schema.GroupVersionKind, name string, want time.Duration) {
+// ranTime returns the running time of a workload.
+func (c *teamCluster) ranTime(kind schema.GroupVersionKind, name string) time.Duration {
 	c.t.Helper()
 	s := c.clockStatus(kind, name)
 	ran := time.Duration(s.AccumulatedSeconds) * time.Second
 	if s.RunningSince != nil {
 		ran += time.Since(s.RunningSince.Time)
 	}
-	if ran != want || s.Stopped != nil {
+	return ran
+}
+
+// expectRan checks the running time of a workload.
+func (c *teamCluster) expectRan(kind schema.GroupVersionKind, name string, want time.Duration) {
+	c.t.Helper()
+	s := c.clockStatus(kind, name)
+	if ran := c.ranTime(kind, name); ran != want || s.Stopped != nil {
 		c.t.Errorf("%s %s of %s ran for %s, stopped: %v; want %s", kind.Kind, name, s.CreatedBy, ran, s.Stopped, want)
 	}
 }

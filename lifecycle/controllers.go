@@ -10,7 +10,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/expiry"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
@@ -128,7 +130,17 @@ func (s *services) notification() []component {
 func (s *services) migPlan() []component {
 	return []component{
 		&gpunode.Reconciler{Client: s.client},
-		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents},
+		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents, Evictions: s.announcer},
+	}
+}
+
+// eviction returns the controllers that decide which single pods are evicted, and the one that evicts them.
+func (s *services) eviction() []component {
+	return []component{
+		withPods{&eviction.Reconciler{
+			Announcer: s.announcer, Evictor: s.stopper,
+			Checks: map[v1alpha1.EndReason]eviction.Check{v1alpha1.EndPreempted: planner.ClaimantCheck(s.pods)},
+		}, s.pods},
 	}
 }
 

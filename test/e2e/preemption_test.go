@@ -1,0 +1,120 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+// Training gives way to an interactive pod whose MIG profile no GPU has room for, first at the announced time, and the
+// second time after a disruption budget has held the pod for the budget period. No further pod is evicted.
+func TestTrainingGivesWay(t *testing.T) {
+	g := newMIGCluster(t)
+	lifecycle := &policyTimeCluster{sluiceCluster: g.sluiceCluster}
+	lifecycle.configureLifecycle(t, map[string]any{"eviction": map[string]any{"noticePeriod": "10s", "budgetPeriod": "20s"}})
+	pool := newNodePool("dgx-mig")
+	g.eventuallyAfterRepartition(t, func() error {
+		if err := g.adminClient.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+			return err
+		}
+		pool.Spec.Preemption = &v1alpha1.PreemptionSpec{MinimumRuntime: ptr.To(period.MustParseDuration("1s"))}
+		return g.adminClient.Update(t.Context(), pool)
+	})
+
+	// Each GPU has room for one instance of four slices, and then for none of seven.
+	g.createMIGPods(t, "train", "4g.20gb", 8)
+	g.waitForRunningCount(t, 8)
+
+	g.createInteractivePod(t, "first")
+	g.waitForRunningPod(t, "first")
+	g.expectEvent(t, "PreemptionAnnounced")
+
+	minimum := intstr.FromInt32(7)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.ns, Name: "training"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelWorkloadType: "train"}},
+		},
+	}
+	if _, err := g.clientset.PolicyV1().PodDisruptionBudgets(g.ns).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.eventuallyAfterRepartition(t, func() error {
+		known, err := g.clientset.PolicyV1().PodDisruptionBudgets(g.ns).Get(t.Context(), "training", metav1.GetOptions{})
+		if err == nil && (known.Status.ObservedGeneration == 0 || known.Status.CurrentHealthy != 7) {
+			err = unexpectedState("the budget counts seven pods", known.Status)
+		}
+		return err
+	})
+	began := time.Now()
+	g.createInteractivePod(t, "second")
+	g.waitForRunningPod(t, "second")
+	if took := time.Since(began); took < 30*time.Second {
+		t.Errorf("the second pod runs after %s; the notice and the budget period are 30s", took)
+	}
+	g.expectEvent(t, "EvictionBlocked")
+
+	var evicted []string
+	for _, failure := range g.podFailures() {
+		if strings.Contains(failure, "was evicted") {
+			evicted = append(evicted, failure)
+		} else {
+			t.Error(failure)
+		}
+	}
+	if len(evicted) != 2 {
+		t.Errorf("evicted: %v; want two pods", evicted)
+	}
+}
+
+// createInteractivePod creates a pod that cannot be preempted and requests a whole partitioned GPU.
+func (g *migCluster) createInteractivePod(t *testing.T, name string) {
+	t.Helper()
+	g.createPod(t, newPod(g.ns, name, func(p *corev1.Pod) {
+		p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceMIG("7g.40gb"): resource.MustParse("1")}
+	}))
+}
+
+func (g *migCluster) waitForRunningPod(t *testing.T, name string) {
+	t.Helper()
+	g.eventuallyAfterRepartition(t, func() error {
+		pod, err := g.clientset.CoreV1().Pods(g.ns).Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			announced := []string{}
+			for _, p := range g.listPods(t, g.ns) {
+				if at := p.Annotations[v1alpha1.AnnotationPreemptAt]; at != "" {
+					announced = append(announced, p.Name+" at "+at)
+				}
+			}
+			err = unexpectedState(name+" runs", []any{pod.Status, announced, g.plannerStatus(t)})
+		}
+		return err
+	})
+}
+
+// expectEvent waits for an event of a reason in the project's namespace.
+func (g *migCluster) expectEvent(t *testing.T, reason string) {
+	t.Helper()
+	g.eventuallyAfterRepartition(t, func() error {
+		output := g.mustKubectl(t, "get", "events", "-n", g.ns)
+		if !strings.Contains(output, reason) {
+			return unexpectedState("an event "+reason, output)
+		}
+		return nil
+	})
+}

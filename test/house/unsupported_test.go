@@ -92,7 +92,7 @@ func specFields(t reflect.Type, path string, fields map[string]string) {
 func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 	p := newProduct(loadSource(t))
 	withoutEffect := map[string]func() bool{
-		"NodePool spec.compute: Strict": func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
+		"NodePool spec.sharing: HAMi": func() bool { return !policiesRead(t, `(?s)^[^\n]*\npackage sluice\.lib\.grants\n.*"HAMi"`) },
 	}
 	listed := map[string]bool{}
 	for _, f := range tenancy.UnsupportedFields() {

@@ -35,6 +35,7 @@ remove contains ["spec", container.list, {"name": container.spec.name}, "env", {
 	some container in containers.entries
 	names := {variable.name | some variable in container.spec.env}
 	forbidden := (names & variables_to_remove(container.spec)) | with_bypass_prefix(names)
+	count(forbidden) > 0
 	some name in (forbidden - object.keys(required_variables(container.spec)))
 	not limited_by_kai(container.spec, name)
 }

@@ -111,15 +111,15 @@ is_share if pools.preferred.sharing == "TimeSlicing"
 
 is_share if pools.grant.resource == ""
 
-# burst_limit is the limit of the pod in MiB, or 0. A limit as a share is a part of the
-# smallest GPU.
-burst_limit := input.workload.memoryLimitMiB if input.workload.memoryLimitMiB > 0
+# burst_limit is the limit of the pod in MiB, at most the memory of the smallest GPU, or 0.
+burst_limit := min([input.workload.memoryLimitMiB, smallest_gpu]) if input.workload.memoryLimitMiB > 0
 
-else := floor((min(memories) * quotas.milli(input.workload.shareLimit)) / 1000) if {
-	input.workload.shareLimit > 0
-	memories := [gpumodels.usable_memory(pool, model) |
-		some pool in pools.selected
-		some model in pool.products
-		model.memoryMiB > 0
-	]
-} else := 0
+else := floor((smallest_gpu * quotas.milli(input.workload.shareLimit)) / 1000) if input.workload.shareLimit > 0
+
+else := 0
+
+smallest_gpu := min([gpumodels.usable_memory(pool, model) |
+	some pool in pools.selected
+	some model in pool.products
+	model.memoryMiB > 0
+])

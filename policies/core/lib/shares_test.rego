@@ -51,6 +51,7 @@ test_driver_limits if {
 	shares.variables == {"NVIDIA_GPU_MEMORY_REQUEST": "7760", "NVIDIA_GPU_MEMORY_LIMIT": "7760"} with input as fixtures.input_for(fixtures.share(0.1), [limiting])
 	shares.variables == {"NVIDIA_GPU_MEMORY_REQUEST": "7760", "NVIDIA_GPU_MEMORY_LIMIT": "16000"} with input as fixtures.input_for(with_memory_limit(fixtures.memory(4000), 16000), [bursting])
 	shares.variables == {"NVIDIA_GPU_MEMORY_REQUEST": "7760", "NVIDIA_GPU_MEMORY_LIMIT": "7760"} with input as fixtures.input_for(with_memory_limit(fixtures.memory(4000), 5000), [bursting])
+	shares.variables.NVIDIA_GPU_MEMORY_LIMIT == "23280" with input as fixtures.input_for(with_memory_limit(fixtures.memory(4000), 16000000), [bursting])
 	shares.variables == {"NVIDIA_GPU_MEMORY_REQUEST": "7760", "NVIDIA_GPU_MEMORY_LIMIT": "11640"} with input as fixtures.input_for(with_share_limit(fixtures.share(0.1), 0.5), [bursting])
 }
 

@@ -9,26 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/input"
 )
 
 // allPools is in the order in which the project lists them.
 var allPools = []input.NodePool{wholeGPUPool, migPool, timeSlicedPool, mpsPool, kueuePoolA, kueuePoolB, strictPool(), burstPool()}
-
-// strictPool limits the compute of its replicas.
-func strictPool() input.NodePool {
-	p := testPool("strict", v1alpha1.SharingMPS, mpsPool.Products...)
-	p.Compute = v1alpha1.ComputeStrict
-	return p
-}
-
-// burstPool lets pods exceed their replica, up to limits of the driver.
-func burstPool() input.NodePool {
-	p := testPool("burst", v1alpha1.SharingTimeSlicing, timeSlicedPool.Products...)
-	p.Burst, p.DriverLimits = v1alpha1.BurstAllow, true
-	return p
-}
 
 const (
 	migPoolPrefix        = `annotations: {sluice.dev/node-pools: mig, `
@@ -39,12 +25,7 @@ const (
 
 func TestPodMutations(t *testing.T) {
 	set := compileBuiltIn(t)
-	for _, example := range []struct {
-		name, pod string
-		want      []string
-		// warned are beginnings of the warnings.
-		warned []string
-	}{
+	for _, example := range []mutationExample{
 		{
 			name: "a pod without GPUs: labels, type and class alone",
 			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
@@ -153,47 +134,6 @@ func TestPodMutations(t *testing.T) {
 			warned: []string{"7000 MiB of a GPU became a replica of a GPU in node pool named; the pod counts as 0.333 of a GPU"},
 		},
 		{
-			name: "an author's own limits of a replica, twice",
-			pod: `{metadata: {` + mpsPoolPrefix + `gpu-fraction: "0.3"}}, spec: {containers: [{name: main, env: [{name: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, value: 0=24G}, {name: NVIDIA_GPU_MEMORY_LIMIT, value: "24000"},
-  {name: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, valueFrom: {configMapKeyRef: {name: mine, key: a}}}]}]}}`,
-			want: []string{
-				"type train", "pool named", "class sluice-train", "limit 48h", "nodes [{[{pool In [named]}] []}]",
-				"main CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=7760M nvidia.com/gpu=1 sluice.dev/gpu-milli.named=333",
-			},
-			warned: []string{
-				"0.3 of a GPU became a replica of a GPU in node pool named; the pod counts as 0.333 of a GPU",
-				"policy core.devices removed spec.containers[main].env[NVIDIA_GPU_MEMORY_LIMIT]",
-				"policy core.devices replaced spec.containers[main].env[CUDA_MPS_PINNED_DEVICE_MEM_LIMIT]",
-			},
-		},
-		{
-			name: "a replica with all of its compute and no more, and a limit that is none",
-			pod:  `{metadata: {annotations: {sluice.dev/node-pools: strict, gpu-memory: "2000", sluice.dev/gpu-memory-limit: "4000"}}` + mainContainerSuffix,
-			want: []string{
-				"type train", "pool strict", "class sluice-train", "limit 48h", "nodes [{[{pool In [strict]}] []}]",
-				"main CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=33 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=7760M nvidia.com/gpu=1 sluice.dev/gpu-milli.strict=333",
-			},
-			warned: []string{"2000 MiB of a GPU became a replica of a GPU in node pool strict; the pod counts as 0.333 of a GPU"},
-		},
-		{
-			name: "a replica that may burst, by the driver's limits",
-			pod:  `{metadata: {annotations: {sluice.dev/node-pools: burst, gpu-memory: "2000", sluice.dev/gpu-memory-limit: "12000"}}` + mainContainerSuffix,
-			want: []string{
-				"type train", "pool burst", "class sluice-train", "limit 48h", "nodes [{[{pool In [burst]}] []}]",
-				"main NVIDIA_GPU_MEMORY_LIMIT=12000 NVIDIA_GPU_MEMORY_REQUEST=3724 nvidia.com/gpu.shared=1 sluice.dev/gpu-milli.burst=250",
-			},
-			warned: []string{"2000 MiB of a GPU became a replica of a GPU in node pool burst; the pod counts as 0.25 of a GPU"},
-		},
-		{
-			name: "the same as a part of the GPU, by Run:ai's variable",
-			pod:  `{metadata: {annotations: {sluice.dev/node-pools: burst, gpu-fraction: "0.2"}}, spec: {containers: [{name: main, env: [{name: RUNAI_GPU_MEMORY_LIMIT, value: "0.5"}]}]}}`,
-			want: []string{
-				"type train", "pool burst", "class sluice-train", "limit 48h", "nodes [{[{pool In [burst]}] []}]",
-				"main NVIDIA_GPU_MEMORY_LIMIT=7449 NVIDIA_GPU_MEMORY_REQUEST=3724 RUNAI_GPU_MEMORY_LIMIT=0.5 nvidia.com/gpu.shared=1 sluice.dev/gpu-milli.burst=250",
-			},
-			warned: []string{"0.2 of a GPU became a replica of a GPU in node pool burst; the pod counts as 0.25 of a GPU"},
-		},
-		{
 			name: "what its author says of the charge, the pool, the queue and the devices is nothing",
 			pod: `{metadata: {labels: {sluice.dev/project: other, sluice.dev/node-pool: mig}, annotations: {sluice.dev/created-by: bert, sluice.dev/time-limit: 900h}}, spec: {
   schedulerName: mine, terminationGracePeriodSeconds: 1, priorityClassName: high,
@@ -283,39 +223,51 @@ func TestPodMutations(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(example.name, func(t *testing.T) {
-			first := admitPod(t, set, testProject, allPools, decodeYAML(t, example.pod))
-			if refused := first.rejection(); refused != "" {
-				t.Fatalf("refused: %s", refused)
+		t.Run(example.name, func(t *testing.T) { example.check(t, set) })
+	}
+}
+
+// mutationExample is a pod and what the policies make of it.
+type mutationExample struct {
+	name, pod string
+	want      []string
+	// warned are beginnings of the warnings.
+	warned []string
+}
+
+// check admits the pod, and what became of it once more.
+func (example mutationExample) check(t *testing.T, set *engine.Set) {
+	t.Helper()
+	first := admitPod(t, set, testProject, allPools, decodeYAML(t, example.pod))
+	if refused := first.rejection(); refused != "" {
+		t.Fatalf("refused: %s", refused)
+	}
+	if diff := cmp.Diff(strings.Join(example.want, "\n"), first.summary(t)); diff != "" {
+		t.Errorf("the pod (-want +got):\n%s", diff)
+	}
+	pod := toPod(t, first.pod)
+	if got := pod.Annotations["sluice.dev/created-by"] + pod.Labels["sluice.dev/project"] + pod.Labels["sluice.dev/department"]; got != "annathesisstudents" {
+		t.Errorf("whose the pod is: %s", got)
+	}
+	beginnings := func(got string) bool {
+		for _, warned := range example.warned {
+			if strings.HasPrefix(got, warned) {
+				return true
 			}
-			if diff := cmp.Diff(strings.Join(example.want, "\n"), first.summary(t)); diff != "" {
-				t.Errorf("the pod (-want +got):\n%s", diff)
-			}
-			pod := toPod(t, first.pod)
-			if got := pod.Annotations["sluice.dev/created-by"] + pod.Labels["sluice.dev/project"] + pod.Labels["sluice.dev/department"]; got != "annathesisstudents" {
-				t.Errorf("whose the pod is: %s", got)
-			}
-			beginnings := func(got string) bool {
-				for _, warned := range example.warned {
-					if strings.HasPrefix(got, warned) {
-						return true
-					}
-				}
-				return false
-			}
-			for _, got := range first.warnings {
-				if !beginnings(got) {
-					t.Errorf("warned of %s", got)
-				}
-			}
-			if len(first.warnings) != len(example.warned) {
-				t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
-			}
-			again := admitPod(t, set, testProject, allPools, first.pod)
-			if again.patch != "" || again.rejection() != "" {
-				t.Errorf("the second time: %s%s", again.patch, again.rejection())
-			}
-		})
+		}
+		return false
+	}
+	for _, got := range first.warnings {
+		if !beginnings(got) {
+			t.Errorf("warned of %s", got)
+		}
+	}
+	if len(first.warnings) != len(example.warned) {
+		t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
+	}
+	again := admitPod(t, set, testProject, allPools, first.pod)
+	if again.patch != "" || again.rejection() != "" {
+		t.Errorf("the second time: %s%s", again.patch, again.rejection())
 	}
 }
 

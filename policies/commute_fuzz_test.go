@@ -78,6 +78,8 @@ func fuzzProjects(tb testing.TB) []*policyTester {
 	}
 	return append(courts,
 		&policyTester{policySets: b, project: testProject},
+		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{burstPool(), strictPool()}},
+		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{kaiBurstPool(), kaiSparePool}},
 		&policyTester{policySets: b, project: expired, pools: allPools},
 		&policyTester{policySets: b, project: unlimited, pools: []input.NodePool{broken, migPool, wholeGPUPool}},
 		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{queued, second, other, wholeGPUPool}},

@@ -14,7 +14,7 @@ import (
 )
 
 // allPools is in the order in which the project lists them.
-var allPools = []input.NodePool{wholeGPUPool, migPool, timeSlicedPool, mpsPool, kueuePoolA, kueuePoolB, strictPool(), burstPool()}
+var allPools = []input.NodePool{wholeGPUPool, migPool, timeSlicedPool, mpsPool, kueuePoolA, kueuePoolB}
 
 const (
 	migPoolPrefix        = `annotations: {sluice.dev/node-pools: mig, `
@@ -223,7 +223,7 @@ func TestPodMutations(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(example.name, func(t *testing.T) { example.check(t, set) })
+		t.Run(example.name, func(t *testing.T) { example.check(t, set, allPools) })
 	}
 }
 
@@ -236,9 +236,9 @@ type mutationExample struct {
 }
 
 // check admits the pod, and what became of it once more.
-func (example mutationExample) check(t *testing.T, set *engine.Set) {
+func (example mutationExample) check(t *testing.T, set *engine.Set, pools []input.NodePool) {
 	t.Helper()
-	first := admitPod(t, set, testProject, allPools, decodeYAML(t, example.pod))
+	first := admitPod(t, set, testProject, pools, decodeYAML(t, example.pod))
 	if refused := first.rejection(); refused != "" {
 		t.Fatalf("refused: %s", refused)
 	}
@@ -265,7 +265,7 @@ func (example mutationExample) check(t *testing.T, set *engine.Set) {
 	if len(first.warnings) != len(example.warned) {
 		t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
 	}
-	again := admitPod(t, set, testProject, allPools, first.pod)
+	again := admitPod(t, set, testProject, pools, first.pod)
 	if again.patch != "" || again.rejection() != "" {
 		t.Errorf("the second time: %s%s", again.patch, again.rejection())
 	}

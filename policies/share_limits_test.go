@@ -4,6 +4,7 @@
 package policies_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,11 @@ func burstPool() input.NodePool {
 	p := testPool("burst", v1alpha1.SharingTimeSlicing, timeSlicedPool.Products...)
 	p.Burst, p.DriverLimits = v1alpha1.BurstAllow, true
 	return p
+}
+
+// sharePools are all pools, and those with special limits of shares.
+func sharePools() []input.NodePool {
+	return slices.Concat(allPools, []input.NodePool{strictPool(), burstPool()})
 }
 
 // Protects invariant 4: a pod is limited to its share as its node pool limits it, whatever its author
@@ -72,7 +78,7 @@ func TestShareLimits(t *testing.T) {
 			warned: []string{"0.2 of a GPU became a replica of a GPU in node pool burst; the pod counts as 0.25 of a GPU"},
 		},
 	} {
-		t.Run(example.name, func(t *testing.T) { example.check(t, set) })
+		t.Run(example.name, func(t *testing.T) { example.check(t, set, sharePools()) })
 	}
 }
 
@@ -94,7 +100,7 @@ func TestBurstIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := admitPod(t, set, testProject, allPools, decodeYAML(t, example.pod)).rejection(); !strings.Contains(got, example.want) {
+			if got := admitPod(t, set, testProject, sharePools(), decodeYAML(t, example.pod)).rejection(); !strings.Contains(got, example.want) {
 				t.Errorf("refused: %q, want %q", got, example.want)
 			}
 		})

@@ -78,6 +78,8 @@ func fuzzProjects(tb testing.TB) []*policyTester {
 	}
 	return append(courts,
 		&policyTester{policySets: b, project: testProject},
+		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{burstPool(), strictPool()}},
+		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{kaiBurstPool(), kaiSparePool}},
 		&policyTester{policySets: b, project: expired, pools: allPools},
 		&policyTester{policySets: b, project: unlimited, pools: []input.NodePool{broken, migPool, wholeGPUPool}},
 		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{queued, second, other, wholeGPUPool}},
@@ -110,7 +112,7 @@ var (
 	quantities       = []string{"1", "0", "2", "4", "500m", "20000", "50", "1k", "-1", "1e30", "0.125"}
 	environmentNames = []string{
 		"NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_DEVICE_MEMORY_LIMIT_0", "NVIDIA_IMEX_CHANNELS", "CUDA_DISABLE_CONTROL",
-		"RUNAI_GPU_MEMORY_LIMIT", "A", "",
+		"RUNAI_GPU_MEMORY_LIMIT", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NVIDIA_GPU_MEMORY_LIMIT", "A", "",
 	}
 	environmentValues = []string{"void", "all", "1", "0", "0.5", "0.3", "500m", "2", "8192", "1.7", "", "whole", "mig", "taken", "named", "mig,whole", "second,mig", "dgx,dgx-mig", "6h", "900h", "main", "side", "train", "interactive", "inference", "thesis"}
 	annotationKeys    = []string{

@@ -39,6 +39,7 @@ var testProject = input.Project{
 func testPool(name string, sharing v1alpha1.Sharing, models ...input.GPUModel) input.NodePool {
 	return input.NodePool{
 		Name: name, Scheduler: v1alpha1.SchedulerKube, Sharing: sharing, Compute: v1alpha1.ComputeFair,
+		Burst: v1alpha1.BurstRefuse, DriverReservePercent: 3,
 		NodeSelector:  map[string]string{"pool": name},
 		Tolerations:   []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
 		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,

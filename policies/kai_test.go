@@ -37,6 +37,13 @@ var (
 	kaiMIGPool    = kaiPool(migPool, "slices", v1alpha1.SharingMIG)
 )
 
+// kaiBurstPool lets pods exceed their share, up to limits of the driver.
+func kaiBurstPool() input.NodePool {
+	p := kaiSharedPool
+	p.Burst, p.DriverLimits = v1alpha1.BurstAllow, true
+	return p
+}
+
 const kaiSharedPod = `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main}]}}`
 
 // What KAI-Scheduler reads of a pod is what the policies say of it, whatever the
@@ -121,6 +128,26 @@ func TestKAIPods(t *testing.T) {
 				"NVIDIA_VISIBLE_DEVICES": "p-abcdefg-shared-gpu-0",
 			},
 		},
+		"with the limits of KAI's plugin hamicore": {
+			`{metadata: {annotations: {gpu-memory: "8000"}}, spec: {containers: [{name: main, env: [{name: CUDA_DEVICE_MEMORY_LIMIT, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: CUDA_DEVICE_MEMORY_LIMIT, optional: true}}}]}]}}`,
+			[]input.NodePool{kaiSharedPool},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-memory": "8000", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "100",
+				"CUDA_DEVICE_MEMORY_LIMIT": "p-abcdefg-shared-gpu-0",
+			},
+		},
+		"a share that may burst, with the limits of the driver": {
+			`{metadata: {annotations: {gpu-memory: "8000", sluice.dev/gpu-memory-limit: "16000"}}, spec: {containers: [{name: main}]}}`,
+			[]input.NodePool{kaiBurstPool()},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-memory": "8000", "gpu-memory.limit": "16000Mi", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "100",
+				"NVIDIA_GPU_MEMORY_REQUEST": "8000", "NVIDIA_GPU_MEMORY_LIMIT": "16000",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			admitted := admitPod(t, set, testProject, example.pools, decodeYAML(t, example.pod))
@@ -146,7 +173,7 @@ func kaiFields(pod *corev1.Pod) map[string]string {
 			read[key] = value
 		}
 	}
-	for _, key := range []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/node-pools", "pod-group-name", "mps"} {
+	for _, key := range []string{"gpu-fraction", "gpu-memory", "gpu-memory.limit", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/node-pools", "pod-group-name", "mps"} {
 		if value, ok := pod.Annotations[key]; ok {
 			read[key] = value
 		}

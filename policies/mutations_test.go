@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/input"
 )
 
@@ -24,12 +25,7 @@ const (
 
 func TestPodMutations(t *testing.T) {
 	set := compileBuiltIn(t)
-	for _, example := range []struct {
-		name, pod string
-		want      []string
-		// warned are beginnings of the warnings.
-		warned []string
-	}{
+	for _, example := range []mutationExample{
 		{
 			name: "a pod without GPUs: labels, type and class alone",
 			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
@@ -130,12 +126,12 @@ func TestPodMutations(t *testing.T) {
 		},
 		{
 			name: "memory that becomes a replica which kept the GPU's name",
-			pod:  `{metadata: {` + mpsPoolPrefix + `gpu-memory: "8000"}}` + mainContainerSuffix,
+			pod:  `{metadata: {` + mpsPoolPrefix + `gpu-memory: "7000"}}` + mainContainerSuffix,
 			want: []string{
 				"type train", "pool named", "class sluice-train", "limit 48h", "nodes [{[{pool In [named]}] []}]",
-				"main nvidia.com/gpu=1 sluice.dev/gpu-milli.named=333",
+				"main CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=7760M nvidia.com/gpu=1 sluice.dev/gpu-milli.named=333",
 			},
-			warned: []string{"8000 MiB of a GPU became a replica of a GPU in node pool named; the pod counts as 0.333 of a GPU"},
+			warned: []string{"7000 MiB of a GPU became a replica of a GPU in node pool named; the pod counts as 0.333 of a GPU"},
 		},
 		{
 			name: "what its author says of the charge, the pool, the queue and the devices is nothing",
@@ -227,39 +223,51 @@ func TestPodMutations(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(example.name, func(t *testing.T) {
-			first := admitPod(t, set, testProject, allPools, decodeYAML(t, example.pod))
-			if refused := first.rejection(); refused != "" {
-				t.Fatalf("refused: %s", refused)
+		t.Run(example.name, func(t *testing.T) { example.check(t, set, allPools) })
+	}
+}
+
+// mutationExample is a pod and what the policies make of it.
+type mutationExample struct {
+	name, pod string
+	want      []string
+	// warned are beginnings of the warnings.
+	warned []string
+}
+
+// check admits the pod, and what became of it once more.
+func (example mutationExample) check(t *testing.T, set *engine.Set, pools []input.NodePool) {
+	t.Helper()
+	first := admitPod(t, set, testProject, pools, decodeYAML(t, example.pod))
+	if refused := first.rejection(); refused != "" {
+		t.Fatalf("refused: %s", refused)
+	}
+	if diff := cmp.Diff(strings.Join(example.want, "\n"), first.summary(t)); diff != "" {
+		t.Errorf("the pod (-want +got):\n%s", diff)
+	}
+	pod := toPod(t, first.pod)
+	if got := pod.Annotations["sluice.dev/created-by"] + pod.Labels["sluice.dev/project"] + pod.Labels["sluice.dev/department"]; got != "annathesisstudents" {
+		t.Errorf("whose the pod is: %s", got)
+	}
+	beginnings := func(got string) bool {
+		for _, warned := range example.warned {
+			if strings.HasPrefix(got, warned) {
+				return true
 			}
-			if diff := cmp.Diff(strings.Join(example.want, "\n"), first.summary(t)); diff != "" {
-				t.Errorf("the pod (-want +got):\n%s", diff)
-			}
-			pod := toPod(t, first.pod)
-			if got := pod.Annotations["sluice.dev/created-by"] + pod.Labels["sluice.dev/project"] + pod.Labels["sluice.dev/department"]; got != "annathesisstudents" {
-				t.Errorf("whose the pod is: %s", got)
-			}
-			beginnings := func(got string) bool {
-				for _, warned := range example.warned {
-					if strings.HasPrefix(got, warned) {
-						return true
-					}
-				}
-				return false
-			}
-			for _, got := range first.warnings {
-				if !beginnings(got) {
-					t.Errorf("warned of %s", got)
-				}
-			}
-			if len(first.warnings) != len(example.warned) {
-				t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
-			}
-			again := admitPod(t, set, testProject, allPools, first.pod)
-			if again.patch != "" || again.rejection() != "" {
-				t.Errorf("the second time: %s%s", again.patch, again.rejection())
-			}
-		})
+		}
+		return false
+	}
+	for _, got := range first.warnings {
+		if !beginnings(got) {
+			t.Errorf("warned of %s", got)
+		}
+	}
+	if len(first.warnings) != len(example.warned) {
+		t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
+	}
+	again := admitPod(t, set, testProject, pools, first.pod)
+	if again.patch != "" || again.rejection() != "" {
+		t.Errorf("the second time: %s%s", again.patch, again.rejection())
 	}
 }
 

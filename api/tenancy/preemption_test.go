@@ -17,7 +17,7 @@ func TestUnsupportedPreemption(t *testing.T) {
 	}{
 		{v1alpha1.SchedulerKube, v1alpha1.SharingMIG, ""},
 		{v1alpha1.SchedulerKueue, v1alpha1.SharingMIG, ""},
-		{v1alpha1.SchedulerKAI, v1alpha1.SharingMIG, "spec.preemption: reserved room"},
+		{v1alpha1.SchedulerKAI, v1alpha1.SharingMIG, ""},
 		{v1alpha1.SchedulerKube, v1alpha1.SharingNone, "spec.preemption"},
 	} {
 		pool := &v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{Scheduler: test.scheduler, Sharing: test.sharing, Preemption: &v1alpha1.PreemptionSpec{}}}

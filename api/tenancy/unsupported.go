@@ -24,16 +24,11 @@ type check[T any] struct {
 }
 
 var nodePoolChecks = []check[v1alpha1.NodePool]{{
-	UnsupportedField{"NodePool", "spec.compute: Strict", "limits each pod to its share of a GPU's compute"},
-	func(p *v1alpha1.NodePool) bool { return p.Spec.Compute == v1alpha1.ComputeStrict },
-}, {
 	UnsupportedField{"NodePool", "spec.preemption", "preempts pods only where MIG instances are planned from demand"},
 	func(p *v1alpha1.NodePool) bool { return p.Spec.Preemption != nil && !p.Spec.PlansMIG() },
 }, {
-	UnsupportedField{"NodePool", "spec.preemption: reserved room", "keeps the room for the pod that needs it, which only kube-scheduler observes"},
-	func(p *v1alpha1.NodePool) bool {
-		return p.Spec.Preemption != nil && p.Spec.PlansMIG() && p.Spec.Scheduler != v1alpha1.SchedulerKube && p.Spec.Scheduler != v1alpha1.SchedulerKueue
-	},
+	UnsupportedField{"NodePool", "spec.sharing: HAMi", "gives pods shares of a GPU by HAMi's virtual GPUs"},
+	func(p *v1alpha1.NodePool) bool { return p.Spec.Sharing == v1alpha1.SharingHAMi },
 }}
 
 // UnsupportedFields returns all fields that have no effect yet, by kind.

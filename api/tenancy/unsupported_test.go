@@ -12,14 +12,14 @@ import (
 
 // Protects invariant 11: each declared field without effect is named, and no other.
 func TestUnsupportedFields(t *testing.T) {
-	pool := func(compute v1alpha1.Compute) []tenancy.UnsupportedField {
-		return tenancy.UnsupportedInNodePool(&v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{Compute: compute}})
+	pool := func(sharing v1alpha1.Sharing) []tenancy.UnsupportedField {
+		return tenancy.UnsupportedInNodePool(&v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{Sharing: sharing, Compute: v1alpha1.ComputeStrict}})
 	}
-	if got := pool(v1alpha1.ComputeFair); len(got) > 0 {
-		t.Errorf("a fair node pool: %+v", got)
+	if got := pool(v1alpha1.SharingMPS); len(got) > 0 {
+		t.Errorf("a strict node pool with MPS: %+v", got)
 	}
-	const want = "these fields have no effect yet: spec.compute: Strict (limits each pod to its share of a GPU's compute)"
-	if got := tenancy.DescribeUnsupported(pool(v1alpha1.ComputeStrict)); got != want {
+	const want = "these fields have no effect yet: spec.sharing: HAMi (gives pods shares of a GPU by HAMi's virtual GPUs)"
+	if got := tenancy.DescribeUnsupported(pool(v1alpha1.SharingHAMi)); got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }

@@ -85,6 +85,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kai']) || self.sharing in ['None', 'KAI', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, KAI or MIG where the scheduler is ' + self.scheduler"
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['volcano', 'koordinator', 'hami']) || self.sharing in ['None', 'HAMi', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, HAMi or MIG where the scheduler is ' + self.scheduler"
 // +kubebuilder:validation:XValidation:rule="self.compute != 'Strict' || self.sharing in ['MPS', 'HAMi']",fieldPath=".compute",messageExpression="'Strict requires sharing MPS or HAMi; with ' + self.sharing + ' it must be Fair'"
+// +kubebuilder:validation:XValidation:rule="self.burst != 'Allow' || self.sharing in ['TimeSlicing', 'KAI']",fieldPath=".burst",messageExpression="'Allow requires sharing TimeSlicing or KAI, under which a share has no fixed size; with ' + self.sharing + ' it must be Refuse'"
 // +kubebuilder:validation:XValidation:rule="!has(self.mig) || self.sharing == 'MIG'",fieldPath=".mig",messageExpression="'is for sharing MIG only; it is ' + self.sharing + ' here'"
 // +kubebuilder:validation:XValidation:rule="self.cpuPods != 'Refuse' || size(self.nodeSelector) == 1",fieldPath=".cpuPods",message="Refuse needs a nodeSelector with a single label, by which pods can avoid the nodes: label them, for example with sluice.dev/node-pool, and select them by this label alone"
 type NodePoolSpec struct {
@@ -115,6 +116,30 @@ type NodePoolSpec struct {
 	// +optional
 	// +kubebuilder:default=Fair
 	Compute Compute `json:"compute,omitempty"`
+
+	// Burst sets whether a pod may set a limit of GPU memory above its share: Refuse (the
+	// default) or Allow. Allow requires sharing TimeSlicing or KAI.
+	//
+	// +optional
+	// +kubebuilder:default=Refuse
+	Burst Burst `json:"burst,omitempty"`
+
+	// DriverReservePercent is the part of each GPU's memory that the driver reserves for
+	// itself, in percent. Shares are parts of the rest. The default is 3.
+	//
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=25
+	DriverReservePercent *int32 `json:"driverReservePercent,omitempty"`
+
+	// DriverMemoryLimits sets whether Sluice writes the variables by which the driver limits the
+	// GPU memory of a container: Auto (the default) or Never. Auto writes them with sharing
+	// TimeSlicing and KAI if all nodes have a driver of version 615 or newer.
+	//
+	// +optional
+	// +kubebuilder:default=Auto
+	DriverMemoryLimits DriverMemoryLimits `json:"driverMemoryLimits,omitempty"`
 
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	//
@@ -193,6 +218,13 @@ type NodePoolStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Products []GPUModel `json:"products,omitempty"`
+
+	// DriverVersion is the oldest GPU driver of the pool's nodes, from their GPUNodes. It is empty
+	// if that of a node with GPUs is unknown.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	DriverVersion string `json:"driverVersion,omitempty"`
 
 	// Settings are values that the pool's policy reads from the scheduler's configuration,
 	// such as the key of its queue label.

@@ -1114,6 +1114,11 @@ func (in *NodePoolSpec) DeepCopyInto(out *NodePoolSpec) {
 			(*out)[key] = val
 		}
 	}
+	if in.DriverReservePercent != nil {
+		in, out := &in.DriverReservePercent, &out.DriverReservePercent
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Tolerations != nil {
 		in, out := &in.Tolerations, &out.Tolerations
 		*out = make([]corev1.Toleration, len(*in))

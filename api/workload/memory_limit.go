@@ -25,11 +25,14 @@ func (r *parser) parseMemoryLimits(request *Request) {
 	shared := request.Form == FormShare || request.Form == FormMemory
 	var buffer [4]memoryLimit
 	found := r.parseLimitAnnotations(buffer[:0])
+	form := request.Form
 	if !shared {
-		r.rejectLimitsWithoutShare(request, found)
-		return
+		if form = r.requestedForm(request); form == FormNone {
+			r.rejectLimitsWithoutShare(request, found)
+			return
+		}
 	}
-	found = r.parseLimitVariable(request, found)
+	found = r.parseLimitVariable(request, form, found)
 	if len(found) == 0 {
 		return
 	}
@@ -38,6 +41,7 @@ func (r *parser) parseMemoryLimits(request *Request) {
 		r.rejectDuplicate(second.path, second.value, first.path, first.value, second.memoryMiB == first.memoryMiB && second.share == first.share)
 	}
 	switch {
+	case !shared: // the granted resource does not have the requested size
 	case first.memoryMiB > 0 && first.memoryMiB < request.MemoryMiB:
 		r.addInvalid(first.path, first.value, "must not be below the "+strconv.FormatInt(request.MemoryMiB, 10)+" MiB that are requested")
 	case first.share > 0 && first.share < request.Share:
@@ -46,9 +50,23 @@ func (r *parser) parseMemoryLimits(request *Request) {
 	request.MemoryLimitMiB, request.ShareLimit = first.memoryMiB, first.share
 }
 
+// requestedForm returns the form in which the author of an admitted pod requested a share that
+// Sluice granted as a resource, a MIG instance or a replica. The limits of such a pod still count.
+func (r *parser) requestedForm(request *Request) Form {
+	switch n := &r.annotations; {
+	case !r.admitted || !request.RequestsGPU():
+		return FormNone
+	case n.gpu.isSet || n.fraction.isSet:
+		return FormShare
+	case n.memory.isSet:
+		return FormMemory
+	}
+	return FormNone
+}
+
 // rejectLimitsWithoutShare rejects limits of a pod that requests no share: whole GPUs and MIG
-// instances cannot burst. An admitted pod may have limits, because Sluice may have granted a MIG
-// instance for its share. If the share itself is invalid, the limits cause no second error.
+// instances cannot burst. In an admitted pod they have no effect. If the share itself is invalid,
+// the limits cause no second error.
 func (r *parser) rejectLimitsWithoutShare(request *Request, found []memoryLimit) {
 	if (r.admitted && request.RequestsGPU()) || (r.annotations.hasAmount() && !request.RequestsGPU()) {
 		return
@@ -90,7 +108,7 @@ func (r *parser) parseLimitAnnotations(found []memoryLimit) []memoryLimit {
 // GPU for a fraction, a quantity of bytes for memory. If the variable is set twice, the last
 // value applies. It ignores other containers: the variable has no effect there, and many users
 // set it in all containers.
-func (r *parser) parseLimitVariable(request *Request, found []memoryLimit) []memoryLimit {
+func (r *parser) parseLimitVariable(request *Request, form Form, found []memoryLimit) []memoryLimit {
 	at, c := r.containerByName(request.Container)
 	if c == nil {
 		return found
@@ -106,7 +124,7 @@ func (r *parser) parseLimitVariable(request *Request, found []memoryLimit) []mem
 	}
 	variable := &c.Env[last]
 	l := memoryLimit{path: at.String() + ".env[" + strconv.Itoa(last) + "].value", value: variable.Value}
-	if problem := l.parseVariable(request.Form, variable); problem != "" {
+	if problem := l.parseVariable(form, variable); problem != "" {
 		r.addInvalid(l.path, l.value, v1alpha1.EnvRunAIGPUMemoryLimit+" "+problem)
 		return found
 	}

@@ -23,7 +23,17 @@ func TestParseAdmittedPod(t *testing.T) {
 		{
 			"a share that became a slice: the slice counts",
 			newAdmittedPod().withAnnotation("gpu-fraction", "0.3").withAnnotation("gpu-fraction.limit", "0.5").withLimit("nvidia.com/mig-3g.20gb", "1"),
-			workload.Request{Form: workload.FormMIG, Devices: 1, MIGProfile: "3g.20gb", GPUs: 1000, Resources: singleAmount("nvidia.com/mig-3g.20gb", 1)},
+			workload.Request{Form: workload.FormMIG, Devices: 1, MIGProfile: "3g.20gb", ShareLimit: 500, GPUs: 1000, Resources: singleAmount("nvidia.com/mig-3g.20gb", 1)},
+		},
+		{
+			"memory that became a replica, with the limit of the author",
+			newAdmittedPod().withAnnotation("gpu-memory", "2048").withAnnotation("sluice.dev/gpu-memory-limit", "8192").withLimit("nvidia.com/gpu.shared", "1"),
+			workload.Request{Form: workload.FormReplica, Devices: 1, MemoryLimitMiB: 8192, GPUs: 1000, Resources: singleAmount("nvidia.com/gpu.shared", 1)},
+		},
+		{
+			"a share that became a replica with the name of a GPU, with a limit below a whole GPU",
+			newAdmittedPod().withAnnotation("sluice.dev/gpu", "100m").withAnnotation("gpu-fraction.limit", "0.5").withLimit("nvidia.com/gpu", "1"),
+			workload.Request{Form: workload.FormWhole, Devices: 1, Share: 1000, ShareLimit: 500, GPUs: 1000, Resources: singleAmount("nvidia.com/gpu", 1)},
 		},
 		{
 			"a share that became a replica",

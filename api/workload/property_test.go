@@ -216,7 +216,7 @@ func checkRequestIsConsistent(t rapid.TB, r *workload.Request) {
 	default:
 		asks = false
 	}
-	if !asks || (r.ShareLimit > 0 && r.ShareLimit < r.Share) || (r.MemoryLimitMiB > 0 && r.MemoryLimitMiB < r.MemoryMiB) {
+	if !asks || (r.Form == workload.FormShare && r.ShareLimit > 0 && r.ShareLimit < r.Share) || (r.MemoryLimitMiB > 0 && r.MemoryLimitMiB < r.MemoryMiB) {
 		t.Fatalf("a Request that makes no sense: %+v", r)
 	}
 	if (r.MaxRuntime == period.Duration{}) != (r.MaxRuntimeSeconds == 0) {

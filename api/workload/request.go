@@ -54,12 +54,13 @@ type Request struct {
 	// form Share, else 0 for unknown.
 	Share Milli `json:"share"`
 	// ShareLimit is the part of its GPU's memory up to which each device may burst, if the
-	// node pool supports it. 0 means no such limit. It is never below Share.
+	// node pool allows it. 0 means no such limit. In form Share it is never below Share. In an
+	// admitted pod that has a resource for its share, it is the limit that its author set.
 	ShareLimit Milli `json:"shareLimit"`
 	// MemoryMiB is the memory of each device in form Memory, else 0.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// MemoryLimitMiB is the memory up to which each device may burst, if the node pool
-	// supports it. 0 means no such limit. It is never below MemoryMiB.
+	// MemoryLimitMiB is the memory up to which each device may burst, if the node pool allows
+	// it. 0 means no such limit. It is never below MemoryMiB.
 	MemoryLimitMiB int64 `json:"memoryLimitMiB"`
 	// ComputeShare is the part of each GPU's compute that the pod requests with HAMi's or
 	// Volcano's cores. 0 means that it is not set.

@@ -30,6 +30,9 @@ type Summary struct {
 	GPUs int32
 	// GPUModels are the GPU models, sorted by name.
 	GPUModels []v1alpha1.GPUModel
+	// DriverVersion is the oldest GPU driver of the nodes with GPUs. It is empty if that of one is
+	// unknown: only GPUNodes have it.
+	DriverVersion string
 	// Warnings are ignored labels and inconsistencies, with the reason.
 	Warnings []string
 }
@@ -50,7 +53,7 @@ func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode) (Summary, erro
 }
 
 func summaryFromGPUNode(observed *v1alpha1.GPUNode) Summary {
-	var summary Summary
+	summary := Summary{DriverVersion: observed.Status.DriverVersion}
 	for _, gpu := range observed.Status.GPUs {
 		summary.GPUs++
 		// GPUNode and NodePool validate profiles by the same schema.
@@ -108,6 +111,13 @@ func summaryFromLabels(node *corev1.Node) (Summary, error) {
 func Combine(summaries []Summary) Summary {
 	var all Summary
 	for _, summary := range summaries {
+		switch {
+		case summary.GPUs == 0:
+		case all.GPUs == 0:
+			all.DriverVersion = summary.DriverVersion
+		case compareVersions(summary.DriverVersion, all.DriverVersion) < 0:
+			all.DriverVersion = summary.DriverVersion
+		}
 		all.GPUs += summary.GPUs
 		all.Warnings = append(all.Warnings, summary.Warnings...)
 		for _, model := range summary.GPUModels {
@@ -116,6 +126,23 @@ func Combine(summaries []Summary) Summary {
 	}
 	all.Warnings = append(all.Warnings, inconsistentSharing(summaries)...)
 	return all
+}
+
+// compareVersions compares versions such as 550.54.15 by their numbers. A part that is no number
+// counts as lowest, so an unknown version is older than all others.
+func compareVersions(a, b string) int {
+	numbers := func(version string) []int {
+		var parts []int
+		for part := range strings.SplitSeq(version, ".") {
+			number, err := strconv.Atoi(part)
+			if err != nil {
+				number = -1
+			}
+			parts = append(parts, number)
+		}
+		return parts
+	}
+	return slices.Compare(numbers(a), numbers(b))
 }
 
 // mergeModel adds a model to a sorted list. It does not change the slice that was passed.

@@ -217,3 +217,25 @@ func TestCombineDoesNotModifyItsInput(t *testing.T) {
 		t.Errorf("Combine changed its argument: %+v", one)
 	}
 }
+
+func TestCombineReportsOldestDriver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		versions []string
+		want     string
+	}{
+		"by numbers, not by letters":     {[]string{"1000.1", "615.12.03", "615.9"}, "615.9"},
+		"one is unknown":                 {[]string{"615.1", "", "550.1"}, ""},
+		"one is no version":              {[]string{"615.1", "vGPU"}, "vGPU"},
+		"the first is unknown":           {[]string{"", "615.1"}, ""},
+		"a shorter one is older":         {[]string{"615.1.1", "615.1"}, "615.1"},
+		"no nodes have no driver at all": {nil, ""},
+	} {
+		summaries := []inventory.Summary{{}} // a node without GPUs does not count
+		for _, version := range tt.versions {
+			summaries = append(summaries, inventory.Summary{GPUs: 1, DriverVersion: version})
+		}
+		if got := inventory.Combine(summaries).DriverVersion; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

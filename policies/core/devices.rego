@@ -1,6 +1,7 @@
 # Denies access to GPUs that the pod did not request, and attempts to exceed the limits
 # of a share. Both are possible by environment variables of the container runtime or a
-# sharing library, by paths of the node, and by settings of the runtime.
+# sharing library, by paths of the node, and by settings of the runtime. Sets the
+# variables by which the node pool limits a share.
 package core.devices
 
 import data.sluice.lib.containers
@@ -9,24 +10,34 @@ import data.sluice.lib.kai
 import data.sluice.lib.paths
 import data.sluice.lib.pools
 import data.sluice.lib.request
+import data.sluice.lib.shares
 
-# CUDA images set NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap can set it too. A
-# container's own variable overrides both.
 overrides.spec[list] := entries if {
 	some list in ["containers", "initContainers"]
-	entries := [{"name": container.spec.name, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]} |
+	entries := [{"name": container.spec.name, "env": [{"name": name, "value": value} | some name, value in required]} |
 		some container in containers.entries
 		container.list == list
-		not containers.has_gpu(container.spec)
+		required := required_variables(container.spec)
+		count(required) > 0
 	]
 	count(entries) > 0
 }
+
+# required_variables returns the variables that limit a container, by name. CUDA images
+# set NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap can set it too. A container's own
+# variable overrides both.
+required_variables(container) := shares.variables if containers.has_gpu(container)
+
+else := {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 # The rule checks all names of a container at once, since a pod can have very many.
 remove contains ["spec", container.list, {"name": container.spec.name}, "env", {"name": name}] if {
 	some container in containers.entries
 	names := {variable.name | some variable in container.spec.env}
-	some name in ((names & variables_to_remove(container.spec)) | with_bypass_prefix(names))
+	forbidden := (names & variables_to_remove(container.spec)) | with_bypass_prefix(names)
+	count(forbidden) > 0
+	some name in (forbidden - object.keys(required_variables(container.spec)))
+	not limited_by_kai(container.spec, name)
 }
 
 # variables_to_remove returns the variables that a container must not set. The device
@@ -34,17 +45,24 @@ remove contains ["spec", container.list, {"name": container.spec.name}, "env", {
 # for a share. The author's own value is removed.
 variables_to_remove(container) := bypass_variables | {"NVIDIA_VISIBLE_DEVICES"} if {
 	containers.has_gpu(container)
-	not set_by_kai(container)
+	not set_by_kai(container, "NVIDIA_VISIBLE_DEVICES")
 }
 
 else := bypass_variables
 
-# set_by_kai: the only value of NVIDIA_VISIBLE_DEVICES is that of KAI-Scheduler.
-set_by_kai(container) if {
+# set_by_kai: the only value of the variable is that of KAI-Scheduler.
+set_by_kai(container, name) if {
 	has_kai_share
-	variables := [variable | some variable in container.env; variable.name == "NVIDIA_VISIBLE_DEVICES"]
+	variables := [variable | some variable in container.env; variable.name == name]
 	count(variables) == 1
 	kai.is_device_reference(variables[0].valueFrom.configMapKeyRef)
+}
+
+# limited_by_kai: the variable is a limit that KAI's plugin hamicore sets.
+limited_by_kai(container, name) if {
+	name in {"CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"}
+	containers.has_gpu(container)
+	set_by_kai(container, name)
 }
 
 # has_kai_share: KAI-Scheduler grants the pod a share.
@@ -57,21 +75,22 @@ with_bypass_prefix(names) := {name | some name in names; strings.any_prefix_matc
 	strings.any_prefix_match(names, bypass_prefixes)
 } else := set()
 
-# bypass_variables are the variables of the NVIDIA container toolkit, MPS and HAMi's
-# library that give access to other devices or remove the limits of a share.
+# bypass_variables and bypass_prefixes are the variables of the NVIDIA container toolkit,
+# MPS and HAMi's library that give access to other devices, or set or remove the limits of
+# a share.
 bypass_variables := {
 	"NVIDIA_IMEX_CHANNELS",
 	"NVIDIA_MIG_CONFIG_DEVICES",
 	"NVIDIA_MIG_MONITOR_DEVICES",
 	"NVIDIA_DEVICE_MAP",
-	"CUDA_DEVICE_SM_LIMIT",
+	"ACTIVE_OOM_KILLER",
 	"CUDA_DISABLE_CONTROL",
 	"CUDA_OVERSUBSCRIBE",
 	"CUDA_TASK_PRIORITY",
 	"GPU_CORE_UTILIZATION_POLICY",
 }
 
-bypass_prefixes := {"CUDA_MPS_", "CUDA_DEVICE_MEMORY_"}
+bypass_prefixes := {"CUDA_MPS_", "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_", "NVIDIA_GPU_MEMORY_"}
 
 # All pods of a node share its directories, which can contain links to other paths.
 deny contains {

@@ -22,6 +22,45 @@ test_removes_variables if {
 	{path[4].name | some path in policy.remove} == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_DISABLE_CONTROL"} with input as pod_input(fixtures.cpu, spec)
 }
 
+mps := fixtures.pool("mps", "MPS", [{"memoryMiB": 24000, "replicas": 3, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
+
+limit := {"name": "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "value": "0=7760M"}
+
+test_limits_share if {
+	share_input := object.union(fixtures.input_for(fixtures.share(0.3), [mps]), {"object": {"metadata": {}, "spec": {
+		"containers": [{"name": "main", "env": [{"name": "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "value": "0=24G"}, {"name": "NVIDIA_GPU_MEMORY_LIMIT", "value": "24000"}]}],
+		"initContainers": [{"name": "prepare"}],
+	}}})
+	policy.overrides.spec == {"containers": [{"name": "main", "env": [limit]}], "initContainers": [{"name": "prepare", "env": void}]} with input as share_input
+
+	# The override replaces the author's value, so it is not removed.
+	{path[4].name | some path in policy.remove} == {"NVIDIA_GPU_MEMORY_LIMIT"} with input as share_input
+}
+
+test_removes_limits_of_other_rungs if {
+	names := ["NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "ACTIVE_OOM_KILLER"]
+	spec := {"containers": [{"name": "main", "env": [{"name": name, "value": "1"} | some name in names]}]}
+	{path[4].name | some path in policy.remove} == {name | some name in names} with input as pod_input(fixtures.gpus(1), spec)
+}
+
+kai_variable(name, config_map) := {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": name}}}
+
+removed_in_kai_pool(workload, env) := names if {
+	kai := object.union(fixtures.pool("kai", "KAI", [{"memoryMiB": 80000, "profiles": []}]), {"scheduler": "kai"})
+	share_input := object.union(fixtures.input_for(workload, [kai]), {"object": {"metadata": {}, "spec": {"containers": [{"name": "main", "env": env}]}}})
+	names := {path[4].name | some path in policy.remove} with input as share_input
+}
+
+test_limits_of_kai_stay if {
+	env := [kai_variable(name, "p-abcdefg-shared-gpu-0") | some name in ["NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"]]
+	removed_in_kai_pool(fixtures.share(0.5), env) == set()
+	removed_in_kai_pool(fixtures.gpus(1), env) == {"NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"}
+	removed_in_kai_pool(fixtures.share(0.5), [kai_variable("CUDA_DEVICE_MEMORY_LIMIT", "mine")]) == {"CUDA_DEVICE_MEMORY_LIMIT"}
+	removed_in_kai_pool(fixtures.share(0.5), [kai_variable("CUDA_DISABLE_CONTROL", "p-abcdefg-shared-gpu-0")]) == {"CUDA_DISABLE_CONTROL"}
+	twice := [kai_variable("CUDA_DEVICE_MEMORY_LIMIT", "p-abcdefg-shared-gpu-0"), {"name": "CUDA_DEVICE_MEMORY_LIMIT", "value": "90g"}]
+	removed_in_kai_pool(fixtures.share(0.5), twice) == {"CUDA_DEVICE_MEMORY_LIMIT"}
+}
+
 messages(spec) := texts if {
 	texts := {denial.msg | some denial in policy.deny} with input as pod_input(fixtures.gpus(1), spec)
 }
@@ -101,7 +140,7 @@ test_gpu_groups if {
 env_from(prefix) := {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}, "prefix": prefix}]}]}
 
 test_env_from if {
-	every prefix in ["", "N", "NVIDIA_", "CUDA_MPS_PIPE", "CUDA_"] {
+	every prefix in ["", "N", "NVIDIA_", "NVIDIA_GPU_MEMORY_LI", "CUDA_MPS_PIPE", "CUDA_", "ACTIVE_OOM"] {
 		count(messages(env_from(prefix))) == 1
 	}
 	every prefix in ["APP_", "NVIDIA_X", "NCCL_"] {

@@ -4,9 +4,11 @@ package core.gpu
 
 import data.sluice.lib.containers
 import data.sluice.lib.format
+import data.sluice.lib.grants
 import data.sluice.lib.pools
 import data.sluice.lib.quotas
 import data.sluice.lib.request
+import data.sluice.lib.shares
 
 overrides.spec[list] := patches if {
 	needs_other_resource
@@ -53,6 +55,30 @@ deny contains {
 	request.includes_gpu
 	request.from_daemon_set
 }
+
+# A pod within its share must get the memory of its share, so most pools let none exceed it.
+deny contains {
+	"msg": sprintf("the pod's memory limit is %s, more than the share that it gets in node pool %s, which allows no more: %s", [
+		shares.limit_description, pools.preferred.name, shares.burst_refusal(pools.preferred),
+	]),
+	"fix": burst_fix,
+} if {
+	request.includes_gpu
+	pools.grant
+	shares.burst_refusal(pools.preferred)
+}
+
+burst_fix := sprintf("remove the limit, or name one of the node pools that allow it in the annotation sluice.dev/node-pools: %s", [format.list(bursting_names)]) if {
+	count(bursting_names) > 0
+} else := "remove the limit, or request as much as the limit"
+
+# bursting_names are the names of the project's pools that accept the limit.
+bursting_names := [pool.name |
+	some pool in input.nodePools
+	pool.unsupported == ""
+	grants.from_pool(pool)
+	not shares.burst_refusal(pool)
+]
 
 warn contains sprintf("%s became %s in node pool %s; the pod counts as %s", [
 	request.description, pools.grant_description, pools.preferred.name, format.gpus(pools.charge),

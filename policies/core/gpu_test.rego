@@ -61,3 +61,25 @@ test_daemon_sets_are_denied if {
 	daemon := object.union(fixtures.gpus(1), {"owner": {"group": "apps", "kind": "DaemonSet"}})
 	count(messages) == 1 with input as fixtures.input_for(daemon, [fixtures.whole])
 }
+
+limited := object.union(fixtures.memory(8192), {"memoryLimitMiB": 16384})
+
+shared := fixtures.pool("shared", "KAI", [{"memoryMiB": 81920, "profiles": []}])
+
+test_burst_is_denied if {
+	pod_input := fixtures.input_for(limited, [shared])
+	messages == {"the pod's memory limit is 16384 MiB of a GPU, more than the share that it gets in node pool shared, which allows no more: its spec.burst is Refuse"} with input as pod_input
+	{denial.fix | some denial in policy.deny} == {"remove the limit, or request as much as the limit"} with input as pod_input
+}
+
+test_burst_fix_names_pools if {
+	bursting := object.union(shared, {"name": "bursting", "burst": "Allow"})
+	{denial.fix | some denial in policy.deny} == {"remove the limit, or name one of the node pools that allow it in the annotation sluice.dev/node-pools: bursting"} with input as fixtures.input_for(limited, [shared, bursting])
+	policy.deny == set() with input as fixtures.input_for(limited, [bursting, shared])
+}
+
+# The denial of a request that the pool cannot grant is enough.
+test_burst_of_other_request if {
+	policy.deny == set() with input as fixtures.input_for(limited, [fixtures.whole])
+	policy.deny == set() with input as fixtures.input_for(limited, [])
+}

@@ -115,7 +115,7 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "kai"},
 			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKAI},
 			Status: v1alpha1.NodePoolStatus{GPUs: 16, Settings: map[string]string{"queueLabelKey": "team"}, Conditions: []metav1.Condition{{
-				Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Message: "not yet",
+				Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSchedulerMissing, Message: "not yet",
 			}}},
 		},
 	}
@@ -129,9 +129,9 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `[` +
-		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
+		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
 		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
-		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"mig"},"tolerations":[],"unsupported":"",` +
+		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"tolerations":[],"unsupported":"",` +
 		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
@@ -229,6 +229,7 @@ func TestPoolWithUnmetSchedulerRequirementsIsUnsupported(t *testing.T) {
 		"nothing said yet":         {nil, ""},
 		"all is there":             {[]metav1.Condition{supported, condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "RequirementsMet")}, ""},
 		"unsupported":              {[]metav1.Condition{unsupported}, "SchedulerMissing!"},
+		"a share without limits":   {[]metav1.Condition{condition(v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonMemoryIsolation)}, ""},
 		"a field without effect":   {[]metav1.Condition{condition(v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect)}, ""},
 		"requirements are missing": {[]metav1.Condition{supported, missing}, "RequirementsMissing!"},
 		"both":                     {[]metav1.Condition{missing, unsupported}, "SchedulerMissing!"},
@@ -239,6 +240,34 @@ func TestPoolWithUnmetSchedulerRequirementsIsUnsupported(t *testing.T) {
 		pool := &v1alpha1.NodePool{Status: v1alpha1.NodePoolStatus{Conditions: tt.conditions}}
 		if got := input.NewNodePool(pool, nil, nil).Unsupported; got != tt.want {
 			t.Errorf("%s: unsupported %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestDriverLimits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sharing v1alpha1.Sharing
+		version string
+		use     v1alpha1.DriverMemoryLimits
+		want    bool
+	}{
+		"the first driver that has them": {v1alpha1.SharingTimeSlicing, "615.12.03", "", true},
+		"a newer one, for KAI":           {v1alpha1.SharingKAI, "1000.1", v1alpha1.DriverMemoryLimitsAuto, true},
+		"an older driver":                {v1alpha1.SharingTimeSlicing, "610.99", "", false},
+		"an unknown driver":              {v1alpha1.SharingTimeSlicing, "", "", false},
+		"a version that is none":         {v1alpha1.SharingTimeSlicing, "r615.1", "", false},
+		"a version that is too large":    {v1alpha1.SharingTimeSlicing, "99999999999999999999.1", "", false},
+		"a negative version":             {v1alpha1.SharingTimeSlicing, "-615.1", "", false},
+		"MPS limits its clients itself":  {v1alpha1.SharingMPS, "615.1", "", false},
+		"a MIG instance has its memory":  {v1alpha1.SharingMIG, "615.1", "", false},
+		"administrators do not use them": {v1alpha1.SharingTimeSlicing, "615.1", v1alpha1.DriverMemoryLimitsNever, false},
+	} {
+		pool := &v1alpha1.NodePool{
+			Spec:   v1alpha1.NodePoolSpec{Sharing: tt.sharing, DriverMemoryLimits: tt.use},
+			Status: v1alpha1.NodePoolStatus{DriverVersion: tt.version},
+		}
+		if got := input.NewNodePool(pool, nil, nil).DriverLimits; got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
 }

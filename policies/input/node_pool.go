@@ -26,6 +26,13 @@ type NodePool struct {
 	Scheduler v1alpha1.Scheduler `json:"scheduler"`
 	Sharing   v1alpha1.Sharing   `json:"sharing"`
 	Compute   v1alpha1.Compute   `json:"compute"`
+	// Burst is Allow if pods may set a limit of GPU memory above their share, else Refuse.
+	Burst v1alpha1.Burst `json:"burst"`
+	// DriverReservePercent is the part of each GPU's memory that the driver reserves, in percent.
+	DriverReservePercent int32 `json:"driverReservePercent"`
+	// DriverLimits reports whether the driver of every node limits the GPU memory of a container, version 615 or newer,
+	// and the NodePool lets Sluice use these limits. Always false for whole GPUs, MIG and MPS.
+	DriverLimits bool `json:"driverLimits"`
 	// NodeSelector are the labels of its nodes.
 	NodeSelector map[string]string `json:"nodeSelector"`
 	// Tolerations are added to every GPU pod of the pool.
@@ -99,6 +106,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Scheduler:     pool.Spec.Scheduler,
 		Sharing:       pool.Spec.Sharing,
 		Compute:       pool.Spec.Compute,
+		Burst:         pool.Spec.Burst,
 		NodeSelector:  publicMetadata(pool.Spec.NodeSelector),
 		Tolerations:   append([]corev1.Toleration{}, pool.Spec.Tolerations...),
 		Unsupported:   unsupportedReason(pool),
@@ -109,6 +117,9 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Limit:         toMilli(quota.MaxInUse()),
 		Weight:        quota.Weight(),
 		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
+
+		DriverReservePercent: pool.Spec.DriverReserve(),
+		DriverLimits:         pool.UsesDriverMemoryLimits(),
 	}
 	if result.Sharing == "" {
 		result.Sharing = v1alpha1.SharingNone
@@ -116,26 +127,27 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 	if result.Compute == "" {
 		result.Compute = v1alpha1.ComputeFair
 	}
+	if result.Burst == "" {
+		result.Burst = v1alpha1.BurstRefuse
+	}
 	for i := range pool.Status.Products {
 		result.Products = append(result.Products, newGPUModel(&pool.Status.Products[i]))
 	}
 	return result
 }
 
-// unsupportedReason returns the reason why a pool accepts no pods, in which they would be pending forever.
+// unsupportedReason returns the reason why a pool accepts no pods, in which they would be pending forever. Other
+// reasons of Unsupported name what the pool does not do for its pods.
 func unsupportedReason(pool *v1alpha1.NodePool) string {
 	for _, cause := range []struct {
 		condition, reason string
 		status            metav1.ConditionStatus
 	}{
-		{condition: v1alpha1.ConditionUnsupported, status: metav1.ConditionTrue},
+		{v1alpha1.ConditionUnsupported, v1alpha1.ReasonSchedulerMissing, metav1.ConditionTrue},
 		{v1alpha1.ConditionRequirementsMet, v1alpha1.ReasonRequirementsMissing, metav1.ConditionFalse},
 	} {
 		found := meta.FindStatusCondition(pool.Status.Conditions, cause.condition)
-		if found == nil || found.Status != cause.status || found.Reason == v1alpha1.ReasonFieldsWithoutEffect {
-			continue
-		}
-		if cause.reason == "" || found.Reason == cause.reason {
+		if found != nil && found.Status == cause.status && found.Reason == cause.reason {
 			return found.Message
 		}
 	}

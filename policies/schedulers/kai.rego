@@ -94,6 +94,14 @@ overrides.metadata.annotations["gpu-memory"] := sprintf("%d", [input.workload.me
 	not input.object.metadata.annotations["gpu-memory"]
 }
 
+# kai-gpu-fractioning reads the limit from KAI's own annotation, as a quantity.
+overrides.metadata.annotations["gpu-memory.limit"] := sprintf("%dMi", [input.workload.memoryLimitMiB]) if {
+	requests_share
+	input.workload.form == "Memory"
+	input.workload.memoryLimitMiB > input.workload.memoryMiB
+	not input.object.metadata.annotations["gpu-memory.limit"]
+}
+
 overrides.metadata.annotations["gpu-fraction-num-devices"] := sprintf("%d", [input.workload.devices]) if {
 	requests_share
 	input.workload.devices > 1

@@ -56,6 +56,12 @@ annotations(workload, pools) := object.remove(added, ["sluice.dev/node-pools"]) 
 	added := policy.overrides.metadata.annotations with input as pod_input(workload, pools)
 }
 
+test_memory_limit if {
+	limited := object.union(fixtures.memory(8192), {"memoryLimitMiB": 16384})
+	annotations(limited, [object.union(a, {"burst": "Allow"})]) == {"gpu-memory": "8192", "gpu-memory.limit": "16384Mi"}
+	annotations(object.union(limited, {"memoryLimitMiB": 8192}), [a]) == {"gpu-memory": "8192"}
+}
+
 test_share_annotations if {
 	annotations(fixtures.share(0.3), [a]) == {"gpu-fraction": "0.3"}
 	annotations(fixtures.share(0.125), [a]) == {"gpu-fraction": "0.13"}

@@ -92,10 +92,9 @@ func specFields(t reflect.Type, path string, fields map[string]string) {
 func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 	p := newProduct(loadSource(t))
 	withoutEffect := map[string]func() bool{
-		"NodePool spec.compute: Strict": func() bool { return !policiesRead(t, `[pP]ool\.compute\b`) },
-		// They have an effect in the other pools: the planner reads them for MIG demand, and kube-scheduler the nominated node.
-		"NodePool spec.preemption":                func() bool { return !policiesRead(t, `[pP]ool\.preemption\b`) },
-		"NodePool spec.preemption: reserved room": func() bool { return !policiesRead(t, `nominatedNodeName`) },
+		// It has an effect in the other pools: the planner reads it for MIG demand.
+		"NodePool spec.preemption": func() bool { return !policiesRead(t, `[pP]ool\.preemption\b`) },
+		"NodePool spec.sharing: HAMi": func() bool { return !policiesRead(t, `(?s)^[^\n]*\npackage sluice\.lib\.grants\n.*"HAMi"`) },
 	}
 	listed := map[string]bool{}
 	for _, f := range tenancy.UnsupportedFields() {

@@ -31,6 +31,8 @@ type Observation struct {
 	// SharedNodes are the nodes that other pools select, too, with the names of those
 	// pools; sorted.
 	SharedNodes []string
+	// MixedMIGNodes are the nodes whose device plugin has migStrategy mixed; sorted.
+	MixedMIGNodes []string
 	// UnknownGPUs are the reasons why the GPUs of a node are not fully known; sorted.
 	UnknownGPUs []string
 }
@@ -50,6 +52,9 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 			continue
 		}
 		observation.Nodes++
+		if node.Labels[v1alpha1.LabelMIGStrategy] == "mixed" {
+			observation.MixedMIGNodes = append(observation.MixedMIGNodes, node.Name)
+		}
 		summary, err := inventory.SummarizeNode(node, gpuNodes[node.Name])
 		if err != nil {
 			observation.UnknownGPUs = append(observation.UnknownGPUs, err.Error())
@@ -61,6 +66,7 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 	restrictProfilesToLayout(pool, observation.Inventory.GPUModels)
 	observation.UnknownGPUs = append(observation.UnknownGPUs, observation.Inventory.Warnings...)
 	slices.Sort(observation.SharedNodes)
+	slices.Sort(observation.MixedMIGNodes)
 	slices.Sort(observation.UnknownGPUs)
 	return observation
 }

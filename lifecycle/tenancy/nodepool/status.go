@@ -25,8 +25,6 @@ const (
 	ReasonNoGPUs = "NoGPUs"
 	// ReasonGPUsKnown: the GPUs of every node are known.
 	ReasonGPUsKnown = "GPUsKnown"
-	// ReasonSchedulerMissing: no policy supports the scheduler.
-	ReasonSchedulerMissing = "SchedulerMissing"
 	// ReasonPolicyFailed: a policy could not be evaluated for its requirements.
 	ReasonPolicyFailed = "PolicyFailed"
 )
@@ -41,6 +39,9 @@ func statusFields(pool *v1alpha1.NodePool, status *v1alpha1.NodePoolStatus) *ac.
 		WithSettings(status.Settings).
 		WithConditions(apply.Conditions(status.Conditions,
 			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet)...)
+	if status.DriverVersion != "" {
+		fields.WithDriverVersion(status.DriverVersion)
+	}
 	for i := range status.Products {
 		m := &status.Products[i]
 		model := ac.GPUModel().WithName(m.Name).WithMemoryMiB(m.MemoryMiB).WithGPUs(m.GPUs).WithMIGProfiles(m.MIGProfiles...)
@@ -64,7 +65,10 @@ func BuildStatus(pool *v1alpha1.NodePool, observation Observation, support Sched
 	status := *pool.Status.DeepCopy()
 	status.ObservedGeneration = pool.Generation
 	status.Nodes, status.GPUs, status.Products = observation.Nodes, observation.Inventory.GPUs, observation.Inventory.GPUModels
-	conditions := []metav1.Condition{readyCondition(pool, observation), unsupportedCondition(pool, support)}
+	status.DriverVersion = observation.Inventory.DriverVersion
+	observed := *pool
+	observed.Status = status
+	conditions := []metav1.Condition{readyCondition(pool, observation), unsupportedCondition(&observed, observation, support)}
 	if support.CheckErr == nil {
 		status.Settings = mergeSettings(pool, support)
 		conditions = append(conditions, requirementsCondition(pool, observation, support))
@@ -103,20 +107,32 @@ func readyCondition(pool *v1alpha1.NodePool, observation Observation) metav1.Con
 }
 
 // unsupportedCondition reports whether a policy supports the pool's scheduler, and else the fields
-// that have no effect yet. Pods are accepted all the same with these.
-func unsupportedCondition(pool *v1alpha1.NodePool, support SchedulerSupport) metav1.Condition {
+// that have no effect yet and what the sharing does not do. Pods are accepted all the same with
+// these.
+func unsupportedCondition(pool *v1alpha1.NodePool, observation Observation, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
 	fields := tenancy.UnsupportedInNodePool(pool)
 	switch {
 	case !support.Supported:
 		condition.Status = metav1.ConditionTrue
-		condition.Reason = ReasonSchedulerMissing
+		condition.Reason = v1alpha1.ReasonSchedulerMissing
 		condition.Message = fmt.Sprintf("no policy %s%s is in force, so that nothing is written for spec.scheduler %s; the "+
 			"policies in force support %s",
 			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(support.SupportedSchedulers, ", "), "no scheduler"))
-	case len(fields) > 0:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect
-		condition.Message = tenancy.DescribeUnsupported(fields)
+	default:
+		gaps := sharingGaps(pool, observation)
+		if len(fields) > 0 {
+			gaps = append([]sharingGap{{v1alpha1.ReasonFieldsWithoutEffect, tenancy.DescribeUnsupported(fields)}}, gaps...)
+		}
+		if len(gaps) == 0 {
+			return condition
+		}
+		condition.Status, condition.Reason = metav1.ConditionTrue, gaps[0].reason
+		messages := make([]string, 0, len(gaps))
+		for _, gap := range gaps {
+			messages = append(messages, gap.reason+": "+gap.message)
+		}
+		condition.Message = apply.TruncateMessage(strings.Join(messages, "; "))
 	}
 	return condition
 }

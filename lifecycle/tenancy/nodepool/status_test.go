@@ -65,8 +65,10 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 	shared := newPool("dgx", "dgx")
 	kueue := newPool("queued", "queued")
 	kueue.Spec.Scheduler = v1alpha1.SchedulerKueue
-	strict := newPool("strict", "strict")
-	strict.Spec.Compute = v1alpha1.ComputeStrict
+	virtual := newPool("virtual", "virtual")
+	virtual.Spec.Sharing = v1alpha1.SharingHAMi
+	bursting := newPool("bursting", "bursting")
+	bursting.Spec.Sharing, bursting.Spec.Burst = v1alpha1.SharingTimeSlicing, v1alpha1.BurstAllow
 	tests := map[string]struct {
 		pools       []v1alpha1.NodePool
 		nodes       []corev1.Node
@@ -81,8 +83,9 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 		"nothing said":           {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"GPU feature discovery"}},
 		"contested":              {[]v1alpha1.NodePool{shared, newPool("b", "dgx")}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSelectorConflict, []string{"a (also in b)", "belongs to neither"}},
 		"unknown":                {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"nvidia.com/gpu.count=x"}},
-		"unsupported":            {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "the policies in force support kube-scheduler"}},
-		"a field without effect": {[]v1alpha1.NodePool{strict}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect, []string{"spec.compute: Strict"}},
+		"unsupported":            {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonSchedulerMissing, []string{"schedulers.kueue", "the policies in force support kube-scheduler"}},
+		"a field without effect": {[]v1alpha1.NodePool{virtual}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonFieldsWithoutEffect, []string{"spec.sharing: HAMi"}},
+		"gaps of the sharing":    {[]v1alpha1.NodePool{bursting}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, v1alpha1.ReasonMemoryIsolation, []string{"MemoryIsolation: time slicing", "BurstGuarantee: ", "BurstWaiting: ", "BurstSwapping: "}},
 		"supported":              {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
 	}
 	for name, tc := range tests {

@@ -66,6 +66,12 @@ offer := "no MIG slices yet" if {
 
 offer := sprintf("one replica per pod, which is %s", [format.gpus(gpumodels.replica(pools.preferred).milli)]) if {
 	pools.preferred.sharing in {"MPS", "TimeSlicing"}
+	input.workload.form != "Memory"
+}
+
+offer := sprintf("one replica per pod, which is %d MiB", [gpumodels.replica(pools.preferred).memoryMiB]) if {
+	pools.preferred.sharing in {"MPS", "TimeSlicing"}
+	input.workload.form == "Memory"
 }
 
 offer := "no replicas yet" if {

@@ -39,6 +39,10 @@ test_fix_without_granting_pool if {
 	startswith(denials.grant_fix, "request at most one replica") with input as pod_input
 }
 
+test_offer_of_memory if {
+	messages == {"the pod requests 3800 MiB of a GPU; node pool time-sliced offers one replica per pod, which is 3724 MiB"} with input as fixtures.input_for(fixtures.memory(3800), [fixtures.time_sliced])
+}
+
 test_offer_lists_slices if {
 	denials.offer == "the MIG slices 1g.5gb, 1g.5gb+me, 3g.20gb and 7g.40gb" with input as fixtures.input_for(fixtures.slices(1, "2g.10gb"), [fixtures.mig])
 }

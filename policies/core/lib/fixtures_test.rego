@@ -17,6 +17,9 @@ pool(name, sharing, products) := {
 	"scheduler": "kube-scheduler",
 	"sharing": sharing,
 	"compute": "Fair",
+	"burst": "Refuse",
+	"driverReservePercent": 3,
+	"driverLimits": false,
 	"nodeSelector": {"pool": name},
 	"tolerations": [{"key": "gpu", "operator": "Exists"}],
 	"unsupported": "",
@@ -42,7 +45,7 @@ has_no_attribute(name) := false if contains(name, "+")
 
 cpu := {
 	"type": "train", "hasTTY": false, "owner": {"group": "", "kind": ""},
-	"form": "None", "devices": 0, "share": 0, "memoryMiB": 0, "migProfile": "", "container": "", "resources": {},
+	"form": "None", "devices": 0, "share": 0, "shareLimit": 0, "memoryMiB": 0, "memoryLimitMiB": 0, "migProfile": "", "container": "", "resources": {},
 	"claims": [], "deviceClasses": {}, "nodePools": [], "maxRuntime": "", "maxRuntimeSeconds": 0,
 }
 

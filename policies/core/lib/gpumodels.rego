@@ -35,12 +35,15 @@ smallest_profile(pool, milli, memory_mib) := profile(pool, min(sufficient)[3]) i
 	}
 }
 
+# usable_memory returns the memory of a GPU that the driver leaves to programs, in MiB.
+usable_memory(pool, model) := floor((model.memoryMiB * (100 - pool.driverReservePercent)) / 100)
+
 # replica returns one replica of the device plugin; undefined without replicas. The
 # amounts are rounded down, so that all replicas of a GPU fit in it.
 replica(pool) := {
 	"resource": resource,
 	"milli": floor(1000 / min(replicas)),
-	"memoryMiB": min([floor(model.memoryMiB / model.replicas) | some model in models]),
+	"memoryMiB": min([floor(usable_memory(pool, model) / model.replicas) | some model in models]),
 } if {
 	resource := [model.replicaResource | some model in pool.products; model.replicas > 1][0]
 	models := [model | some model in pool.products; model.replicas > 1; model.replicaResource == resource]

@@ -19,7 +19,12 @@ test_mixed_models_guarantee_smallest_and_charge_largest if {
 }
 
 test_replica if {
-	gpumodels.replica(fixtures.time_sliced) == {"resource": "nvidia.com/gpu.shared", "milli": 250, "memoryMiB": 3840}
+	gpumodels.replica(fixtures.time_sliced) == {"resource": "nvidia.com/gpu.shared", "milli": 250, "memoryMiB": 3724}
 	not gpumodels.replica(fixtures.whole)
 	not gpumodels.replica(fixtures.mig)
+}
+
+test_usable_memory if {
+	gpumodels.usable_memory(fixtures.whole, {"memoryMiB": 15360}) == 14899
+	gpumodels.usable_memory(object.union(fixtures.whole, {"driverReservePercent": 0}), {"memoryMiB": 15360}) == 15360
 }

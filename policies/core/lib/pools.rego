@@ -3,6 +3,7 @@ package sluice.lib.pools
 
 import data.sluice.lib.grants
 import data.sluice.lib.kai
+import data.sluice.lib.shares
 
 # project_names are the names of the project's pools, in the order of its spec.
 project_names := [pool.name | some pool in input.nodePools]
@@ -74,6 +75,8 @@ else := "it cannot grant the request" if not grants.from_pool(pool)
 else := sprintf("it grants %s", [grants.from_pool(pool).singular]) if {
 	grants.from_pool(pool).resource != grants.from_pool(preferred).resource
 }
+
+else := sprintf("it refuses the memory limit: %s", [shares.burst_refusal(pool)]) if shares.burst_refusal(pool)
 
 # unused are the candidates that are not selected, each with the reason.
 unused := [{"name": pool.name, "reason": unused_reason(pool)} |

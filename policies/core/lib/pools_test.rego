@@ -83,3 +83,14 @@ test_charge if {
 	pools.charge == 2000 with input as fixtures.input_for(fixtures.gpus(2), all)
 	not pools.charge with input as fixtures.input_for(fixtures.share(0.5), all)
 }
+
+test_pools_differ_in_burst if {
+	shared := object.remove(fixtures.pool("shared", "KAI", [{"memoryMiB": 81920, "profiles": []}]), ["nodeSelector"])
+	bursting := [object.union(shared, {"name": name, "scheduler": "kai", "nodeSelector": {"kai.scheduler/node-pool": name}, "burst": burst}) |
+		some [name, burst] in [["a", "Allow"], ["b", "Allow"], ["c", "Refuse"]]
+	]
+	workload := object.union(fixtures.memory(8192), {"memoryLimitMiB": 16384})
+	names == ["a", "b"] with input as fixtures.input_for(workload, bursting)
+	pools.unused == [{"name": "c", "reason": "it refuses the memory limit: its spec.burst is Refuse"}] with input as fixtures.input_for(workload, bursting)
+	names == ["a", "b", "c"] with input as fixtures.input_for(fixtures.memory(8192), bursting)
+}

@@ -116,6 +116,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
 - name: dev.sluice.api.v1alpha1.ApproverRole
   scalar: string
+- name: dev.sluice.api.v1alpha1.Burst
+  scalar: string
 - name: dev.sluice.api.v1alpha1.CPUPods
   scalar: string
 - name: dev.sluice.api.v1alpha1.Compute
@@ -259,6 +261,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
 - name: dev.sluice.api.v1alpha1.DisplayName
+  scalar: string
+- name: dev.sluice.api.v1alpha1.DriverMemoryLimits
   scalar: string
 - name: dev.sluice.api.v1alpha1.EmailAddress
   scalar: string
@@ -497,6 +501,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.NodePoolSpec
   map:
     fields:
+    - name: burst
+      type:
+        namedType: dev.sluice.api.v1alpha1.Burst
+      default: Refuse
     - name: compute
       type:
         namedType: dev.sluice.api.v1alpha1.Compute
@@ -505,6 +513,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.CPUPods
       default: Allow
+    - name: driverMemoryLimits
+      type:
+        namedType: dev.sluice.api.v1alpha1.DriverMemoryLimits
+      default: Auto
+    - name: driverReservePercent
+      type:
+        scalar: numeric
+      default: 3
     - name: mig
       type:
         namedType: dev.sluice.api.v1alpha1.MIGSpec
@@ -540,6 +556,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: driverVersion
+      type:
+        scalar: string
     - name: gpus
       type:
         scalar: numeric

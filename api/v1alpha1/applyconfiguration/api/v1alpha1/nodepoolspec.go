@@ -26,6 +26,16 @@ type NodePoolSpecApplyConfiguration struct {
 	// Compute sets whether a pod may use compute of its GPU that other pods leave idle: Fair
 	// (the default) or Strict. Strict requires sharing MPS or HAMi.
 	Compute *apiv1alpha1.Compute `json:"compute,omitempty"`
+	// Burst sets whether a pod may set a limit of GPU memory above its share: Refuse (the
+	// default) or Allow. Allow requires sharing TimeSlicing or KAI.
+	Burst *apiv1alpha1.Burst `json:"burst,omitempty"`
+	// DriverReservePercent is the part of each GPU's memory that the driver reserves for
+	// itself, in percent. Shares are parts of the rest. The default is 3.
+	DriverReservePercent *int32 `json:"driverReservePercent,omitempty"`
+	// DriverMemoryLimits sets whether Sluice writes the variables by which the driver limits the
+	// GPU memory of a container: Auto (the default) or Never. Auto writes them with sharing
+	// TimeSlicing and KAI if all nodes have a driver of version 615 or newer.
+	DriverMemoryLimits *apiv1alpha1.DriverMemoryLimits `json:"driverMemoryLimits,omitempty"`
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
 	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
@@ -81,6 +91,30 @@ func (b *NodePoolSpecApplyConfiguration) WithSharing(value apiv1alpha1.Sharing) 
 // If called multiple times, the Compute field is set to the value of the last call.
 func (b *NodePoolSpecApplyConfiguration) WithCompute(value apiv1alpha1.Compute) *NodePoolSpecApplyConfiguration {
 	b.Compute = &value
+	return b
+}
+
+// WithBurst sets the Burst field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Burst field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithBurst(value apiv1alpha1.Burst) *NodePoolSpecApplyConfiguration {
+	b.Burst = &value
+	return b
+}
+
+// WithDriverReservePercent sets the DriverReservePercent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DriverReservePercent field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithDriverReservePercent(value int32) *NodePoolSpecApplyConfiguration {
+	b.DriverReservePercent = &value
+	return b
+}
+
+// WithDriverMemoryLimits sets the DriverMemoryLimits field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DriverMemoryLimits field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithDriverMemoryLimits(value apiv1alpha1.DriverMemoryLimits) *NodePoolSpecApplyConfiguration {
+	b.DriverMemoryLimits = &value
 	return b
 }
 

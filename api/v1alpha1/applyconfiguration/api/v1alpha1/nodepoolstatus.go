@@ -23,6 +23,9 @@ type NodePoolStatusApplyConfiguration struct {
 	// Products are the GPU models in the pool. They come from the GPUNodes, or else from the
 	// node labels of GPU feature discovery.
 	Products []GPUModelApplyConfiguration `json:"products,omitempty"`
+	// DriverVersion is the oldest GPU driver of the pool's nodes, from their GPUNodes. It is empty
+	// if that of a node with GPUs is unknown.
+	DriverVersion *string `json:"driverVersion,omitempty"`
 	// Settings are values that the pool's policy reads from the scheduler's configuration,
 	// such as the key of its queue label.
 	Settings map[string]string `json:"settings,omitempty"`
@@ -70,6 +73,14 @@ func (b *NodePoolStatusApplyConfiguration) WithProducts(values ...*GPUModelApply
 		}
 		b.Products = append(b.Products, *values[i])
 	}
+	return b
+}
+
+// WithDriverVersion sets the DriverVersion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DriverVersion field is set to the value of the last call.
+func (b *NodePoolStatusApplyConfiguration) WithDriverVersion(value string) *NodePoolStatusApplyConfiguration {
+	b.DriverVersion = &value
 	return b
 }
 

@@ -23,7 +23,6 @@ import (
 	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
-	"sluice.dev/lifecycle/quota/usage"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/department"
@@ -78,14 +77,13 @@ func (s *services) rendering(manifests fs.FS) []component {
 
 // quota returns the controllers that count GPU quota and react to its lack.
 func (s *services) quota() []component {
-	records := &usage.Reconciler{Client: s.client, Live: s.live, ClockResolver: s.workloads, Clock: s.policyTime}
 	return []component{
 		&capacity.Reconciler{Client: s.client},
 		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
 		withPods{&excess.Reconciler{Client: s.client, Events: s.events, Evictor: s.stopper}, s.pods},
-		withPods{records, s.pods},
-		background{records},
+		withPods{s.usageRecords, s.pods},
+		background{s.usageRecords},
 	}
 }
 
@@ -102,6 +100,7 @@ func (s *services) timeLimit() []component {
 			Stopper:       s.stopper,
 			RetryInterval: s.cfg.Stopping.RetryInterval.Duration,
 			StopLimiter:   stopLimiter,
+			Activity:      s.usageRecords,
 		},
 		&projectend.Reconciler{
 			Client: s.client, Live: s.live, Kinds: s.client.RESTMapper(), Workloads: s.workloads, Stopper: s.stopper,

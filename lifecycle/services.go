@@ -20,6 +20,7 @@ import (
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/quota/usage"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/rbac"
@@ -54,6 +55,7 @@ type services struct {
 	rbac         rbac.Manager
 	pods         *podcache.Store
 	workloads    *controller.WorkloadIndex
+	usageRecords *usage.Reconciler
 	stopper      *suspend.Stopper
 	announcer    *eviction.Announcer
 }
@@ -99,6 +101,7 @@ func newServices(
 	}
 	s.stopper = &suspend.Stopper{Client: s.client, DeleteUnknownKinds: cfg.Stopping.DeleteUnknownKinds}
 	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper(), s.stopper.CanStop), policyTime)
+	s.usageRecords = &usage.Reconciler{Client: s.client, Live: s.live, ClockResolver: s.workloads, Clock: policyTime}
 	s.notices = notification.Recorder{Client: s.client, Live: s.live}
 	s.rbac = rbac.Manager{Client: s.client, Live: s.live}
 	s.queues = queues.Manager{

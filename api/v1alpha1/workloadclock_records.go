@@ -93,3 +93,78 @@ type ClockStop struct {
 	// +kubebuilder:validation:Minimum=0
 	Times int32 `json:"times,omitempty"`
 }
+
+// ClockGPUUsage is how a workload uses its GPUs, as the agents of its nodes sampled it. A figure that
+// is unknown for any running pod is absent.
+type ClockGPUUsage struct {
+	// ShareMiB is the GPU memory that the running pods may use, in MiB.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ShareMiB *int64 `json:"shareMiB,omitempty"`
+
+	// MemoryMiB is the GPU memory that the running pods use, in MiB. It is written again when it
+	// changed by a twentieth.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MemoryMiB *int64 `json:"memoryMiB,omitempty"`
+
+	// LastActive is when any running pod last used a GPU. It equals sampledAt while one is used.
+	//
+	// +optional
+	LastActive *metav1.Time `json:"lastActive,omitempty"`
+
+	// SampledAt is when the figures above were sampled: the oldest sample of the nodes of the
+	// running pods. It is absent if no pod runs, or one of these nodes has no fresh sample.
+	//
+	// +optional
+	SampledAt *metav1.Time `json:"sampledAt,omitempty"`
+
+	// CountedUntil is until when days count. The GPUs that the workload held since then, which
+	// are in gpus, are not included.
+	//
+	// +optional
+	CountedUntil *metav1.Time `json:"countedUntil,omitempty"`
+
+	// Days are the GPU time of each day with any, the oldest first: of the last 31 days until
+	// countedUntil. They are not reset with the clock.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=31
+	Days []ClockGPUDay `json:"days,omitempty"`
+}
+
+// MaxClockGPUDays is the largest number of days whose GPU time a clock keeps.
+const MaxClockGPUDays = 31
+
+// ClockGPUDay is the GPU time of a workload on one day.
+type ClockGPUDay struct {
+	// Date is the day in UTC, YYYY-MM-DD.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=10
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
+	Date string `json:"date"`
+
+	// GPUMilliSeconds is the requested GPU time in thousandths of a GPU multiplied by seconds:
+	// 3600000 is one GPU for one hour. Pods count from their binding to a node.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
+
+	// UsedGPUMilliSeconds is the part of gpuMilliSeconds in which the pods used their GPUs.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UsedGPUMilliSeconds int64 `json:"usedGPUMilliSeconds,omitempty"`
+
+	// IdleGPUMilliSeconds is the part of gpuMilliSeconds in which the pods did not use their
+	// GPUs. The rest was not measured.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	IdleGPUMilliSeconds int64 `json:"idleGPUMilliSeconds,omitempty"`
+}

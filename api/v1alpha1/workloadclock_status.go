@@ -161,6 +161,12 @@ type WorkloadClockStatus struct {
 	// +optional
 	GPUs *resource.Quantity `json:"gpus,omitempty"`
 
+	// GPUUsage is how the workload uses its GPUs. It is absent until a GPU pod was bound. A change of
+	// these figures alone is written at most every five minutes.
+	//
+	// +optional
+	GPUUsage *ClockGPUUsage `json:"gpuUsage,omitempty"`
+
 	// Local shows the times above in the department's time zone, for display.
 	//
 	// +optional

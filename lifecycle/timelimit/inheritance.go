@@ -172,10 +172,10 @@ func RanLonger(a, b *v1alpha1.WorkloadClockStatus, now time.Time) bool {
 
 // InheritStatus returns the first status of a workload that continues the clock of another.
 // It keeps the running time until now, the warnings, the extensions and the stop, and drops
-// what belongs to the old workload.
+// what belongs to the old workload, such as its GPU time, which its own clock keeps.
 func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) v1alpha1.WorkloadClockStatus {
 	to := FormerStatus(&from.Status, now)
-	to.RootUID, to.CompletedAt, to.Successor = "", nil, ""
+	to.RootUID, to.CompletedAt, to.Successor, to.GPUUsage = "", nil, "", nil
 	to.InheritedFrom = InheritedFrom(&from.Status, creator)
 	return to
 }
@@ -186,7 +186,7 @@ func InheritStatus(from *v1alpha1.WorkloadClock, creator string, now time.Time) 
 func ContinueStatus(own *v1alpha1.WorkloadClockStatus, from *v1alpha1.WorkloadClock, now time.Time) v1alpha1.WorkloadClockStatus {
 	to := InheritStatus(from, own.CreatedBy, now)
 	to.RootUID, to.TemplateHash, to.WorkloadType, to.CreatedBy = own.RootUID, own.TemplateHash, own.WorkloadType, own.CreatedBy
-	to.PodControllers = own.PodControllers
+	to.PodControllers, to.GPUs, to.GPUUsage = own.PodControllers, own.GPUs, own.GPUUsage
 	to.AccumulatedSeconds = max(own.AccumulatedSeconds,
 		to.AccumulatedSeconds-wholeSeconds(overlap(own, &from.Status))+wholeSeconds(ranSincePause(own, &from.Status)))
 	if fitsSinceStart(own, &from.Status, time.Duration(to.AccumulatedSeconds)*time.Second, now) {
@@ -219,7 +219,10 @@ func FormerStatus(from *v1alpha1.WorkloadClockStatus, now time.Time) v1alpha1.Wo
 		to.PausedSince = metaTime(policytime.Later(now, from.RunningSince.Time))
 	}
 	to.RunningSince, to.StartingSince, to.Deadline, to.Local, to.PodControllers = nil, nil, nil, nil, nil
-	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions = nil, nil, nil, nil
+	to.IdleSince, to.IdleUnknownSince, to.MissingSince, to.Conditions, to.GPUs = nil, nil, nil, nil, nil
+	if from.GPUUsage != nil {
+		to.GPUUsage = &v1alpha1.ClockGPUUsage{Days: to.GPUUsage.Days, CountedUntil: to.GPUUsage.CountedUntil}
+	}
 	return to
 }
 

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,8 @@ func (c *policyTimeCluster) testMeasuredIdleTime(t *testing.T) {
 		return nil
 	})
 
+	c.assertTop(t, ns)
+
 	c.advanceTime(t, timeout/2)
 	warned := c.waitForClock(t, forgotten, "has an idle warning", func(s *v1alpha1.WorkloadClockStatus) bool {
 		return s.Deadline != nil && s.Deadline.Reason == v1alpha1.EndIdle && s.Deadline.AnnouncedAt != nil
@@ -119,6 +122,81 @@ func (c *policyTimeCluster) testMeasuredIdleTime(t *testing.T) {
 	}
 	if len(idle) != 1 || idle[0] != "forgotten" {
 		t.Errorf("idle warnings of %v, want one of the forgotten notebook", idle)
+	}
+}
+
+// topMember is a member of one project who may not list GPUNodes.
+const topMember = "top-member"
+
+// assertTop shows that an administrator sees the pods and devices of all nodes, and that a member sees the
+// workloads and GPU hours of the own project only, from its clocks.
+func (c *policyTimeCluster) assertTop(t *testing.T, project string) {
+	t.Helper()
+	c.eventuallyAfterStep(t, func() error {
+		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: project}}
+		if err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		p.Spec.Members = []v1alpha1.Member{newMember(topMember, v1alpha1.RoleL1Researcher)}
+		return c.adminClient.Update(t.Context(), p)
+	})
+	type topRow struct{ Namespace, Kind, Name, Node, Use string }
+	top := func(output string) (source string, rows map[string]topRow, err error) {
+		var document struct {
+			Source string
+			Pods   []topRow
+		}
+		err = json.Unmarshal([]byte(output), &document)
+		rows = map[string]topRow{}
+		for _, row := range document.Pods {
+			rows[row.Namespace+"/"+row.Name] = row
+		}
+		return document.Source, rows, err
+	}
+	c.eventuallyAfterStep(t, func() error {
+		source, rows, err := top(c.runSluice(t, "top", "-o", "json"))
+		if err != nil {
+			return err
+		}
+		idle, busy, unknown := rows[project+"/forgotten"], rows[project+"/computing"], rows[project+"/unmeasured"]
+		if source != "GPUNode" || idle.Use != "Idle" || busy.Use != "Busy" || unknown.Use != "Unknown" || idle.Node != "dgx-1" {
+			return unexpectedState("an administrator sees the use of all pods", rows)
+		}
+		return nil
+	})
+	if output := c.runSluice(t, "top", "devices", "--node", "dgx-1"); !strings.Contains(output, "NVML") || strings.Contains(output, "dgx-2") {
+		t.Errorf("the devices of a node are\n%s", output)
+	}
+	c.eventuallyAfterStep(t, func() error {
+		output, err := c.sluiceAs(t, topMember, "top", "--project", project, "-o", "json", "--dir", c.dir)
+		if err != nil {
+			return err
+		}
+		source, rows, err := top(output)
+		if err != nil {
+			return err
+		}
+		for name, row := range rows {
+			if !strings.HasPrefix(name, project+"/") || row.Node != "" {
+				t.Errorf("a member sees %+v", row)
+			}
+		}
+		if idle := rows[project+"/forgotten"]; source != "WorkloadClock" || len(rows) != 4 || idle.Kind != "Pod" {
+			return unexpectedState("a member sees the workloads of the project", rows)
+		}
+		return nil
+	})
+	for _, args := range [][]string{{"top", "-n", "protein-folding"}, {"top", "devices", "--project", project}, {"usage", "-A"}} {
+		if output, err := c.sluiceAs(t, topMember, append(args, "--dir", c.dir)...); err == nil {
+			t.Errorf("a member may %v:\n%s", args, output)
+		}
+	}
+	// Its creator is the administrator.
+	if output := c.runSluice(t, "usage", "--project", project); !strings.Contains(output, "Pod/forgotten") || !strings.Contains(output, "30 days") {
+		t.Errorf("sluice usage prints\n%s", output)
+	}
+	if output, err := c.sluiceAs(t, topMember, "usage", "--project", project, "--dir", c.dir); err != nil || !strings.Contains(output, "No GPU time of "+topMember) {
+		t.Errorf("sluice usage of a member prints %v\n%s", err, output)
 	}
 }
 

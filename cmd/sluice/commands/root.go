@@ -27,7 +27,7 @@ func NewRootCommand() *cobra.Command {
 		Use:   "sluice",
 		Short: "Manage a shared GPU cluster that Sluice governs",
 		Long: `sluice shows and changes how Sluice governs a GPU cluster: time limits, extensions,
-notices and usage. It also runs a whole cluster on this machine: a real Kubernetes
+notices and the use of GPUs. It also runs a whole cluster on this machine: a real Kubernetes
 with simulated DGX nodes.`,
 		Version:       config.Version,
 		SilenceErrors: true, // main prints them once
@@ -53,6 +53,7 @@ with simulated DGX nodes.`,
 			newNoticesPauseCommand(), newNoticesResumeCommand(), newNoticesPreviewCommand()),
 		newGroup("brake", "Show or release the stop limiter", brakeHelp, newBrakeShowCommand(), newBrakeReleaseCommand()),
 		newGroup("policy", "Check policies", policyHelp, newPolicyCheckCommand()),
+		newTopCommand(), newUsageCommand(),
 		newReportCommand(),
 		newSimulateCommand(),
 	)

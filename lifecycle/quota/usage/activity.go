@@ -120,6 +120,12 @@ func (t *activityTracker) prune(before time.Time) {
 	}
 }
 
+// ActivityOf returns how long a pod was active and idle between two instants of policy time, in whole
+// seconds. The rest was not measured.
+func (r *Reconciler) ActivityOf(pod types.UID, from, to time.Time) (active, idle time.Duration) {
+	return r.activity.during(pod, from, to, r.Clock.FromReal)
+}
+
 // during returns how long a pod was active and idle between two instants of policy time, in whole seconds. The
 // rest was not measured. The time since the last sample counts like that sample, for as long as
 // a node may be without one.

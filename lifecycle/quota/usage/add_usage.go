@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit"
 )
 
 // monthlyUse is the part of an interval in one month.
@@ -99,7 +100,7 @@ func (l *pendingUsage) newWrite(record *v1alpha1.UsageRecord, parts []monthlyUse
 	for _, p := range parts {
 		addition.Uses = append(addition.Uses, p.Use)
 		a.accountedUntil[p.interval] = p.To
-		a.sumsByType[p.Type] = saturatingAdd(a.sumsByType[p.Type], p.MilliSeconds())
+		a.sumsByType[p.Type] = timelimit.AddMilliSeconds(a.sumsByType[p.Type], p.MilliSeconds())
 	}
 	a.status = AddToStatus(record.Status, addition)
 	return a

@@ -4,12 +4,11 @@
 package usage
 
 import (
-	"math"
-	"math/bits"
 	"time"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/timelimit"
 )
 
 // Use is a constant usage between two instants of policy time, in whole seconds.
@@ -38,15 +37,7 @@ func (u Use) amounts() amounts {
 }
 
 func (u Use) milliSeconds(length time.Duration) int64 {
-	seconds := int64(length / time.Second)
-	if u.Milli <= 0 || seconds <= 0 {
-		return 0
-	}
-	high, low := bits.Mul64(uint64(u.Milli), uint64(seconds))
-	if high != 0 || low > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(low)
+	return timelimit.GPUMilliSeconds(u.Milli, length)
 }
 
 // splitByMonth splits the usage by month. The sum of the parts equals the whole.
@@ -68,17 +59,9 @@ type amounts struct{ requested, used, idle int64 }
 
 func (a amounts) add(b amounts) amounts {
 	return amounts{
-		saturatingAdd(a.requested, b.requested), saturatingAdd(a.used, b.used), saturatingAdd(a.idle, b.idle),
+		timelimit.AddMilliSeconds(a.requested, b.requested), timelimit.AddMilliSeconds(a.used, b.used),
+		timelimit.AddMilliSeconds(a.idle, b.idle),
 	}
-}
-
-// saturatingAdd adds two amounts of at least 0. It returns the largest int64 if the sum
-// overflows.
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // month is a calendar month. Its start and end depend on a time zone.

@@ -42,6 +42,8 @@ type Reconciler struct {
 	RetryInterval time.Duration
 	// Notices records warnings and stops as Notices.
 	Notices notification.Recorder
+	// Activity reports how long pods used their GPUs; nil if it is not measured.
+	Activity PodActivity
 	// StopLimiter prevents mass stops.
 	StopLimiter *StopLimiter
 	// Events records events on workloads.
@@ -51,6 +53,7 @@ type Reconciler struct {
 
 	stopBackoff   stopBackoff
 	annotatedPods annotatedPods
+	heldPods      heldPods
 	timeZones     timeZoneCache
 }
 
@@ -73,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if w == nil {
 		r.Workloads.forgetEndedPod(req.NamespacedName)
+		r.heldPods.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if w.seemsEnded() && !w.complete {
@@ -209,15 +213,21 @@ func (r *Reconciler) reconcilePodDeadlines(ctx context.Context, w *workload, d t
 	return nil
 }
 
-// reconcileStatus writes the clock's status if it changed, and then records events.
+// reconcileStatus writes the clock's status if it changed, and then records events. Each write also has
+// the present GPU usage.
 func (r *Reconciler) reconcileStatus(ctx context.Context, w *workload, d timelimit.Decision) error {
 	previous, next := w.clock.Status, w.clock.DeepCopy()
 	next.Status = d.Status
 	r.setDisplayFields(w, d, &next.Status)
-	if !equality.Semantic.DeepEqual(w.recorded, next.Status) {
+	usage := w.recordedGPUUsage()
+	next.Status.GPUUsage = usage
+	holds := r.gpuHolds(w, usage)
+	if !equality.Semantic.DeepEqual(w.recorded, next.Status) || isGPUUsageDue(usage, &w.sample, holds, w.now) {
+		next.Status.GPUUsage = r.countGPUUsage(w, usage, holds)
 		if err := r.Client.Status().Update(ctx, next); err != nil {
 			return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
 		}
+		r.heldPods.counted(client.ObjectKeyFromObject(next))
 		w.clock = next
 	}
 	r.recordEvents(ctx, w, previous, d)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/policytime"
@@ -47,50 +48,70 @@ func (r *Reconciler) observeUnreportedPod(ctx context.Context, w *workload, pod 
 }
 
 // observeUtilization returns the latest use of the GPUs of any of the pods, and the oldest
-// sample of their nodes. If one node has no fresh sample, utilization is unknown.
-func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Pod) (timelimit.Utilization, error) {
-	u := timelimit.Utilization{Known: len(pods) > 0}
+// sample of their nodes. If one node has no fresh sample, utilization is unknown. It also returns the
+// figures that the clock shows.
+func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Pod) (timelimit.Utilization, gpuSample, error) {
+	if len(pods) == 0 {
+		return timelimit.Utilization{}, gpuSample{}, nil
+	}
+	u := timelimit.Utilization{Known: true}
+	sample, oldest := gpuSample{shareMiB: new(int64), memoryMiB: new(int64)}, time.Time{}
 	for _, pod := range pods {
 		node, err := inventory.GetGPUNode(ctx, r.Client, pod.Node)
-		if err != nil || node == nil {
-			return timelimit.Utilization{}, err
+		if err != nil {
+			return timelimit.Utilization{}, gpuSample{}, err
 		}
-		active, sampled, known := podUtilization(pod, node, policytime.MachineNow())
-		if !known {
-			return timelimit.Utilization{}, nil
+		use := freshUsage(pod, node, policytime.MachineNow())
+		if use == nil {
+			return timelimit.Utilization{}, gpuSample{}, nil
 		}
+		sample.addPod(use)
+		if at := r.Clock.FromReal(node.Status.SampledAt.Time); oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+		active, known := lastActive(pod, use)
+		u.Known = u.Known && known
 		if at := r.toPolicyTime(active); at.After(u.LastActive) {
 			u.LastActive = at
 		}
-		if at := r.Clock.FromReal(sampled); u.SampledAt.IsZero() || at.Before(u.SampledAt) {
-			u.SampledAt = at
-		}
 	}
 	// The clock of a node can be ahead. Idle time ends now at the latest.
-	if now := r.Clock.Now(); u.SampledAt.After(now) {
-		u.SampledAt = now
+	if now := r.Clock.Now(); oldest.After(now) {
+		oldest = now
 	}
+	sample.sampledAt = &metav1.Time{Time: oldest.UTC().Truncate(time.Second)}
+	if !u.Known {
+		return timelimit.Utilization{}, sample, nil
+	}
+	u.SampledAt = oldest
 	if u.LastActive.After(u.SampledAt) {
 		u.LastActive = u.SampledAt
 	}
-	return u, nil
+	sample.lastActive = &metav1.Time{Time: u.LastActive.UTC().Truncate(time.Second)}
+	return u, sample, nil
 }
 
-// podUtilization returns a pod's last use and the time of the sample, in machine time. A pod
-// that has not used its GPU since its start was last active at its start. The use is unknown
-// without a last use: the agent cannot measure it.
-func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
-	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > inventory.SampleMaxAge {
-		return time.Time{}, time.Time{}, false
+// freshUsage returns a pod's usage in the sample of its node, or nil without a fresh sample.
+func freshUsage(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) *v1alpha1.PodUsage {
+	if node == nil || node.Status.SampledAt == nil || now.Sub(node.Status.SampledAt.Time).Abs() > inventory.SampleMaxAge {
+		return nil
 	}
-	at := slices.IndexFunc(s.Pods, func(use v1alpha1.PodUsage) bool { return use.UID == pod.UID })
-	if at < 0 || s.Pods[at].LastActive == nil {
-		return time.Time{}, time.Time{}, false
+	at := slices.IndexFunc(node.Status.Pods, func(use v1alpha1.PodUsage) bool { return use.UID == pod.UID })
+	if at < 0 {
+		return nil
 	}
-	active = s.Pods[at].LastActive.Time
+	return &node.Status.Pods[at]
+}
+
+// lastActive returns a pod's last use, in machine time. A pod that has not used its GPU since its start
+// was last active at its start. The use is unknown without a last use: the agent cannot measure it.
+func lastActive(pod *podcache.Pod, use *v1alpha1.PodUsage) (active time.Time, known bool) {
+	if use.LastActive == nil {
+		return time.Time{}, false
+	}
+	active = use.LastActive.Time
 	if started := pod.EffectiveStart(); started.After(active) {
 		active = started
 	}
-	return active, s.SampledAt.Time, true
+	return active, true
 }

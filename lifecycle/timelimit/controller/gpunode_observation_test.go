@@ -125,13 +125,19 @@ func TestPodUtilization(t *testing.T) {
 		"an old sample":            {inventory.SampleMaxAge + time.Second, usedAt(now), time.Time{}, false},
 	} {
 		node := &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{SampledAt: &metav1.Time{Time: now.Add(-tc.sampled)}, Pods: tc.uses}}
-		active, sampled, known := podUtilization(pod, node, now)
-		if !active.Equal(tc.want) || known != tc.known || known && !sampled.Equal(node.Status.SampledAt.Time) {
-			t.Errorf("%s: used at %s, sampled at %s, %v; want %s, %v", name, active, sampled, known, tc.want, tc.known)
+		var active time.Time
+		known := false
+		if use := freshUsage(pod, node, now); use != nil {
+			active, known = lastActive(pod, use)
+		}
+		if !active.Equal(tc.want) || known != tc.known {
+			t.Errorf("%s: used at %s, %v; want %s, %v", name, active, known, tc.want, tc.known)
 		}
 	}
-	if _, _, known := podUtilization(pod, &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{Pods: usedAt(now)}}, now); known {
-		t.Error("without a sample the use counts as known")
+	for _, node := range []*v1alpha1.GPUNode{nil, {Status: v1alpha1.GPUNodeStatus{Pods: usedAt(now)}}} {
+		if freshUsage(pod, node, now) != nil {
+			t.Error("without a sample the use counts as known")
+		}
 	}
 }
 

@@ -56,6 +56,8 @@ type workload struct {
 	limits       timelimit.EffectiveLimits
 	workloadType v1alpha1.WorkloadType
 	utilization  timelimit.Utilization
+	// sample is the use of the running pods' GPUs that the clock shows.
+	sample gpuSample
 	// grantedExtensions are the objects behind limits.GrantedExtensions.
 	grantedExtensions []*v1alpha1.Extension
 	// requeueLimit is the longest time until the next reconciliation; zero for no limit.
@@ -107,7 +109,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 		return nil, err
 	}
 	w.limits, w.workloadType = w.effectiveLimits(w.now, w.heldPods(), w.clock.Status.WorkloadType)
-	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
+	if w.utilization, w.sample, err = r.observeUtilization(ctx, w.runningPods); err != nil {
 		return nil, err
 	}
 	return w, r.observeExtensions(ctx, w)
@@ -137,7 +139,7 @@ func (w *workload) allPods() []*podcache.Pod {
 
 // heldGPUs returns the GPUs of the bound pods, or nil if no pod is bound.
 func (w *workload) heldGPUs() *resource.Quantity {
-	bound := slices.Concat(w.runningPods, w.startingPods)
+	bound := w.boundPods()
 	if len(bound) == 0 {
 		return nil
 	}

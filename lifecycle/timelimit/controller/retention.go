@@ -115,10 +115,13 @@ func (r *Reconciler) pauseOrphanedClock(ctx context.Context, w *workload) error 
 	}
 	next := w.clock.DeepCopy()
 	next.Status = timelimit.Decide(w.now, *s, timelimit.Observation{}, limits).Status
+	w.recorded = *s
+	next.Status.GPUUsage = r.countGPUUsage(w, s.GPUUsage, r.gpuHolds(w, s.GPUUsage))
 	next.Status.GPUs = nil
 	next.Status.Local = renderLocalStatus(&next.Status, time.UTC)
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("update orphaned clock %s/%s: %w", next.Namespace, next.Name, err)
 	}
+	r.heldPods.forget(client.ObjectKeyFromObject(next))
 	return nil
 }

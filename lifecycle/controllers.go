@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/expiry"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
@@ -129,6 +130,13 @@ func (s *services) migPlan() []component {
 	return []component{
 		&gpunode.Reconciler{Client: s.client},
 		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents},
+	}
+}
+
+// eviction returns the controllers that decide which single pods are evicted, and the one that evicts them.
+func (s *services) eviction() []component {
+	return []component{
+		withPods{&eviction.Reconciler{Announcer: s.announcer, Evictor: s.stopper}, s.pods},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/outbox"
@@ -54,6 +55,7 @@ type services struct {
 	pods         *podcache.Store
 	workloads    *controller.WorkloadIndex
 	stopper      *suspend.Stopper
+	announcer    *eviction.Announcer
 }
 
 // newServices creates the services and adds those that run by themselves to the manager.
@@ -108,6 +110,10 @@ func newServices(
 		if err != nil {
 			return nil, fmt.Errorf("create mail sender: %w", err)
 		}
+	}
+	s.announcer = &eviction.Announcer{
+		Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Notices: s.notices, Events: s.events, Clock: policyTime,
+		Periods: eviction.Periods{Notice: cfg.Eviction.NoticePeriod.Duration, Budget: cfg.Eviction.BudgetPeriod.Duration},
 	}
 	return s, nil
 }

@@ -73,8 +73,13 @@ const (
 	// AnnotationCreatedFor is the UID of the Project for which Sluice created the namespace.
 	// Sluice deletes no namespace without it.
 	AnnotationCreatedFor = "sluice.dev/created-for"
-	// AnnotationPreemptAt is the time (RFC 3339) at which a pod will be evicted by preemption.
+	// AnnotationPreemptAt is the time (RFC 3339, machine time) at which lifecycle evicts the pod. Only the
+	// lifecycle controller may change it and the next two.
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
+	// AnnotationPreemptReason is why: ShareExceeded or Preempted.
+	AnnotationPreemptReason = "sluice.dev/preempt-reason"
+	// AnnotationPreemptFor is the UID of the pod that gets the room, if the reason is Preempted.
+	AnnotationPreemptFor = "sluice.dev/preempt-for"
 )
 
 // AnnotationResend requests that a Notice is sent again, in any phase. Its value is the time of
@@ -106,8 +111,8 @@ func ManagedKeys() []string {
 	return []string{
 		AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
 		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
-		AnnotationNodePools, AnnotationPreemptAt, LabelProject, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
-		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
+		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, LabelQueued,
+		AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt, AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
 	}
 }
 

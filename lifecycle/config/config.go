@@ -44,6 +44,8 @@ type Config struct {
 	Identities Identities `json:"identities,omitempty"`
 	// Stopping configures how workloads are stopped at their time limit.
 	Stopping Stopping `json:"stopping,omitempty"`
+	// Eviction configures how single pods are evicted.
+	Eviction Eviction `json:"eviction,omitempty"`
 	// Mail configures the mail server. Without it no mail is sent.
 	Mail *Mail `json:"mail,omitempty"`
 }
@@ -138,6 +140,7 @@ func (c *Config) Default() {
 	if c.Stopping.RetryInterval.Duration == 0 {
 		c.Stopping.RetryInterval.Duration = defaultRetryInterval
 	}
+	c.Eviction.setDefaults()
 	c.Mail.setDefaults()
 }
 
@@ -162,6 +165,7 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	errs = append(errs, c.Identities.validate(field.NewPath("identities"))...)
 	errs = append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
+	errs = append(errs, c.Eviction.validate(field.NewPath("eviction"))...)
 	return append(errs, c.Mail.validate(field.NewPath("mail"))...)
 }
 

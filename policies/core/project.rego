@@ -13,9 +13,12 @@ overrides.metadata.labels["sluice.dev/workload-type"] := input.workload.type
 
 overrides.metadata.annotations["sluice.dev/created-by"] := input.review.userInfo.username
 
-# Lifecycle writes the end of a workload, and until when it stays stopped.
+# Lifecycle writes the end of a workload, until when it stays stopped, and the eviction of a pod.
 remove contains ["metadata", "annotations", key] if {
-	some key in ["sluice.dev/ends-at", "sluice.dev/stopped-until"]
+	some key in [
+		"sluice.dev/ends-at", "sluice.dev/stopped-until", "sluice.dev/preempt-at", "sluice.dev/preempt-reason",
+		"sluice.dev/preempt-for",
+	]
 	input.object.metadata.annotations[key]
 }
 

@@ -16,6 +16,11 @@ test_annotations_of_lifecycle_are_removed if {
 	policy.remove == {["metadata", "annotations", "sluice.dev/ends-at"], ["metadata", "annotations", "sluice.dev/stopped-until"]} with input as object.union(fixtures.input_for(fixtures.cpu, []), {"object": {"metadata": {"annotations": annotations}}})
 }
 
+test_announced_evictions_are_removed if {
+	annotations := {"sluice.dev/preempt-at": "2020-01-01T00:00:00Z", "sluice.dev/preempt-reason": "Preempted", "sluice.dev/preempt-for": "x"}
+	count(policy.remove) == 3 with input as object.union(fixtures.input_for(fixtures.cpu, []), {"object": {"metadata": {"annotations": annotations}}})
+}
+
 test_active_project_accepts_gpu_pods if {
 	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.gpus(1), [])
 }

@@ -207,6 +207,15 @@ func TestAnnotationsOfLifecycle(t *testing.T) {
 			key + " is left as it is": {admissionRequest{resource: "deployments.apps", old: workload(late), object: workload(late + ", own: x")}, ""},
 		}.run(t)
 	}
+	for _, key := range []string{v1alpha1.AnnotationPreemptAt, v1alpha1.AnnotationPreemptReason, v1alpha1.AnnotationPreemptFor} {
+		announced := key + ": Preempted"
+		expect{
+			key + " added":                {admissionRequest{resource: "pods", old: pod(""), object: pod(announced)}, "sluice-managed-metadata"},
+			key + " removed":              {admissionRequest{resource: "pods", old: pod(announced), object: pod("")}, "sluice-managed-metadata"},
+			key + " added by lifecycle":   {admissionRequest{user: lifecycle, resource: "pods", old: pod(""), object: pod(announced)}, ""},
+			key + " removed by lifecycle": {admissionRequest{user: lifecycle, resource: "pods", old: pod(announced), object: pod("")}, ""},
+		}.run(t)
+	}
 }
 
 // A bound GPU pod leaves the API, and its quota, only when its processes have ended, in whatever form its deletion is

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/expiry"
@@ -25,6 +26,7 @@ import (
 	"sluice.dev/lifecycle/quota/usage"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/rendering/queues"
+	"sluice.dev/lifecycle/shares"
 	"sluice.dev/lifecycle/tenancy/department"
 	"sluice.dev/lifecycle/tenancy/nodepool"
 	"sluice.dev/lifecycle/tenancy/policystatus"
@@ -135,8 +137,15 @@ func (s *services) migPlan() []component {
 
 // eviction returns the controllers that decide which single pods are evicted, and the one that evicts them.
 func (s *services) eviction() []component {
+	memory := &shares.Reconciler{
+		Client: s.client, Live: s.live, Announcer: s.announcer, Notices: s.notices, Events: s.events, Clock: s.policyTime,
+	}
 	return []component{
-		withPods{&eviction.Reconciler{Announcer: s.announcer, Evictor: s.stopper}, s.pods},
+		withPods{memory, s.pods},
+		withPods{&eviction.Reconciler{
+			Announcer: s.announcer, Evictor: s.stopper,
+			Checks: map[v1alpha1.EndReason]eviction.Check{v1alpha1.EndShareExceeded: memory.Check},
+		}, s.pods},
 	}
 }
 

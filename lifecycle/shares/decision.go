@@ -34,6 +34,8 @@ type Pod struct {
 	Governed bool
 	// Terminating reports that it is being deleted.
 	Terminating bool
+	// WarnOnly reports that it requests no GPU, or is gone: it has no share that it could exceed.
+	WarnOnly bool
 	// Announced is why its eviction is announced; empty if it is not.
 	Announced v1alpha1.EndReason
 }
@@ -79,7 +81,7 @@ func Decide(o Observation) Decision {
 	}
 	for _, f := range findings {
 		pod, known := o.Pods[f.PodUID]
-		if !known || !pod.Governed || pod.Terminating {
+		if !known || !pod.Governed || pod.Terminating || pod.WarnOnly && evicts(f.Reason) {
 			continue
 		}
 		d.Warn = append(d.Warn, f)

@@ -71,6 +71,7 @@ func announced(p *Pod)   { p.Governed, p.Announced = true, v1alpha1.EndShareExce
 func preempted(p *Pod)   { p.Governed, p.Announced = true, v1alpha1.EndPreempted }
 func terminating(p *Pod) { p.Governed, p.Terminating = true, true }
 func outside(p *Pod)     { p.Governed = false }
+func warnOnly(p *Pod)    { p.WarnOnly = true }
 
 func TestDecide(t *testing.T) {
 	a, b := newFinding("a ShareExceeded GPU-0", 900), newFinding("b ShareExceeded GPU-0", 5000)
@@ -103,6 +104,7 @@ func TestDecide(t *testing.T) {
 		"back, but it terminates":           {newObservation().with("b", announced).with("b", terminating), ""},
 		"only a warning remains":            {newObservation(stranger).with("e", announced), "warn e, withdraw e"},
 		"a pod outside of projects":         {newObservation(a).with("a", outside), ""},
+		"a pod that requests no GPU":        {newObservation(a, stranger).with("a", warnOnly).with("e", warnOnly), "warn e"},
 		"a pod that is gone":                {gone, ""},
 		"the sample is old":                 {newObservation(a, b).with("b", announced).sampledBefore(91 * time.Second), "withdraw b"},
 		"the sample is just new enough":     {newObservation(a).sampledBefore(90 * time.Second), "warn a, announce a"},

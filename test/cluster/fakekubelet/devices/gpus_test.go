@@ -32,7 +32,7 @@ func newSimulatedNode(t *testing.T, m devices.Machine) *simulator.Node {
 
 func readGPUs(t *testing.T, driver nvml.Library) []devices.GPU {
 	t.Helper()
-	gpus, err := devices.ReadGPUs(driver)
+	gpus, err := devices.ReadGPUs(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestUnallocatableDevicesOmitted(t *testing.T) {
 		t.Errorf("%d devices, want those with a compute instance, on the reachable GPUs: 27", len(got))
 	}
 	driver.Deny(true)
-	if _, err := devices.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
+	if _, err := devices.ReadGPUs(driver, 0); !errors.Is(err, nvml.ErrNoPermission) {
 		t.Errorf("without permission: %v, want %v", err, nvml.ErrNoPermission)
 	}
 }

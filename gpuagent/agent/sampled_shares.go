@@ -26,10 +26,10 @@ const minShareGap = 10 * time.Second
 // addShares adds to a sample what its pods may use, and the findings.
 func (s *sampler) addShares(result *utilization.Result, o *observation, readings map[string]*gpuReading) {
 	pods := podsByUID(o.holders, result)
-	sample := shares.Sample{At: result.At}
+	sample, memory := shares.Sample{At: result.At}, deviceMemory(o.gpus)
 	for i := range result.Devices {
 		d := &result.Devices[i]
-		use := shares.DeviceUse{Device: shareDevice(d, o, readings[d.GPU]), OtherMiB: unattributedMemory(d, pods)}
+		use := shares.DeviceUse{Device: shareDevice(d, memory[d.UUID], readings[d.GPU], o.holders), OtherMiB: unattributedMemory(d, pods)}
 		for uid, pod := range pods {
 			if one := deviceUse(result, uid, d.UUID); one != nil {
 				p := pod.use(d, use.Device, o.holders)
@@ -138,37 +138,59 @@ func requestsGPUInInit(pod *corev1.Pod) bool {
 	})
 }
 
-// shareDevice returns a device with its memory: that of the GPU, or of the MIG instance.
-func shareDevice(d *utilization.Device, o *observation, reading *gpuReading) shares.Device {
-	device := shares.Device{UUID: d.UUID, MIG: d.UUID != d.GPU}
-	device.Replicas, device.Replicated = o.holders.Replicas(d.UUID)
+// shareDevice returns a device with its memory. Without a reading nothing is known about its processes either.
+func shareDevice(d *utilization.Device, memoryMiB int64, reading *gpuReading, holders *devices.Snapshot) shares.Device {
+	device := shares.Device{UUID: d.UUID, MIG: d.UUID != d.GPU, MemoryMiB: memoryMiB}
+	device.Replicas, device.Replicated = holders.Replicas(d.UUID)
 	if reading != nil {
 		device.ReservedMiB = reading.reservedMiB
-	}
-	for i := range o.gpus {
-		gpu := &o.gpus[i]
-		switch {
-		case string(gpu.UUID) != d.GPU:
-		case device.MIG:
-			device.MemoryMiB = instanceMemory(gpu, d.UUID)
-		default:
-			device.MemoryMiB = gpu.MemoryMiB
-		}
 	}
 	return device
 }
 
-// instanceMemory returns the memory of a MIG instance; 0 if its model is unknown.
-func instanceMemory(gpu *v1alpha1.ObservedGPU, device string) int64 {
-	model := mig.ObservedModel(gpu)
-	for i := range gpu.Instances {
-		if gpu.Instances[i].UUID == device && model != nil {
-			if profile, err := model.Profile(gpu.Instances[i].Profile); err == nil {
-				return profile.MemoryMiB
+// deviceMemory returns the memory of the GPUs and of their MIG devices in MiB, as far as their models are known.
+func deviceMemory(gpus []v1alpha1.ObservedGPU) map[string]int64 {
+	memory := map[string]int64{}
+	for i := range gpus {
+		gpu := &gpus[i]
+		memory[string(gpu.UUID)] = gpu.MemoryMiB
+		if len(gpu.Instances) == 0 {
+			continue
+		}
+		model := mig.ObservedModel(gpu)
+		for j := range gpu.Instances {
+			if model == nil || gpu.Instances[j].UUID == "" {
+				continue
+			}
+			if profile, err := model.Profile(gpu.Instances[j].Profile); err == nil {
+				memory[gpu.Instances[j].UUID] = profile.MemoryMiB
 			}
 		}
 	}
-	return 0
+	return memory
+}
+
+// reservedMemory is the memory that the driver keeps for itself on a GPU, as it was last read.
+type reservedMemory struct {
+	at  time.Time
+	mib int64
+}
+
+// reservedPeriod is the time for which that memory is not read again: it changes with the driver's settings.
+const reservedPeriod = time.Minute
+
+// readReserved reads the memory that the driver keeps for itself on a GPU, unless it is known.
+func (s *sampler) readReserved(gpu string, at time.Time) int64 {
+	last, known := s.reserved.Load(gpu)
+	if known && at.Sub(last.(reservedMemory).at).Abs() < reservedPeriod {
+		return last.(reservedMemory).mib
+	}
+	memory, err := s.library.Memory(gpu)
+	if err != nil {
+		return 0
+	}
+	s.reserved.Store(gpu, reservedMemory{at, memory.ReservedMiB})
+	return memory.ReservedMiB
 }
 
 // unattributedMemory returns the memory of the processes on a device that belong to none of the pods; nil if it

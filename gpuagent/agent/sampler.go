@@ -34,6 +34,8 @@ type sampler struct {
 	// published returns the GPUNode, from which the first sample continues.
 	published func() *v1alpha1.GPUNode
 
+	// reserved has a reservedMemory for each GPU that is not in MIG mode.
+	reserved sync.Map
 	observed atomic.Pointer[observation]
 	latest   atomic.Pointer[utilization.Result]
 	// podByPID has the pods of the last sample's processes.
@@ -238,9 +240,7 @@ func (s *sampler) readGPU(r *gpuReading, gpu string, migEnabled bool, at time.Ti
 		s.readInstances(r, gpu)
 		return
 	}
-	if memory, err := s.library.Memory(gpu); err == nil {
-		r.reservedMiB = memory.ReservedMiB
-	}
+	r.reservedMiB = s.readReserved(gpu, at)
 	samples, err := s.library.ProcessUtilization(gpu, at.Add(-processSampleAge))
 	if err == nil {
 		r.busyByPID = map[uint32]int{}

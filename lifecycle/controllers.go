@@ -131,7 +131,7 @@ func (s *services) notification() []component {
 func (s *services) migPlan() []component {
 	return []component{
 		&gpunode.Reconciler{Client: s.client},
-		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents},
+		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents, Evictions: s.announcer},
 	}
 }
 
@@ -144,7 +144,9 @@ func (s *services) eviction() []component {
 		withPods{memory, s.pods},
 		withPods{&eviction.Reconciler{
 			Announcer: s.announcer, Evictor: s.stopper,
-			Checks: map[v1alpha1.EndReason]eviction.Check{v1alpha1.EndShareExceeded: memory.Check},
+			Checks: map[v1alpha1.EndReason]eviction.Check{
+				v1alpha1.EndShareExceeded: memory.Check, v1alpha1.EndPreempted: planner.ClaimantCheck(s.pods),
+			},
 		}, s.pods},
 	}
 }

@@ -98,6 +98,10 @@ const ReplicaReportAnnotation = "sluice.dev/replica-report"
 // hour (RFC 3339, separated by commas). It is on no object of users either.
 const RepartitionedAnnotation = "sluice.dev/repartitioned"
 
+// PreemptionAnnotation is on a GPUNode while a place on it is kept for a pod to which others give way: a JSON
+// object with claimant, gpu, profile, start and since. It is on no object of users either.
+const PreemptionAnnotation = "sluice.dev/preemption"
+
 // The users who set the hold and the exemption of a Project, as admission recorded them. They are on no pod and
 // no namespace, and so they are none of [ManagedKeys].
 const (

@@ -79,6 +79,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PoolQuotaApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PoolUsage"):
 		return &apiv1alpha1.PoolUsageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PreemptionSpec"):
+		return &apiv1alpha1.PreemptionSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Project"):
 		return &apiv1alpha1.ProjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ProjectDeletionApproval"):

@@ -21,8 +21,10 @@ func decide(s *snapshot, now time.Time) decision {
 		d.determineStage(at)
 		d.draftNode(at)
 	}
+	d.collectReservations()
 	d.planStaticPools()
 	d.placeRequests()
+	d.planPreemptions()
 	if len(d.unmet) > 0 {
 		d.requeueAt(d.usageValidUntil)
 	}
@@ -47,6 +49,8 @@ type decision struct {
 	draft *draft
 	// impossibleLayouts holds, by index of a static pool, why its layout cannot be applied.
 	impossibleLayouts map[int][]string
+	// preemptions holds the pods that are to give way to requests.
+	preemptions preemptionPlan
 }
 
 // actionVerb is a kind of write to a node or its GPUNode.
@@ -100,7 +104,8 @@ func (d *draft) initializeState() {
 	d.requested, d.impossibleLayouts = map[v1alpha1.MIGProfile]int{}, map[int][]string{}
 	next := planState{
 		offers: map[types.UID]podOffers{}, nominations: map[types.UID]nomination{}, made: map[place]madeInstance{},
-		earmarks: map[string]earmark{}, nodeBackoff: map[string]backoff{},
+		nominated: map[types.UID]time.Time{},
+		earmarks:  map[string]earmark{}, nodeBackoff: map[string]backoff{},
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
 		pausedSince: map[string]time.Time{},
 	}

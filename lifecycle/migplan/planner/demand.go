@@ -63,7 +63,7 @@ func parsePendingPod(pod *corev1.Pod) (*pendingPod, bool) {
 	w := &pendingPod{
 		podRequest: podRequest{
 			uid: pod.UID, namespace: pod.Namespace, name: pod.Name, instanceRequests: instances, resources: podAmounts(pod),
-			priority: helpers.PodPriority(pod), created: pod.CreationTimestamp.Time,
+			priority: helpers.PodPriority(pod), created: pod.CreationTimestamp.Time, guaranteed: isGuaranteed(pod),
 		},
 		nominatedNode:  pod.Status.NominatedNodeName,
 		volumeClaims:   volumeClaims(pod),

@@ -16,7 +16,11 @@
 // generation means that the spec is written. Every change ends with removing the
 // taint.
 //
+// For a pod with a guarantee that finds no room, package preemption chooses the pods
+// that give way. The planner reserves the place in an annotation of the GPUNode,
+// announces the evictions (package eviction evicts), and nominates the node for the pod.
+//
 // The planner never destroys an instance that a pod holds, may hold or needs. It
-// never stops a pod, never writes a GPUNode's status, and writes no field of a Node
-// but its own taint and these labels.
+// never stops a pod itself, never writes a GPUNode's status, and writes no field of a
+// Node but its own taint and these labels, and of a pod only the nominated node.
 package planner

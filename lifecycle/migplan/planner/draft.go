@@ -51,6 +51,8 @@ type draft struct {
 	now        time.Time
 	nodeDrafts []nodeDraft
 	gpuDrafts  []gpuDraft
+	// reserved holds the places that are kept for requests to which other pods give way.
+	reserved []reservedPlace
 	decision
 }
 

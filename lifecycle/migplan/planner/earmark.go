@@ -40,6 +40,9 @@ func (d *draft) earmarkGPUs() {
 		if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 {
 			continue // it needs room on several GPUs at once
 		}
+		if d.reservedNode(i) >= 0 {
+			continue // it has a GPU on which others give way
+		}
 		for _, pool := range w.poolOrder {
 			name := d.pools[pool].name
 			if _, taken := d.nextState.earmarks[name]; taken || d.pools[pool].isStatic() {
@@ -130,6 +133,9 @@ func (d *draft) clearIdle(c, request int, room mig.Mask, mayHold bool) {
 
 // isEarmarked reports whether a GPU is kept for a request that is more urgent than request i.
 func (d *draft) isEarmarked(c *gpuDraft, i int) bool {
+	if d.isReserved(c, i) {
+		return true
+	}
 	kept, some := d.previousState.earmarks[d.pools[d.nodes[c.node].pool].name]
 	if !some || kept.gpu != c.gpu.uuid {
 		return false

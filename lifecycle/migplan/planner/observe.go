@@ -14,11 +14,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/inventory"
 )
 
@@ -47,6 +49,12 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	}
 	s := &observedState{nodeObjects: map[string]*corev1.Node{}, gpuNodes: map[string]*v1alpha1.GPUNode{}}
 	s.previousState = r.state
+	s.holder, s.announced = r.newHolderFunc(s.gpuNodes), map[types.UID]*eviction.AnnouncedPod{}
+	if r.Evictions != nil {
+		for _, p := range r.announced.Values() {
+			s.announced[p.UID] = p
+		}
+	}
 	byName := map[string]int{}
 	for i := range pools.Items {
 		if p := &pools.Items[i]; p.Spec.Sharing == v1alpha1.SharingMIG && p.DeletionTimestamp == nil {
@@ -82,6 +90,7 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 		}
 		if gpuNode := s.gpuNodes[object.Name]; gpuNode != nil && gpuNode.DeletionTimestamp == nil {
 			n.observed = r.observedNodes.observe(gpuNode)
+			n.reservation = r.reservationOf(object.Name, gpuNode, now)
 		}
 		s.nodes = append(s.nodes, n)
 	}
@@ -102,7 +111,7 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 }
 
 func newPool(p *v1alpha1.NodePool) pool {
-	of := pool{name: p.Name, maxChangesPerHour: defaultMaxChangesPerHour}
+	of := pool{name: p.Name, maxChangesPerHour: defaultMaxChangesPerHour, minimumRuntime: p.Spec.MinimumRuntime()}
 	if p.Spec.MIG != nil {
 		if p.Spec.MIG.MaxChangesPerHour != nil {
 			of.maxChangesPerHour = int(*p.Spec.MIG.MaxChangesPerHour)
@@ -137,6 +146,7 @@ func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) erro
 		}
 		request := w.podRequest
 		request.feasible, request.nominated = feasible, w.nominatedNode
+		request.guaranteed = w.guaranteed && r.Evictions != nil
 		if request.poolOrder = s.orderPools(w.preferredPools, feasible); len(request.poolOrder) > 0 {
 			s.requests = append(s.requests, request)
 		}

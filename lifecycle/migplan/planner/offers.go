@@ -118,6 +118,9 @@ func (d *draft) offerIdle(i int) bool {
 // records its choice. It reports whether the pod is nominated.
 func (d *draft) keepClaims(i int) (nominated bool) {
 	w := &d.requests[i]
+	if at := d.reservedNode(i); at >= 0 && w.nominated == d.nodes[at].name && !d.hasIdle(at, i) {
+		return false // the planner nominated the node, and its instance does not exist yet
+	}
 	if w.nominated != "" {
 		before := d.previousState.nominations[w.uid]
 		if before.node != w.nominated {

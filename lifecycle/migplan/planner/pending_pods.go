@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/podcache"
 )
 
@@ -20,17 +21,20 @@ const batchDelay = 250 * time.Millisecond
 // the planner's requests.
 type pendingPods struct {
 	*podcache.Projection[*pendingPod]
-	store *podcache.Store
+	// announced are the pods whose eviction is announced.
+	announced *podcache.Projection[*eviction.AnnouncedPod]
+	store     *podcache.Store
 }
 
 func newPendingPods(store *podcache.Store) *pendingPods {
-	return &pendingPods{podcache.NewProjection(store, parsePendingPod), store}
+	return &pendingPods{podcache.NewProjection(store, parsePendingPod), podcache.NewProjection(store, eviction.Parse), store}
 }
 
 // Start implements source.TypedSource. It requests a plan when a pod becomes pending or ceases to
 // be, or its constraints change.
 func (p *pendingPods) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	p.OnChange(func() { queue.AddAfter(planRequest, batchDelay) })
+	p.announced.OnChange(func() { queue.AddAfter(planRequest, batchDelay) })
 	queue.AddAfter(planRequest, batchDelay)
 	return nil
 }

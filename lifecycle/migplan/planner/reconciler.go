@@ -30,6 +30,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/kaigroup"
@@ -45,8 +46,16 @@ type Reconciler struct {
 	Pods *podcache.Store
 	// Events records which instances are created for which pod.
 	Events events.EventRecorder
+	// Evictions announces the evictions of pods that give way to a pod with a guarantee; nil preempts none.
+	Evictions Announcer
 
-	pendingPods   interface{ Values() []*pendingPod }
+	pendingPods interface{ Values() []*pendingPod }
+	announced   interface {
+		Values() []*eviction.AnnouncedPod
+	}
+	preemptible   interface{ Values() []preemptiblePod }
+	written       map[string]writtenReservation
+	explained     map[types.UID]string
 	observedNodes observedNodes
 	usage         nodeUsage
 	claimTimes    claimTimes
@@ -78,13 +87,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	orphansErr := r.untaintOrphans(ctx, s.orphanedNodes)
 	d := decide(&s.snapshot, now)
 	recordMetrics(&d)
+	preemptErr := r.applyPreemptions(ctx, s, &d, now)
 	again, err := r.applyActions(ctx, s, &d, now)
 	r.state = d.nextState
 	if errors.Is(err, errConflict) {
 		return reconcile.Result{RequeueAfter: conflictRequeue}, nil
 	}
 	// A node whose change always fails delays neither the conditions nor the other nodes.
-	failed := errors.Join(orphansErr, err)
+	failed := errors.Join(orphansErr, preemptErr, err)
 	if err := r.updateConditions(ctx, s, &d, now); err != nil {
 		return reconcile.Result{}, errors.Join(failed, err)
 	}
@@ -162,7 +172,7 @@ func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodRe
 
 func (r *Reconciler) initialize() {
 	r.observedNodes, r.usage, r.claimTimes, r.preemptibleCache = observedNodes{}, nodeUsage{}, claimTimes{}, map[types.UID]bool{}
-	r.labelsBeforePause = labelsBeforePause{}
+	r.labelsBeforePause, r.written, r.explained = labelsBeforePause{}, map[string]writtenReservation{}, map[types.UID]string{}
 	if r.now == nil {
 		r.now = policytime.MachineNow
 	}
@@ -175,7 +185,7 @@ var planRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "plan
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initialize()
 	pods := newPendingPods(r.Pods)
-	r.pendingPods = pods
+	r.pendingPods, r.announced, r.preemptible = pods, pods.announced, podcache.NewProjection(r.Pods, parsePreemptiblePod)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("planner").
 		Watches(&v1alpha1.NodePool{}, enqueueBatched, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

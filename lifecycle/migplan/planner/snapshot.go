@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/eviction"
+	"sluice.dev/lifecycle/migplan/preemption"
 )
 
 // snapshot holds the complete input of a decision.
@@ -21,6 +23,10 @@ type snapshot struct {
 	// usageValidUntil is when the first of the listings that free is based on expires; zero for never.
 	// No event announces that other pods have ended.
 	usageValidUntil time.Time
+	// announced holds, by pod, the announced evictions.
+	announced map[types.UID]*eviction.AnnouncedPod
+	// holder returns a pod that holds an instance, and false if it is gone.
+	holder func(types.UID) (preemption.Pod, bool)
 	// previousState is the nextState of the last decision.
 	previousState planState
 }
@@ -34,6 +40,8 @@ type planState struct {
 	nominations map[types.UID]nomination
 	// made holds the instances that were created for requests and that no pod has used yet.
 	made map[place]madeInstance
+	// nominated holds, by pod, when the planner last wrote its nominated node.
+	nominated map[types.UID]time.Time
 	// earmarks holds, by pool, the GPU that is kept for a request that finds no room.
 	earmarks map[string]earmark
 	// nodeBackoff holds the backoff of changed nodes.
@@ -71,6 +79,8 @@ type pool struct {
 	maxChangesPerHour int
 	// pause reports whether NVIDIA's GPU clients are paused for changes of a MIG mode.
 	pause bool
+	// minimumRuntime is the time that its pods run at least before they are preempted.
+	minimumRuntime time.Duration
 }
 
 func (p *pool) isStatic() bool { return p.layout != nil }
@@ -99,6 +109,8 @@ type node struct {
 	free amounts
 	// observed holds the agent's report and the spec; nil without a GPUNode.
 	observed *observedNode
+	// reservation is the place that is kept for a pod to which others give way; nil for none.
+	reservation *preemption.Reservation
 	// boundPods holds the node's pods as read from the API server, and those in their binding cycle,
 	// if podsListed.
 	boundPods  []boundPod
@@ -150,6 +162,8 @@ type podRequest struct {
 	resources amounts
 	priority  int32
 	created   time.Time
+	// guaranteed reports whether other pods may be preempted for it.
+	guaranteed bool
 	// unschedulableSince is since when its scheduler has found no node; zero if it has not reported so.
 	unschedulableSince time.Time
 	// nominated is the name of the node that its scheduler chose; empty for none.

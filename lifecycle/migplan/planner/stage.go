@@ -116,9 +116,10 @@ func (d *draft) prepareChange(at int) {
 	case !w.changed && w.holding && d.now.Sub(n.taint.since) < drainTimeout:
 		d.requeueAt(n.taint.since.Add(drainTimeout))
 	case !w.changed && w.holding:
-		kept := d.nextState.earmarks[d.pools[n.pool].name]
-		kept.holds++
-		d.nextState.earmarks[d.pools[n.pool].name] = kept
+		if kept, some := d.nextState.earmarks[d.pools[n.pool].name]; some {
+			kept.holds++
+			d.nextState.earmarks[d.pools[n.pool].name] = kept
+		}
 		d.releaseNode(at, outcomePaused, fmt.Sprintf("a GPU is earmarked, but pods have used it for %s; the node accepts pods in between", drainTimeout))
 	case !w.changed && !w.draining:
 		d.releaseNode(at, outcomeAbandoned, "the change is no longer needed")

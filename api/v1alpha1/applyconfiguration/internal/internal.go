@@ -513,6 +513,9 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: preemption
+      type:
+        namedType: dev.sluice.api.v1alpha1.PreemptionSpec
     - name: scheduler
       type:
         namedType: dev.sluice.api.v1alpha1.Scheduler
@@ -816,6 +819,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: unscheduled
       type:
         namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: dev.sluice.api.v1alpha1.PreemptionSpec
+  map:
+    fields:
+    - name: minimumRuntime
+      type:
+        namedType: dev.sluice.api.period.Duration
 - name: dev.sluice.api.v1alpha1.Project
   map:
     fields:

@@ -35,6 +35,9 @@ type NodePoolSpecApplyConfiguration struct {
 	// MIG sets how the GPUs are partitioned if sharing is MIG. Without it partitions are
 	// planned from demand.
 	MIG *MIGSpecApplyConfiguration `json:"mig,omitempty"`
+	// Preemption sets when running pods give way to a pod with a guarantee whose MIG profile no node
+	// offers. It has an effect where MIG partitions are planned from demand.
+	Preemption *PreemptionSpecApplyConfiguration `json:"preemption,omitempty"`
 }
 
 // NodePoolSpecApplyConfiguration constructs a declarative configuration of the NodePoolSpec type for use with
@@ -104,5 +107,13 @@ func (b *NodePoolSpecApplyConfiguration) WithCPUPods(value apiv1alpha1.CPUPods) 
 // If called multiple times, the MIG field is set to the value of the last call.
 func (b *NodePoolSpecApplyConfiguration) WithMIG(value *MIGSpecApplyConfiguration) *NodePoolSpecApplyConfiguration {
 	b.MIG = value
+	return b
+}
+
+// WithPreemption sets the Preemption field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Preemption field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithPreemption(value *PreemptionSpecApplyConfiguration) *NodePoolSpecApplyConfiguration {
+	b.Preemption = value
 	return b
 }

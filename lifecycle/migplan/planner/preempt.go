@@ -1,0 +1,342 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
+	"sluice.dev/lifecycle/eviction"
+	"sluice.dev/lifecycle/migplan/preemption"
+)
+
+// Durations of preemption, in machine time.
+const (
+	// preemptionDelay is the time for which a claimant finds no room before pods are preempted for it: a node may
+	// be between two changes.
+	preemptionDelay = 20 * time.Second
+	// holdBefore is the time before the first eviction at which the node stops accepting pods: the successor of an
+	// evicted pod must not take its instance.
+	holdBefore = 2 * bindSettleTime
+	// reservationMaxAge is the time after which a place is given up whose slices do not become free.
+	reservationMaxAge = time.Hour
+	// nominationInterval is the least time between two nominations of a pod.
+	nominationInterval = 10 * time.Second
+)
+
+// preemptionPlan holds what a decision does about preemption.
+type preemptionPlan struct {
+	// reserve holds the reservations to write by node; nil removes the node's.
+	reserve map[string]*preemption.Reservation
+	// announce holds the evictions to announce, withdraw those to withdraw and why.
+	announce []eviction.Announcement
+	withdraw []withdrawal
+	// nominate holds by request the node for which its room is kept.
+	nominate map[int]string
+	// explain holds by request what happens for it, or why nothing can be preempted.
+	explain map[int]explanation
+}
+
+// withdrawal is an announcement that is not necessary any more.
+type withdrawal struct {
+	announcement eviction.Announcement
+	why          string
+}
+
+// explanation is an event on a claimant.
+type explanation struct {
+	// chosen reports whether others give way.
+	chosen  bool
+	message string
+}
+
+// reservedPlace is a reservation as a draft finds it.
+type reservedPlace struct {
+	preemption.Reservation
+	node int
+	// request is the index of the claimant, and gpu that of the GPU's draft; -1 if it is gone.
+	request, gpu int
+	mask         mig.Mask
+}
+
+// collectReservations finds the reserved places. One claimant has at most one.
+func (d *draft) collectReservations() {
+	d.preemptions = preemptionPlan{reserve: map[string]*preemption.Reservation{}, nominate: map[int]string{}, explain: map[int]explanation{}}
+	for at := range d.nodes {
+		n := &d.nodes[at]
+		if n.observed == nil || n.reservation == nil {
+			continue
+		}
+		r := reservedPlace{Reservation: *n.reservation, node: at, gpu: -1}
+		r.request = slices.IndexFunc(d.requests, func(w podRequest) bool { return w.uid == r.Claimant })
+		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last; c++ {
+			if it := &d.gpuDrafts[c]; it.gpu.uuid == r.GPU && it.gpu.model != nil {
+				if p := it.gpu.model.resolveProfile(r.Profile); p != nil && slices.Contains(p.Starts, r.Start) {
+					r.gpu, r.mask = c, p.Mask(r.Start)
+				}
+			}
+		}
+		twice := slices.ContainsFunc(d.reserved, func(other reservedPlace) bool { return other.Claimant == r.Claimant })
+		if r.request < 0 || r.gpu < 0 || twice || !d.requests[r.request].guaranteed {
+			d.preemptions.reserve[n.name] = nil
+			continue
+		}
+		d.reserved = append(d.reserved, r)
+	}
+}
+
+// isReserved reports whether a GPU is reserved for a request that is more urgent than request i.
+func (d *draft) isReserved(c *gpuDraft, i int) bool {
+	return slices.ContainsFunc(d.reserved, func(r reservedPlace) bool {
+		return r.request < i && d.gpuDrafts[r.gpu].gpu.uuid == c.gpu.uuid
+	})
+}
+
+// reservedNode returns the node with the place of request i; -1 for none.
+func (d *draft) reservedNode(i int) int {
+	for k := range d.reserved {
+		if d.reserved[k].request == i {
+			return d.reserved[k].node
+		}
+	}
+	return -1
+}
+
+// planPreemptions continues the reservations, begins others for claimants without room, and withdraws the
+// announcements that no reservation needs.
+func (d *draft) planPreemptions() {
+	needed := map[types.UID]eviction.Announcement{}
+	for k := range d.reserved {
+		r := &d.reserved[k]
+		w, n := &d.requests[r.request], &d.nodes[r.node]
+		switch {
+		case slices.Contains(d.unmet, r.request):
+			if !d.continuePreemption(r, needed) {
+				d.preemptions.reserve[n.name] = nil
+			}
+		case !d.isServedOn(r.node, r.request):
+			d.preemptions.reserve[n.name] = nil // it has room elsewhere
+		case w.nominated == "":
+			d.nominate(r)
+		}
+	}
+	for _, i := range d.unmet {
+		if d.requests[i].guaranteed && (d.reservedNode(i) < 0 || d.isReleased(d.reservedNode(i))) {
+			d.beginPreemption(i, needed)
+		}
+	}
+	for _, a := range needed {
+		if known := d.announced[a.UID]; known == nil || known.Claimant != a.Claimant {
+			d.preemptions.announce = append(d.preemptions.announce, a)
+		}
+	}
+	slices.SortFunc(d.preemptions.announce, func(a, b eviction.Announcement) int { return compareText(a.UID, b.UID) })
+	for uid, p := range d.announced {
+		if a, ok := needed[uid]; p.Reason == v1alpha1.EndPreempted && (!ok || a.Claimant != p.Claimant) {
+			d.preemptions.withdraw = append(d.preemptions.withdraw, withdrawal{p.Announcement, "the pod that needed its room is gone or has room elsewhere"})
+		}
+	}
+	slices.SortFunc(d.preemptions.withdraw, func(a, b withdrawal) int { return compareText(a.announcement.UID, b.announcement.UID) })
+}
+
+func compareText(a, b types.UID) int {
+	if a < b {
+		return -1
+	}
+	if a > b {
+		return 1
+	}
+	return 0
+}
+
+// isReleased reports whether this decision gives up the reservation of a node.
+func (d *draft) isReleased(at int) bool {
+	r, changed := d.preemptions.reserve[d.nodes[at].name]
+	return changed && r == nil
+}
+
+// isServedOn reports whether request i has, or gets, its instance on a node.
+func (d *draft) isServedOn(at, i int) bool {
+	w := &d.nodeDrafts[at]
+	return slices.Contains(w.requests, i) || slices.Contains(w.idleOffers, i) || d.requests[i].nominated == d.nodes[at].name || d.hasIdle(at, i)
+}
+
+// nominate names the node in the claimant's status just before its instance is published, and while it is pending
+// afterwards: kube-scheduler then leaves the room to it.
+func (d *draft) nominate(r *reservedPlace) {
+	w := &d.nodeDrafts[r.node]
+	publishing := w.stage == stageFinishing || w.stage == stageReady && w.changed || slices.Contains(w.idleOffers, r.request)
+	if last := d.previousState.nominated[r.Claimant]; !publishing || d.now.Sub(last) < nominationInterval {
+		d.nextState.nominated[r.Claimant] = last
+		return
+	}
+	d.nextState.nominated[r.Claimant] = d.now
+	d.preemptions.nominate[r.request] = d.nodes[r.node].name
+}
+
+// continuePreemption announces the pods that hold a reserved place, and keeps new pods off the node from shortly
+// before the first eviction until the claimant's instance can be created. It returns false if the place is given up.
+func (d *draft) continuePreemption(r *reservedPlace, needed map[types.UID]eviction.Announcement) bool {
+	w, n, it := &d.requests[r.request], &d.nodes[r.node], &d.gpuDrafts[r.gpu]
+	if d.now.Sub(r.Since) >= reservationMaxAge || it.eligibility != eligibleInMIGMode {
+		return false
+	}
+	d.requeueAt(r.Since.Add(reservationMaxAge))
+	var first time.Time
+	var victims []eviction.Announcement
+	waiting := false
+	for j := range it.gpu.instances {
+		in := &it.gpu.instances[j]
+		if in.Mask()&r.mask == 0 || in.Use == mig.Idle {
+			continue
+		}
+		if in.Mask()&it.gpu.foreign != 0 {
+			return false
+		}
+		if in.pod == nil {
+			continue // its processes are still ending
+		}
+		pod, known := d.holder(in.pod.UID)
+		if !known || pod.Terminating {
+			continue
+		}
+		announced := d.announced[pod.UID]
+		isOurs := announced != nil && announced.Claimant == r.Claimant
+		if !isOurs && !pod.Evictable(w.priority, d.pools[n.pool].minimumRuntime, d.now) {
+			return false // it came in between
+		}
+		victims = append(victims, d.newAnnouncement(&pod, w, n.name))
+		switch {
+		case announced == nil:
+			waiting = true // the deadline is written in this pass
+		case first.IsZero() || announced.At.Before(first):
+			first = announced.At
+		}
+	}
+	for _, v := range victims {
+		needed[v.UID] = v
+	}
+	if waiting {
+		return true
+	}
+	if hold := first.Add(-holdBefore); !first.IsZero() && hold.After(d.now) {
+		d.requeueAt(hold)
+		return true
+	}
+	if draft := &d.nodeDrafts[r.node]; d.canRepartition(r.node, true) || d.canRepartition(r.node, false) {
+		draft.holding = true
+		draft.requests = append(draft.requests, r.request)
+	}
+	return true
+}
+
+// newAnnouncement returns the announcement of a victim of a claimant.
+func (d *draft) newAnnouncement(pod *preemption.Pod, w *podRequest, node string) eviction.Announcement {
+	return eviction.Announcement{
+		Pod: pod.Name, UID: pod.UID, Reason: v1alpha1.EndPreempted, Claimant: w.uid,
+		Message: fmt.Sprintf("a pod with a guaranteed quota and a higher priority needs an instance %s on node %s", w.describe(), node),
+	}
+}
+
+// beginPreemption chooses the pods that give way to request i, or records why there are none.
+func (d *draft) beginPreemption(i int, needed map[types.UID]eviction.Announcement) {
+	w := &d.requests[i]
+	if at := w.unschedulableSince.Add(preemptionDelay); at.After(d.now) {
+		d.requeueAt(at)
+		return
+	}
+	if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 {
+		d.refuse(i, "the pod requests several instances, for which no pods are preempted")
+		return
+	}
+	refusal := &preemption.Refusal{Reason: "no node that the pod may use can be repartitioned now"}
+	for _, pool := range w.poolOrder {
+		if d.pools[pool].isStatic() {
+			continue
+		}
+		gpus, room := d.preemptibleGPUs(i, pool)
+		if room != "" {
+			d.refuse(i, "node "+room+" has room, and will be repartitioned later")
+			return
+		}
+		if len(gpus) == 0 {
+			continue
+		}
+		choice, refused := preemption.Choose(w.priority, gpus, d.holder, d.now)
+		if refused != nil {
+			if refusal = refused; !refused.RetryAt.IsZero() {
+				d.requeueAt(refused.RetryAt)
+			}
+			continue
+		}
+		d.preemptions.reserve[choice.Node] = &preemption.Reservation{
+			Claimant: w.uid, GPU: choice.GPU, Profile: w.instanceRequests[0].profile, Start: choice.Start, Since: d.now,
+		}
+		var names []string
+		for k := range choice.Victims {
+			needed[choice.Victims[k].UID] = d.newAnnouncement(&choice.Victims[k], w, choice.Node)
+			names = append(names, choice.Victims[k].Name.String())
+		}
+		d.preemptions.explain[i] = explanation{chosen: true, message: fmt.Sprintf(
+			"no node offers %s: on node %s the preemption of %d pods is announced, after which the instance is created for this pod (%s)",
+			w.describe(), choice.Node, len(names), joinLimited(names))}
+		return
+	}
+	d.refuse(i, refusal.Reason)
+}
+
+func (d *draft) refuse(i int, reason string) {
+	d.preemptions.explain[i] = explanation{message: fmt.Sprintf("no pod can be preempted for %s: %s", d.requests[i].describe(), reason)}
+}
+
+// preemptibleGPUs returns the GPUs of a pool on which pods may be preempted for request i. room names a node with
+// space that only cannot change at the moment.
+func (d *draft) preemptibleGPUs(i, pool int) (gpus []preemption.GPU, room string) {
+	w := &d.requests[i]
+	for at := range d.nodes {
+		n := &d.nodes[at]
+		if n.pool != pool || !w.feasible[at] || n.observed == nil || n.unsuitableReason != "" || d.agentUnavailableReason(n.observed) != "" ||
+			!d.fits(at, w) || d.isOfferIgnored(at, w) || d.changeLimitReason(n) != "" {
+			continue
+		}
+		kept, changed := d.preemptions.reserve[n.name]
+		isFree := changed && kept == nil || !changed && n.reservation == nil
+		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last; c++ {
+			it := &d.gpuDrafts[c]
+			if it.eligibility == notEligible || it.gpu.model == nil || d.isEarmarked(it, i) {
+				continue
+			}
+			p := it.gpu.model.resolveProfile(w.instanceRequests[0].profile)
+			if p == nil {
+				continue
+			}
+			if it.eligibility != eligibleByDrain && it.gpu.model.migModel.CanFit(it.inUse, p) {
+				return nil, n.name
+			}
+			if isFree && n.taint == nil && it.eligibility == eligibleInMIGMode {
+				gpus = append(gpus, d.newPreemptibleGPU(it, n, p))
+			}
+		}
+	}
+	return gpus, ""
+}
+
+func (d *draft) newPreemptibleGPU(it *gpuDraft, n *node, p *mig.Profile) preemption.GPU {
+	g := preemption.GPU{
+		Node: n.name, UUID: it.gpu.uuid, Model: it.gpu.model.migModel, Profile: p, MinimumRuntime: d.pools[n.pool].minimumRuntime,
+	}
+	for j := range it.instances {
+		in := preemption.Instance{Instance: it.instances[j].Instance}
+		if pod := it.instances[j].pod; pod != nil && in.Mask()&it.gpu.foreign == 0 {
+			in.Holder = pod.UID
+		}
+		g.Instances = append(g.Instances, in)
+	}
+	return g
+}

@@ -23,6 +23,7 @@ import (
 	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
+	"sluice.dev/lifecycle/quota/shares"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/department"
@@ -135,10 +136,16 @@ func (s *services) migPlan() []component {
 
 // eviction returns the controllers that decide which single pods are evicted, and the one that evicts them.
 func (s *services) eviction() []component {
+	memory := &shares.Reconciler{
+		Client: s.client, Live: s.live, Announcer: s.announcer, Notices: s.notices, Events: s.events, Clock: s.policyTime,
+	}
 	return []component{
+		withPods{memory, s.pods},
 		withPods{&eviction.Reconciler{
 			Announcer: s.announcer, Evictor: s.stopper,
-			Checks: map[v1alpha1.EndReason]eviction.Check{v1alpha1.EndPreempted: planner.ClaimantCheck(s.pods)},
+			Checks: map[v1alpha1.EndReason]eviction.Check{
+				v1alpha1.EndShareExceeded: memory.Check, v1alpha1.EndPreempted: planner.ClaimantCheck(s.pods),
+			},
 		}, s.pods},
 	}
 }

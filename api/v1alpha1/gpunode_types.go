@@ -154,11 +154,20 @@ type PodUsage struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB *int64 `json:"memoryMiB,omitempty"`
 
-	// ShareMiB is the GPU memory that the pod may use, in MiB.
+	// ShareMiB is the GPU memory that the pod may use on all of its devices together, in MiB: the
+	// memory of its MIG devices and of GPUs that it has alone, and its share of other GPUs without
+	// what the driver reserves. It is absent if the share on any device is unknown.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ShareMiB int64 `json:"shareMiB,omitempty"`
+
+	// LimitMiB is the GPU memory up to which the pod may burst on all of its devices together, in
+	// MiB. It is absent if the pod may not use more than its share.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LimitMiB int64 `json:"limitMiB,omitempty"`
 
 	// LastActive is when the pod last used its GPUs, in machine time. A pod that has not used
 	// them yet has the time of its first sample. It is absent if the pod may use a GPU whose
@@ -170,15 +179,22 @@ type PodUsage struct {
 
 // FindingReason is the kind of violation by a pod.
 //
-// +kubebuilder:validation:Enum=ShareExceeded;NotAllocated
+// +kubebuilder:validation:Enum=ShareExceeded;NotAllocated;MemoryConflict
 type FindingReason string
 
 // The findings.
 const (
-	// FindingShareExceeded means that the pod uses more GPU memory than its share.
+	// FindingShareExceeded means that the pod uses more GPU memory than its share, or than its limit
+	// if it may burst. Lifecycle warns of it and then evicts the pod.
 	FindingShareExceeded FindingReason = "ShareExceeded"
-	// FindingNotAllocated means that the pod uses a GPU that was not allocated to it.
+	// FindingNotAllocated means that the pod uses a GPU that was not allocated to it. Lifecycle only
+	// warns of it.
 	FindingNotAllocated FindingReason = "NotAllocated"
+	// FindingMemoryConflict means that the pod bursts above its share while the GPU has less free
+	// memory than other pods were promised and do not use yet. Of the pods that burst on the GPU it
+	// has the lowest priority, and among these it was idle longest. Lifecycle warns of it and then
+	// evicts the pod.
+	FindingMemoryConflict FindingReason = "MemoryConflict"
 )
 
 // Finding is a pod that uses a GPU or GPU memory that was not allocated to it.
@@ -193,8 +209,23 @@ type Finding struct {
 	// +required
 	Reason FindingReason `json:"reason"`
 
-	// Since is when the violation was first observed, in machine time.
+	// Since is when the violation was first observed, in machine time. The agent reports it after
+	// 60 s without a gap.
 	//
 	// +required
 	Since metav1.Time `json:"since"`
+
+	// Device is the UUID of the GPU or MIG device.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	Device string `json:"device,omitempty"`
+
+	// ExcessMiB is the memory on the device, in MiB: above the share or limit (ShareExceeded), above
+	// the share (MemoryConflict), or all that the pod uses (NotAllocated). It is as old as
+	// memoryMiB of the pods, and absent if it is unknown.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ExcessMiB int64 `json:"excessMiB,omitempty"`
 }

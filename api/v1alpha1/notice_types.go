@@ -297,3 +297,15 @@ const (
 	// NoticeTest tests mail delivery at an administrator's request.
 	NoticeTest NoticeKind = "Test"
 )
+
+// IsOptional reports whether the recipient can mute the message. One that announces the end of a pod can not be
+// muted.
+func (s *NoticeSpec) IsOptional() bool {
+	switch s.Kind {
+	case NoticeQuotaThreshold, NoticeWeeklySummary, NoticeProjectRenewed:
+		return true
+	case NoticeShareExceeded:
+		return s.Deadline == nil
+	}
+	return false
+}

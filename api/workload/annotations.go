@@ -69,6 +69,18 @@ func collectAnnotations(annotations map[string]string) requestAnnotations {
 	return n
 }
 
+// IsRequestAnnotation reports whether a request depends on the annotation. Programs that keep pods in memory
+// can drop the others.
+func IsRequestAnnotation(key string) bool {
+	switch key {
+	case v1alpha1.AnnotationGPU, v1alpha1.AnnotationGPUFraction, v1alpha1.AnnotationGPUMemory, v1alpha1.AnnotationGPUFractionDevices,
+		v1alpha1.AnnotationGPUFractionContainer, v1alpha1.AnnotationGPUMemoryLimit, v1alpha1.AnnotationGPUMemoryLimitKAI,
+		v1alpha1.AnnotationGPUFractionLimitKAI, v1alpha1.AnnotationNodePools, v1alpha1.AnnotationMaxRuntime:
+		return true
+	}
+	return strings.HasPrefix(key, annotationKAIContainerPrefix)
+}
+
 // parseAmounts reads the annotations with an amount, sluice.dev/gpu first.
 func (r *parser) parseAmounts() []annotatedAmount {
 	if !r.annotations.hasAmount() {

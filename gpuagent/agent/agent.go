@@ -103,6 +103,7 @@ func newReconciler(client *kubeClient, cfg *Config, driver nvml.Library, kubelet
 		exporter: exporter, library: library, interval: cfg.Intervals.Sample.Duration, published: r.cache.gpuNode, resolver: host.PodResolver{Proc: cfg.Proc},
 		instances: func(gpu string) map[uint32]int { _, starts := r.engine.Running(gpu); return starts },
 	}
+	r.sampler.shares.MaxGap = max(minShareGap, 2*cfg.Intervals.Sample.Duration+readTimeout)
 	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, PodUIDs: r.sampler.podUIDs}
 	r.engine.OpenBy, r.engine.ReloadMonitoring = r.openBy, r.reloadMonitoring
 	r.hungCalls = hungCallReporter{

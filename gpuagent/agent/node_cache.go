@@ -5,12 +5,14 @@ package agent
 
 import (
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/gpuagent/devices"
 )
 
@@ -79,7 +81,8 @@ func trimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	pod.ManagedFields, pod.Annotations = nil, nil
+	pod.ManagedFields = nil
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return !workload.IsRequestAnnotation(key) })
 	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime, PodIP: pod.Status.PodIP}
 	return pod, nil

@@ -269,7 +269,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, o observation, offerEr
 		report.Use, report.GPUs = use, withSources(o.gpus, use.Sources)
 	}
 	if o.holdersErr == nil {
-		report.Pods = o.holders.PodUses()
+		report.Pods = withUnassignedPods(o.holders.PodUses(), o.holders, use)
 		report.Conditions = append(report.Conditions, sharedCondition(o.holders.Replicated()))
 	}
 	wait := r.cfg.Intervals.Observe.Duration

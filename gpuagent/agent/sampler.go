@@ -17,6 +17,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/shares"
 	"sluice.dev/gpuagent/utilization"
 )
 
@@ -33,6 +34,8 @@ type sampler struct {
 	// published returns the GPUNode, from which the first sample continues.
 	published func() *v1alpha1.GPUNode
 
+	// reserved has a reservedMemory for each GPU that is not in MIG mode.
+	reserved sync.Map
 	observed atomic.Pointer[observation]
 	latest   atomic.Pointer[utilization.Result]
 	// podByPID has the pods of the last sample's processes.
@@ -41,6 +44,7 @@ type sampler struct {
 	mu       sync.Mutex // guards a sample, and the fields below
 	resolver host.PodResolver
 	tracker  utilization.Tracker
+	shares   shares.Tracker
 	restored bool
 	layouts  map[string]exporterLayout // of the GPUs that only the exporter measures
 	// unsupportedAt is when the driver last refused to measure the instances of a GPU.
@@ -90,6 +94,7 @@ func (s *sampler) sample() {
 	if !s.restored {
 		if node := s.published(); node != nil && node.Status.SampledAt != nil {
 			s.tracker.Restore(node.Status.Pods, node.Status.SampledAt.Time)
+			s.shares.Restore(node.Status.Findings, node.Status.SampledAt.Time)
 		}
 		s.restored = true
 	}
@@ -118,6 +123,7 @@ func (s *sampler) sample() {
 	s.exporter.needed.Store(needsExporter)
 	s.podByPID.Store(podByPID(sample.Devices))
 	result := s.tracker.Add(sample)
+	s.addShares(&result, o, readings)
 	s.latest.Store(&result)
 	lastSample.Store(&sampledNode{result: &result, gpus: o.gpus, holders: o.holders})
 }
@@ -135,6 +141,8 @@ type gpuReading struct {
 	busyByStart map[int]int
 	// starts are the first slices of the instances by identifier.
 	starts map[uint32]int
+	// reservedMiB is the memory that the driver keeps for itself.
+	reservedMiB int64
 	// needsExporter reports that the driver cannot measure the instances; skipped, that it was not called again.
 	needsExporter, skipped bool
 }
@@ -232,6 +240,7 @@ func (s *sampler) readGPU(r *gpuReading, gpu string, migEnabled bool, at time.Ti
 		s.readInstances(r, gpu)
 		return
 	}
+	r.reservedMiB = s.readReserved(gpu, at)
 	samples, err := s.library.ProcessUtilization(gpu, at.Add(-processSampleAge))
 	if err == nil {
 		r.busyByPID = map[uint32]int{}

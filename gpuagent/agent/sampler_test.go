@@ -37,6 +37,8 @@ type sampledTestNode struct {
 	pods    []corev1.Pod
 	proc    string
 
+	assignments devices.Assignments
+
 	exporterOutdated   bool
 	exporterReloadedAt time.Time
 }
@@ -141,17 +143,22 @@ func (n *sampledTestNode) addProcess(pid uint32, pod, device string, memoryMiB i
 // instance has a utilization from the second on.
 func (n *sampledTestNode) sample() *utilization.Result {
 	n.Helper()
-	holders := devices.KubeletSnapshot(devices.Assignments{})
-	holders.Pods = n.pods
-	o := observation{
-		gpus: n.gpus, holders: holders, exporterOutdated: n.exporterOutdated, exporterReloadedAt: n.exporterReloadedAt,
-	}
+	o := n.observation()
 	n.sampler.observed.Store(&o)
 	for range 3 {
 		time.Sleep(time.Second)
 		n.sampler.sample()
 	}
 	return n.sampler.latest.Load()
+}
+
+// observation returns what the reconciler observed.
+func (n *sampledTestNode) observation() observation {
+	holders := devices.KubeletSnapshot(n.assignments)
+	holders.Pods = n.pods
+	return observation{
+		gpus: n.gpus, holders: holders, exporterOutdated: n.exporterOutdated, exporterReloadedAt: n.exporterReloadedAt,
+	}
 }
 
 // Each kind of GPU has the source that a real one has, and pods get the use of their own processes.
@@ -237,9 +244,10 @@ func testSampleWithHungGPU(t *testing.T) {
 		}
 	}})
 	got := n.sample()
+	count := len(calls)
 	close(hang)
-	if len(calls) != 1 {
-		t.Errorf("%d calls to a GPU that hangs", len(calls))
+	if count != 1 {
+		t.Errorf("%d calls to a GPU that hangs", count)
 	}
 	if got.Sources[string(n.gpus[0].UUID)] != v1alpha1.UtilizationUnavailable || got.Pods[podUID("b")].LastActive == nil {
 		t.Errorf("%+v, %+v", got.Sources, got.Pods)

@@ -33,6 +33,11 @@ var (
 	deviceLabels = []string{"gpu", "uuid", "device"}
 	podMemory    = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes",
 		"GPU memory that a pod's processes use on a device; absent if unknown.", podLabels, nil)
+	podShare = prometheus.NewDesc("sluice_gpu_pod_memory_share_bytes",
+		"GPU memory that a pod may use on a device without a burst; absent if unknown.", podLabels, nil)
+	podFinding = prometheus.NewDesc("sluice_gpu_pod_finding_excess_bytes",
+		"GPU memory on a device by which a pod exceeds what it was given, by the reason of the finding: ShareExceeded, "+
+			"NotAllocated, MemoryConflict; 0 if it is unknown.", append(podLabels[:len(podLabels):len(podLabels)], "reason"), nil)
 	podUtilization = prometheus.NewDesc("sluice_gpu_pod_utilization_ratio",
 		"A pod's utilization of a device, 0 to 1; absent if unknown.", podLabels, nil)
 	podLastActive = prometheus.NewDesc("sluice_gpu_pod_last_active_timestamp_seconds",
@@ -47,7 +52,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (useCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{podMemory, podUtilization, podLastActive, instanceUtilization, otherProcesses, otherMemory} {
+	for _, desc := range []*prometheus.Desc{podMemory, podShare, podFinding, podUtilization, podLastActive, instanceUtilization, otherProcesses, otherMemory} {
 		to <- desc
 	}
 }
@@ -79,6 +84,14 @@ func (useCollector) Collect(to chan<- prometheus.Metric) {
 			labels := []string{index[d.GPU], d.GPU, d.UUID, pod.Namespace, pod.Name, project}
 			if d.MemoryMiB != nil {
 				gauge(podMemory, float64(*d.MemoryMiB)*mebibyte, labels...)
+			}
+			if d.ShareMiB > 0 {
+				gauge(podShare, float64(d.ShareMiB)*mebibyte, labels...)
+			}
+			for _, f := range node.result.Findings {
+				if f.PodUID == pod.UID && f.Device == d.UUID {
+					gauge(podFinding, float64(f.ExcessMiB)*mebibyte, append(labels[:len(labels):len(labels)], string(f.Reason))...)
+				}
 			}
 			if d.Busy != nil {
 				gauge(podUtilization, float64(*d.Busy)/100, labels...)

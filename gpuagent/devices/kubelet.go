@@ -95,6 +95,9 @@ type Assignments struct {
 	Dynamic map[types.NamespacedName]bool
 	// Replicated are the resources of MIG devices of which the device plugin offers several replicas.
 	Replicated []corev1.ResourceName
+	// Replicas is the number of replicas that the device plugin offers of each device that it shares. It is
+	// 0 if a pod has a replica and the plugin offers none, as after its restart.
+	Replicas map[string]int
 	// Ambiguous are the pods whose devices are unknown: the kubelet does not name a device, or it
 	// lists two pods of one name.
 	Ambiguous []types.NamespacedName
@@ -110,6 +113,8 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
 		Holders: map[string][]types.NamespacedName{},
 		Counts:  map[types.NamespacedName]map[corev1.ResourceName]int{},
 		Dynamic: map[types.NamespacedName]bool{},
+
+		Replicas: map[string]int{},
 	}
 	for _, devices := range offered.GetDevices() {
 		for _, id := range devices.GetDeviceIds() {
@@ -119,6 +124,9 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
 			}
 			name := corev1.ResourceName(devices.GetResourceName())
 			h.Offered[uuid] = name
+			if uuid != id {
+				h.Replicas[uuid]++
+			}
 			_, isMIG := v1alpha1.MIGProfileOf(name)
 			if isMIG && uuid != id && !slices.Contains(h.Replicated, name) {
 				h.Replicated = append(h.Replicated, name)
@@ -167,6 +175,9 @@ func (h *Assignments) addContainer(pod types.NamespacedName, container *podresou
 			}
 			h.Counts[pod][corev1.ResourceName(devices.GetResourceName())]++
 			h.Holders[uuid] = append(h.Holders[uuid], pod)
+			if uuid != id {
+				h.Replicas[uuid] += 0 // The device is shared, even if no replica is offered now.
+			}
 		}
 	}
 	for _, dynamic := range container.GetDynamicResources() {

@@ -222,6 +222,33 @@ func (s *Snapshot) PodsOnDevice(uuid string) (pods []v1alpha1.PodReference) {
 	return pods
 }
 
+// HeldBy returns how many replicas of a device the kubelet assigned to a pod: 1 for a device without
+// replicas, and 0 if it assigned none.
+func (s *Snapshot) HeldBy(device string, pod types.NamespacedName) (count int) {
+	for _, holder := range s.assignments.Holders[device] {
+		if holder == pod {
+			count++
+		}
+	}
+	return count
+}
+
+// HasDevices reports whether the kubelet assigned any GPU or MIG device to a pod. It is not known if the
+// kubelet names two pods so, or does not name the device.
+func (s *Snapshot) HasDevices(pod types.NamespacedName) (has, known bool) {
+	for name := range s.assignments.Counts[pod] {
+		has = has || isGPU(name)
+	}
+	return has, !slices.Contains(s.assignments.Ambiguous, pod)
+}
+
+// Replicas returns how many replicas of a device the device plugin offers, and whether it shares the device
+// at all. The number is 0 if it is unknown.
+func (s *Snapshot) Replicas(device string) (count int, shared bool) {
+	count, shared = s.assignments.Replicas[device]
+	return count, shared
+}
+
 // Replicated returns the resources of MIG devices of which the device plugin offers several replicas.
 func (s *Snapshot) Replicated() []corev1.ResourceName { return s.assignments.Replicated }
 

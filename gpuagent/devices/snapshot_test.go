@@ -468,3 +468,39 @@ func TestReplicatedMIGDevices(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The replicas of a device count for the pods that hold them. Their number is unknown while the plugin offers
+// none.
+func TestReplicas(t *testing.T) {
+	held, err := newAssignments(
+		&podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{
+			{ResourceName: resourceGPU, DeviceIds: []string{gpuUUID1 + "::0", gpuUUID1 + "::1", gpuUUID1 + "::2"}},
+			{ResourceName: resourceMIG1g, DeviceIds: []string{migDeviceSmall}},
+		}},
+		&podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{
+			podResources("two", resourceGPU, gpuUUID1+"::0", gpuUUID1+"::2"), podResources("one", resourceGPU, gpuUUID1+"::1"),
+			podResources("mig", resourceMIG1g, migDeviceOther+"::1"), podResources("cpu", "example.com/nic", "eth0"),
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := KubeletSnapshot(held)
+	pod := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "h2", Name: name} }
+	for device, want := range map[string]int{gpuUUID1: 3, migDeviceSmall: -1, migDeviceOther: 0} {
+		count, shared := s.Replicas(device)
+		if !shared {
+			count = -1
+		}
+		if count != want {
+			t.Errorf("%d replicas of %s, want %d", count, device, want)
+		}
+	}
+	for name, want := range map[string]int{"two": 2, "one": 1, "mig": 0, "cpu": 0, "gone": 0} {
+		if got := s.HeldBy(gpuUUID1, pod(name)); got != want {
+			t.Errorf("pod %s holds %d replicas, want %d", name, got, want)
+		}
+		if has, known := s.HasDevices(pod(name)); !known || has != (want > 0 || name == "mig") {
+			t.Errorf("pod %s has devices: %v, %v", name, has, known)
+		}
+	}
+}

@@ -107,8 +107,9 @@ type GPU struct {
 	Err error
 }
 
-// Memory is the memory of a GPU in MiB.
-type Memory struct{ TotalMiB, UsedMiB int64 }
+// Memory is the memory of a GPU in MiB. ReservedMiB is the part of the total that the driver keeps for
+// itself; 0 if the driver does not report it.
+type Memory struct{ TotalMiB, UsedMiB, ReservedMiB int64 }
 
 // NoInstance is the GPU instance of a process on a GPU without MIG mode.
 const NoInstance = ^uint32(0)

@@ -28,6 +28,7 @@ const (
 	maxInstances        = 8
 	lastSlice           = 7
 	maxPods             = 512
+	maxFindings         = 512
 	maxDevices          = 64
 )
 

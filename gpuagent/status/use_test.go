@@ -4,9 +4,11 @@
 package status
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -74,4 +76,50 @@ func TestUseIsWrittenAtItsRates(t *testing.T) {
 func withoutMemory(r Report) Report {
 	r.Use.Pods["u"] = utilization.PodUse{}
 	return r
+}
+
+// Findings are written at once when they change, with the rest of their sample. Their excess is written at the
+// rate of the use.
+func TestFindingsAreWrittenAtOnce(t *testing.T) {
+	w := &Writer{}
+	report := func(after time.Duration, excess int64, pods ...string) Report {
+		r := newUseReport(testNow.Add(after), testNow, 1000)
+		use := r.Use.Pods["u"]
+		use.ShareMiB, use.LimitMiB = 800, 900
+		r.Use.Pods["u"] = use
+		for _, pod := range pods {
+			r.Use.Findings = append(r.Use.Findings, v1alpha1.Finding{
+				PodUID: types.UID(pod), Reason: v1alpha1.FindingShareExceeded, Device: "GPU-0", ExcessMiB: excess, Since: metav1.NewTime(testNow),
+			})
+		}
+		return r
+	}
+	first := w.mergeStatus(&v1alpha1.GPUNodeStatus{}, report(0, 200, "u"), testNow)
+	if len(first.Findings) != 1 || first.Pods[0].ShareMiB != 800 || first.Pods[0].LimitMiB != 900 {
+		t.Fatalf("%+v", first)
+	}
+	for name, tt := range map[string]struct {
+		report Report
+		want   bool
+	}{
+		"the same finding":        {report(time.Second, 200, "u"), false},
+		"another excess":          {report(time.Second, 5000, "u"), false},
+		"another finding":         {report(time.Second, 200, "u", "v"), true},
+		"no finding":              {report(time.Second, 0), true},
+		"another pod's":           {report(time.Second, 200, "v"), true},
+		"an excess, later":        {report(50*time.Second, 5000, "u"), true},
+		"thousands of findings":   {report(time.Second, 200, slices.Repeat([]string{"v"}, 5000)...), true},
+		"a share that is unknown": {newUseReport(testNow.Add(30*time.Second), testNow, 1000), true},
+	} {
+		next := w.mergeStatus(first, tt.report, testNow)
+		if got := !next.SampledAt.Equal(first.SampledAt); got != tt.want {
+			t.Errorf("%s: written is %v", name, got)
+		}
+		if !tt.want && next.Findings[0].ExcessMiB != 200 || len(next.Findings) > maxFindings {
+			t.Errorf("%s: %d findings", name, len(next.Findings))
+		}
+	}
+	if lost := w.mergeStatus(first, Report{Conditions: nil}, testNow); len(lost.Findings) != 1 || !lost.SampledAt.Equal(first.SampledAt) {
+		t.Errorf("without a driver the last sample is %+v", lost)
+	}
 }

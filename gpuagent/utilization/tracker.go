@@ -35,6 +35,9 @@ type Result struct {
 	Sources map[string]v1alpha1.UtilizationSource
 	// Devices are the devices of the sample.
 	Devices []Device
+	// Findings are the pods that use GPUs or GPU memory beyond what they were given, the worst first.
+	// Package shares finds them.
+	Findings []v1alpha1.Finding
 }
 
 // PodUse is the use of one pod.
@@ -43,6 +46,9 @@ type PodUse struct {
 	LastActive *time.Time
 	// MemoryMiB is the memory of its processes; nil if it is unknown.
 	MemoryMiB *int64
+	// ShareMiB is the memory that the pod may use, and LimitMiB that up to which it may burst if that is
+	// more; 0 if unknown. Package shares evaluates both.
+	ShareMiB, LimitMiB int64
 	// Devices are its devices.
 	Devices []DeviceUse
 }
@@ -55,6 +61,8 @@ type DeviceUse struct {
 	MemoryMiB *int64
 	// Busy is the pod's use of it in percent; nil if it is unknown.
 	Busy *int
+	// ShareMiB is the memory that the pod may use on it; 0 if unknown.
+	ShareMiB int64
 }
 
 // Tracker evaluates samples one after another. It is not safe for concurrent use.

@@ -43,7 +43,7 @@ func (a *Announcer) recordNotices(
 	}
 	maps.Copy(message.Inputs, announcement.Inputs)
 	maps.DeleteFunc(message.Inputs, func(_, value string) bool { return value == "" })
-	recipients, err := a.recipients(ctx, cached, project, department)
+	recipients, err := a.Recipients(ctx, cached, project, department)
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (a *Announcer) newMessage(announcement *Announcement, at time.Time) notific
 	}
 }
 
-// recipients returns the user who created the pod's workload, or the owners if no address of that user is known.
+// Recipients returns the user who created the pod's workload, or the owners if no address of that user is known.
 // The pod is nil if it is not cached.
-func (a *Announcer) recipients(
+func (a *Announcer) Recipients(
 	ctx context.Context, pod *podcache.Pod, project *v1alpha1.Project, department *v1alpha1.Department,
 ) ([]v1alpha1.NoticeRecipient, error) {
 	createdBy := ""
@@ -121,7 +121,7 @@ func (a *Announcer) supersedeNotices(ctx context.Context, pod *corev1.Pod, known
 		return err
 	}
 	cached, _ := a.Pods.ByUID(pod.UID)
-	recipients, err := a.recipients(ctx, cached, project, department)
+	recipients, err := a.Recipients(ctx, cached, project, department)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,9 @@ func (h *handleCache) fillUUIDs(gpus []nvml.GPU) {
 func (l *library) Memory(gpu string) (nvml.Memory, error) {
 	return withGPU(l, gpu, func(dev *device) (nvml.Memory, error) {
 		if m, err := callValue(l, "nvmlDeviceGetMemoryInfo_v2", dev.GetMemoryInfo_v2); err == nil {
-			return nvml.Memory{TotalMiB: int64(m.Total / mebibyte), UsedMiB: int64(m.Used / mebibyte)}, nil
+			return nvml.Memory{
+				TotalMiB: int64(m.Total / mebibyte), UsedMiB: int64(m.Used / mebibyte), ReservedMiB: int64(m.Reserved / mebibyte),
+			}, nil
 		}
 		m, err := callValue(l, "nvmlDeviceGetMemoryInfo", dev.GetMemoryInfo)
 		return nvml.Memory{TotalMiB: int64(m.Total / mebibyte), UsedMiB: int64(m.Used / mebibyte)}, err

@@ -580,7 +580,7 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requireEqual(t, got, nvml.Memory{TotalMiB: 100, UsedMiB: 10})
+	requireEqual(t, got, nvml.Memory{TotalMiB: 100, UsedMiB: 10, ReservedMiB: 20})
 }
 
 func TestMissingLibrary(t *testing.T) {

@@ -51,12 +51,6 @@ type Message struct {
 	Text, HTML string
 }
 
-// optionalKinds holds the kinds that recipients can mute.
-var optionalKinds = map[v1alpha1.NoticeKind]bool{
-	v1alpha1.NoticeQuotaThreshold: true, v1alpha1.NoticeWeeklySummary: true,
-	v1alpha1.NoticeShareExceeded: true, v1alpha1.NoticeProjectRenewed: true,
-}
-
 // kindsWithoutSubject holds the kinds without a subject object. A Digest carries all other kinds.
 var (
 	kindsWithoutSubject = map[v1alpha1.NoticeKind]bool{v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true}

@@ -89,7 +89,7 @@ func expectedPartTypes(l ComposeRequest) []string {
 	if l.Notice.Spec.Subject != nil {
 		keys = append(keys, "In-Reply-To", "References")
 	}
-	if optionalKinds[l.Notice.Spec.Kind] {
+	if l.Notice.Spec.IsOptional() {
 		keys = append(keys, "List-Unsubscribe")
 	}
 	slices.Sort(keys)
@@ -227,7 +227,7 @@ func TestListUnsubscribe(t *testing.T) {
 	for _, l := range Examples() {
 		got := parseMail(t, mustCompose(t, l).Bytes).header.Get("List-Unsubscribe")
 		want := ""
-		if optionalKinds[l.Notice.Spec.Kind] {
+		if l.Notice.Spec.IsOptional() {
 			want = fmt.Sprintf("<mailto:helpdesk@example.org?subject=Mute%%20%s>", l.Notice.Spec.Kind)
 		}
 		if got != want {

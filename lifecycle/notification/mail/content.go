@@ -154,7 +154,7 @@ func audienceNote(p *TemplateData) string {
 		note = p.Words.AudienceOperators
 	}
 	note = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(note)
-	if optionalKinds[kind] {
+	if p.optional {
 		note += " " + p.Words.Optional
 	}
 	return note

@@ -112,7 +112,7 @@ func buildHeader(l ComposeRequest, m *Message) gomail.Header {
 	// Suppress automatic replies.
 	fields = append(fields, foldField("Auto-Submitted", []string{"auto-generated"}), foldField("X-Auto-Response-Suppress", []string{"All"}))
 	fields = append(fields, foldField("Content-Language", []string{string(languageOf(l.Notice))}))
-	if optionalKinds[spec.Kind] {
+	if spec.IsOptional() {
 		fields = append(fields, foldField("List-Unsubscribe", []string{unsubscribeURI(l.contactAddress(), spec.Kind)}))
 	}
 	var h gomail.Header

@@ -58,6 +58,8 @@ type TemplateData struct {
 	// Canceled reports whether the appointment is canceled.
 	Canceled bool
 
+	optional bool // whether the recipient can mute it
+
 	// Recipient, Project, Department, Namespace, Workload and Name are display names, such as
 	// "Job training".
 	Recipient, Project, Department, Namespace, Workload, Name string
@@ -147,6 +149,7 @@ func newTemplateData(n *v1alpha1.Notice, formatter timeFormatter) *TemplateData 
 	spec := &n.Spec
 	p := &TemplateData{
 		Language: string(formatter.language), Kind: string(spec.Kind), Words: phrasesByLanguage[formatter.language],
+		optional:  spec.IsOptional(),
 		Recipient: displayName(string(spec.Recipient.Name)),
 		In:        map[string]string{}, At: map[string]*LocalizedTime{}, Long: map[string]*LocalizedDuration{},
 	}

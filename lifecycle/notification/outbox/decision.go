@@ -167,7 +167,7 @@ func isFinished(n *v1alpha1.Notice) bool {
 
 // isMuted reports whether the recipient muted the kind. The field accepts optional kinds only.
 func isMuted(n *v1alpha1.Notice) bool {
-	return slices.Contains(n.Spec.Recipient.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
+	return n.Spec.IsOptional() && slices.Contains(n.Spec.Recipient.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
 }
 
 // maxNewsAge is the maximum age of a Notice when mail is first configured.

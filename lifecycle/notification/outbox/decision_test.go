@@ -133,6 +133,13 @@ func TestDecide(t *testing.T) {
 			}),
 			want: Decision{Action: ActionSupersede, Reason: "the recipient muted mail of this kind"},
 		},
+		"muted, but it announces an eviction": {
+			notice: newNotice(func(n *v1alpha1.Notice) {
+				n.Spec.Kind, n.Spec.Recipient.Mute = v1alpha1.NoticeShareExceeded, []v1alpha1.OptionalNoticeKind{"ShareExceeded"}
+				n.Spec.Deadline = &metav1.Time{Time: testInstant.Policy.Add(5 * time.Minute)}
+			}),
+			want: Decision{Action: ActionSend},
+		},
 		"another kind is muted": {
 			notice: newNotice(
 				func(n *v1alpha1.Notice) { n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"ShareExceeded"} },

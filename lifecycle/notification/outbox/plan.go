@@ -105,11 +105,6 @@ const (
 	optionalUrgencyDelay = 24 * time.Hour
 )
 
-var optionalKinds = map[v1alpha1.NoticeKind]bool{
-	v1alpha1.NoticeQuotaThreshold: true, v1alpha1.NoticeWeeklySummary: true,
-	v1alpha1.NoticeShareExceeded: true, v1alpha1.NoticeProjectRenewed: true,
-}
-
 // urgencyTime returns the sort key of toSend: earlier ones are sent first. It never changes, so
 // no Notice starves.
 func urgencyTime(n *v1alpha1.Notice) time.Time {
@@ -118,7 +113,7 @@ func urgencyTime(n *v1alpha1.Notice) time.Time {
 		return time.Time{} // an administrator waits for it
 	case n.Spec.Kind == v1alpha1.NoticeDigest:
 		return n.Spec.DueAt.Add(defaultUrgencyDelay)
-	case optionalKinds[n.Spec.Kind]:
+	case n.Spec.IsOptional():
 		return n.Spec.DueAt.Add(optionalUrgencyDelay)
 	case n.Spec.Deadline != nil && n.Spec.Deadline.Time.Before(n.Spec.DueAt.Add(optionalUrgencyDelay)):
 		return n.Spec.Deadline.Time

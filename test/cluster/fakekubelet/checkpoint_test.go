@@ -64,7 +64,7 @@ func discoveredDevices(tb testing.TB, node Node) []devices.Device {
 	if err := errors.Join(err, gpus.Restore(kept), gpus.Init()); err != nil {
 		tb.Fatal(err)
 	}
-	read, err := devices.ReadGPUs(gpus)
+	read, err := devices.ReadGPUs(gpus, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}

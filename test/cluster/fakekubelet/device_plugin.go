@@ -106,7 +106,7 @@ func (k *kubelet) discoverDevices() error {
 	if err := k.driver.Init(); err != nil {
 		return fmt.Errorf("device plugin: %w", err)
 	}
-	gpus, err := devices.ReadGPUs(k.driver)
+	gpus, err := devices.ReadGPUs(k.driver, k.node.Machine.Replicas)
 	if err != nil {
 		return fmt.Errorf("device plugin: %w", err)
 	}
@@ -122,7 +122,7 @@ func (k *kubelet) restartPlugin() error {
 		k.queue.AddAfter(pluginKey, left)
 		return nil
 	}
-	gpus, err := devices.ReadGPUs(k.driver)
+	gpus, err := devices.ReadGPUs(k.driver, k.node.Machine.Replicas)
 	if err != nil {
 		return fmt.Errorf("device plugin: %w", err)
 	}

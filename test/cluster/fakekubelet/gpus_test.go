@@ -41,7 +41,7 @@ func connectDriver(t *testing.T, dir, node string) nvml.Library {
 // readGPUs returns the GPUs that the device plugin of a node would read now.
 func (w *testEnv) readGPUs(node string) []devices.GPU {
 	w.t.Helper()
-	gpus, err := devices.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
+	gpus, err := devices.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node), 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestBootResetsMIGLayout(t *testing.T) {
 	}
 	defer w.runKubelet(dir, node)()
 	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 0)
-	gpus, err := devices.ReadGPUs(connectDriver(t, dir, name))
+	gpus, err := devices.ReadGPUs(connectDriver(t, dir, name), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,13 +114,23 @@ func (k *kubelet) showProcesses(processes []devices.Process) error {
 		if err := k.proc.AddProcess(procEntry{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
 			return err
 		}
-		for id, memory := range p.MemoryMiB {
+		for id, memory := range driverMemory(p.MemoryMiB) {
 			if err := k.gpus.Attach(p.PID, id, memory, p.Utilization); err != nil {
 				return &startError{container: p.Container, device: id, err: err}
 			}
 		}
 	}
 	return nil
+}
+
+// driverMemory returns the memory of a process by the devices that the driver knows: replicas of one GPU
+// are one device.
+func driverMemory(byDevice map[string]int64) map[string]int64 {
+	memory := map[string]int64{}
+	for id, mib := range byDevice {
+		memory[devices.DriverDevice(id)] += mib
+	}
+	return memory
 }
 
 // hideProcesses removes processes from the driver and /proc.

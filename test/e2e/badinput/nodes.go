@@ -199,7 +199,10 @@ func gpuNodeTable() table {
 			{"negative memory", newObservedStatus(`memoryMiB: -1`), "status.gpus[0].memoryMiB", "greater than or equal to 0"},
 			{"a pod twice", `{status: {pods: [{uid: a, namespace: b, name: c}, {uid: a, namespace: b, name: d}]}}`, "status.pods[1]", "Duplicate value"},
 			{"a pod with negative memory", `{status: {pods: [{uid: a, namespace: b, name: c, memoryMiB: -1}]}}`, "status.pods[0].memoryMiB", "greater than or equal to 0"},
-			{"an unknown finding", `{status: {findings: [{podUID: a, reason: Rude, since: "2026-10-01T08:00:00Z"}]}}`, "status.findings[0].reason", `"ShareExceeded", "NotAllocated"`},
+			{"an unknown finding", `{status: {findings: [{podUID: a, reason: Rude, since: "2026-10-01T08:00:00Z"}]}}`, "status.findings[0].reason", `"ShareExceeded", "NotAllocated", "MemoryConflict"`},
+			{"a finding with a negative excess", `{status: {findings: [{podUID: a, reason: ShareExceeded, since: "2026-10-01T08:00:00Z", excessMiB: -1}]}}`, "status.findings[0].excessMiB", "greater than or equal to 0"},
+			{"a finding on a device with too long a name", `{status: {findings: [{podUID: a, reason: ShareExceeded, since: "2026-10-01T08:00:00Z", device: ` + longText(81) + `}]}}`, "status.findings[0].device", "may not be more than 80"},
+			{"a pod with a negative limit", `{status: {pods: [{uid: a, namespace: b, name: c, limitMiB: -1}]}}`, "status.pods[0].limitMiB", "greater than or equal to 0"},
 			{"a process list", `{status: {processes: [{pid: 1}]}}`, "status.processes", "unknown field"},
 		},
 	}

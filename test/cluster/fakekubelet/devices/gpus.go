@@ -21,6 +21,30 @@ type GPU struct {
 	Partitioned bool
 	// Instances lists the instances that are devices, by their first memory slice.
 	Instances []Instance
+	// Replicas is the number of replicas that the plugin offers of the whole GPU; 0 and 1 mean that it
+	// does not share the GPU.
+	Replicas int
+}
+
+// devices returns the identifiers of the devices that the whole GPU is: itself, or its replicas.
+func (g GPU) devices() []string {
+	switch {
+	case g.Partitioned:
+		return nil
+	case g.Replicas <= 1:
+		return []string{g.UUID}
+	}
+	var ids []string
+	for i := range g.Replicas {
+		ids = append(ids, fmt.Sprintf("%s::%d", g.UUID, i))
+	}
+	return ids
+}
+
+// DriverDevice returns the UUID by which the driver knows a device of the plugin.
+func DriverDevice(id string) string {
+	uuid, _, _ := strings.Cut(id, "::")
+	return uuid
 }
 
 // Instance is a GPU instance with a compute instance.
@@ -34,8 +58,9 @@ type Instance struct {
 }
 
 // ReadGPUs returns the node's GPUs by index. It omits GPUs that the driver cannot reach,
-// and instances without a compute instance, which cannot be assigned.
-func ReadGPUs(driver nvml.Library) ([]GPU, error) {
+// and instances without a compute instance, which cannot be assigned. replicas is the number of
+// replicas of each whole GPU.
+func ReadGPUs(driver nvml.Library, replicas int) ([]GPU, error) {
 	found, err := driver.GPUs()
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
@@ -48,6 +73,7 @@ func ReadGPUs(driver nvml.Library) ([]GPU, error) {
 		case err != nil:
 			return nil, fmt.Errorf("read GPU %s: %w", item.UUID, err)
 		default:
+			gpu.Replicas = replicas
 			list = append(list, gpu)
 		}
 	}
@@ -125,8 +151,8 @@ func IsResource(name string) bool {
 func OfGPUs(gpus []GPU) []Device {
 	var list []Device
 	for _, gpu := range gpus {
-		if !gpu.Partitioned {
-			list = append(list, Device{ID: gpu.UUID, Resource: string(v1alpha1.ResourceNVIDIAGPU)})
+		for _, id := range gpu.devices() {
+			list = append(list, Device{ID: id, Resource: string(v1alpha1.ResourceNVIDIAGPU)})
 		}
 		for _, instance := range gpu.Instances {
 			list = append(list, Device{ID: instance.UUID, Resource: instance.resource()})
@@ -135,12 +161,12 @@ func OfGPUs(gpus []GPU) []Device {
 	return list
 }
 
-// MemoryMiB returns the memory of each device, by ID.
+// MemoryMiB returns the memory of each device, by ID; of a replica its share.
 func MemoryMiB(gpus []GPU) map[string]int64 {
 	memory := map[string]int64{}
 	for _, gpu := range gpus {
-		if !gpu.Partitioned {
-			memory[gpu.UUID] = gpu.MemoryMiB
+		for _, id := range gpu.devices() {
+			memory[id] = gpu.MemoryMiB / int64(max(1, gpu.Replicas))
 		}
 		for _, instance := range gpu.Instances {
 			memory[instance.UUID] = instance.Profile.MemoryMiB

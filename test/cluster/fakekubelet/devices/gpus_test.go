@@ -32,11 +32,36 @@ func newSimulatedNode(t *testing.T, m devices.Machine) *simulator.Node {
 
 func readGPUs(t *testing.T, driver nvml.Library) []devices.GPU {
 	t.Helper()
-	gpus, err := devices.ReadGPUs(driver)
+	gpus, err := devices.ReadGPUs(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return gpus
+}
+
+// A shared GPU is as many devices as it has replicas, each with its part of the memory. The driver knows only
+// the GPU.
+func TestReplicas(t *testing.T) {
+	gpus, err := devices.ReadGPUs(newSimulatedNode(t, devices.DGXA100()), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, memory := devices.OfGPUs(gpus), devices.MemoryMiB(gpus)
+	first := devices.GPUID("dgx-1", 0)
+	if len(list) != 32 || list[1] != (devices.Device{ID: first + "::1", Resource: "nvidia.com/gpu"}) || memory[first+"::1"] != 10240 {
+		t.Errorf("%d devices, the second is %v with %d MiB", len(list), list[1], memory[list[1].ID])
+	}
+	if got := devices.DriverDevice(list[1].ID); got != first {
+		t.Errorf("the driver's device is %s, want %s", got, first)
+	}
+	labels := devices.Labels("DGXA100", gpus)
+	for label, want := range map[string]string{
+		"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-SHARED",
+	} {
+		if labels[label] != want {
+			t.Errorf("label %s is %q, want %s", label, labels[label], want)
+		}
+	}
 }
 
 func TestDevices(t *testing.T) {
@@ -79,7 +104,7 @@ func TestUnallocatableDevicesOmitted(t *testing.T) {
 		t.Errorf("%d devices, want those with a compute instance, on the reachable GPUs: 27", len(got))
 	}
 	driver.Deny(true)
-	if _, err := devices.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
+	if _, err := devices.ReadGPUs(driver, 0); !errors.Is(err, nvml.ErrNoPermission) {
 		t.Errorf("without permission: %v, want %v", err, nvml.ErrNoPermission)
 	}
 }

@@ -49,7 +49,7 @@ func Labels(model string, gpus []GPU) map[string]string {
 		v1alpha1.LabelMIGStrategy:        "mixed",
 		"nvidia.com/mps.capable":         "false",
 	}
-	whole := 0
+	whole, replicas := 0, 1
 	for _, gpu := range gpus {
 		_, migCapable := mig.ModelByPCIDevice(gpu.PCIDevice)
 		product := Product(gpu.Name)
@@ -68,7 +68,7 @@ func Labels(model string, gpus []GPU) map[string]string {
 			}
 		}
 		if !gpu.Partitioned {
-			whole++
+			whole, replicas = whole+1, max(1, gpu.Replicas)
 		}
 		for _, instance := range gpu.Instances {
 			instance.count(labels, product)
@@ -76,7 +76,11 @@ func Labels(model string, gpus []GPU) map[string]string {
 	}
 	// A GPU in MIG mode counts, but cannot be shared.
 	if whole > 0 {
-		labels[v1alpha1.LabelGPUReplicas] = "1"
+		labels[v1alpha1.LabelGPUReplicas] = strconv.Itoa(replicas)
+	}
+	if replicas > 1 {
+		labels[v1alpha1.LabelGPUSharingStrategy] = "time-slicing"
+		labels[v1alpha1.LabelGPUProduct] += "-SHARED"
 	}
 	return labels
 }

@@ -19,7 +19,10 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-const maxGPUs = 16
+const (
+	maxGPUs     = 16
+	maxReplicas = 16
+)
 
 // Machine describes one server.
 type Machine struct {
@@ -32,6 +35,9 @@ type Machine struct {
 	// MIG lists the GPUs in MIG mode and their layout when the machine is new; other GPUs
 	// are whole. Later the agent partitions the GPUs, and a boot removes all instances.
 	MIG []MIGLayout `json:"mig,omitempty"`
+	// Replicas is the number of replicas of each whole GPU that the device plugin offers with
+	// time-slicing, up to 16; 0 and 1 mean that it shares none. Not with mig.
+	Replicas int `json:"replicas,omitempty"`
 	// CPUs is the number of hardware threads.
 	CPUs int64 `json:"cpus"`
 	// HostMemoryGiB is the machine's main memory.
@@ -109,6 +115,12 @@ func (m Machine) Validate() error {
 		if field.value < 1 || field.value > 1<<30 {
 			return fmt.Errorf("%s %d: must be 1 to %d", field.name, field.value, 1<<30)
 		}
+	}
+	if m.Replicas < 0 || m.Replicas > maxReplicas {
+		return fmt.Errorf("replicas %d: must be 0 to %d", m.Replicas, maxReplicas)
+	}
+	if m.Replicas > 1 && len(m.MIG) > 0 {
+		return fmt.Errorf("replicas %d: only whole GPUs are shared; leave out mig", m.Replicas)
 	}
 	return m.validateLayouts()
 }

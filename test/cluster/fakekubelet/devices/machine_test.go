@@ -142,6 +142,8 @@ func TestMachineValidate(t *testing.T) {
 		{"a GPU model without MIG", func(m *Machine) { *m = DGXA100MIG(); m.GPUModel = "L4" }, "mig: GPU model L4 cannot be partitioned"},
 		{"no model", func(m *Machine) { m.Model = "" }, `model "": must be a label value`},
 		{"no GPUs", func(m *Machine) { m.GPUs = 0 }, "gpus 0: must be 1 to 16"},
+		{"too many replicas", func(m *Machine) { m.Replicas = 17 }, "replicas 17: must be 0 to 16"},
+		{"replicas of MIG devices", func(m *Machine) { *m = DGXA100MIG(); m.Replicas = 2 }, "replicas 2: only whole GPUs are shared"},
 		{"no CPUs", func(m *Machine) { m.CPUs = -1 }, "cpus -1: must be 1 to"},
 		{"no profile", layout(MIGInstance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
 		{

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -79,10 +80,19 @@ func trimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	pod.ManagedFields, pod.Annotations = nil, nil
+	pod.ManagedFields, pod.Annotations = nil, activityAnnotation(pod.Annotations)
 	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime, PodIP: pod.Status.PodIP}
 	return pod, nil
+}
+
+// activityAnnotation returns the only annotation that the agent reads. A value that is too long stays invalid.
+func activityAnnotation(annotations map[string]string) map[string]string {
+	value, found := annotations[v1alpha1.AnnotationActive]
+	if !found {
+		return nil
+	}
+	return map[string]string{v1alpha1.AnnotationActive: strings.Clone(value[:min(len(value), v1alpha1.MaxActiveText+1)])}
 }
 
 // onGPUNode triggers a reconciliation when the GPUNode's spec changes.

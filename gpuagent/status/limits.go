@@ -29,6 +29,7 @@ const (
 	lastSlice           = 7
 	maxPods             = 512
 	maxDevices          = 64
+	maxOtherProcesses   = 16
 )
 
 var (

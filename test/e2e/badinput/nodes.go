@@ -179,6 +179,12 @@ func gpuNodeTable() table {
 			{"a pod twice", `{status: {pods: [{uid: a, namespace: b, name: c}, {uid: a, namespace: b, name: d}]}}`, "status.pods[1]", "Duplicate value"},
 			{"a pod with negative memory", `{status: {pods: [{uid: a, namespace: b, name: c, memoryMiB: -1}]}}`, "status.pods[0].memoryMiB", "greater than or equal to 0"},
 			{"an unknown finding", `{status: {findings: [{podUID: a, reason: Rude, since: "2026-10-01T08:00:00Z"}]}}`, "status.findings[0].reason", `"ShareExceeded", "NotAllocated"`},
+			{"another process of an unknown kind", newObservedStatus(`otherProcesses: [{name: a, kind: Pod}]`), "status.gpus[0].otherProcesses[0].kind", `"Host", "Service", "Container", "Slurm"`},
+			{"another process without a name", newObservedStatus(`otherProcesses: [{kind: Host}]`), "status.gpus[0].otherProcesses[0].name", "Required value"},
+			{"another process with a name that is too long", newObservedStatus(`otherProcesses: [{kind: Host, name: ` + longText(65) + `}]`), "status.gpus[0].otherProcesses[0].name", "may not be more than 64"},
+			{"another process with an owner that is too long", newObservedStatus(`otherProcesses: [{kind: Host, name: a, owner: ` + longText(65) + `}]`), "status.gpus[0].otherProcesses[0].owner", "may not be more than 64"},
+			{"another process with negative memory", newObservedStatus(`otherProcesses: [{kind: Host, name: a, memoryMiB: -1}]`), "status.gpus[0].otherProcesses[0].memoryMiB", "greater than or equal to 0"},
+			{"too many other processes", newObservedStatus(`otherProcesses: [` + repeatItems(17, `{kind: Host, name: a, pid: %d}`) + `]`), "status.gpus[0].otherProcesses", "at most 16 items"},
 			{"a process list", `{status: {processes: [{pid: 1}]}}`, "status.processes", "unknown field"},
 		},
 	}

@@ -33,6 +33,7 @@ var testProject = input.Project{
 		v1alpha1.WorkloadInteractive: {MaxRuntime: "8h", MaxRuntimeSeconds: 8 * 3600},
 		v1alpha1.WorkloadInference:   {},
 	},
+	Activity: v1alpha1.ActivityTerms{}.String(),
 }
 
 // testPool has two GPUs for the project, one of them guaranteed.
@@ -160,6 +161,10 @@ func (a admissionResult) summary(t *testing.T) string {
 	say("pool", pod.Labels[v1alpha1.LabelNodePool])
 	say("class", pod.Spec.PriorityClassName)
 	say("limit", pod.Annotations[v1alpha1.AnnotationTimeLimit])
+	hasGPU := pod.Spec.PriorityClassName != v1alpha1.PriorityClassCPU
+	if active, found := pod.Annotations[v1alpha1.AnnotationActive]; found != hasGPU || found && active != testProject.Activity {
+		t.Errorf("the pod's activity is %q, want %q on pods with GPUs only", active, testProject.Activity)
+	}
 	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		say("grace", strconv.FormatInt(*grace, 10))
 	}

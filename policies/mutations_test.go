@@ -28,9 +28,10 @@ func TestPodMutations(t *testing.T) {
 	for _, example := range []mutationExample{
 		{
 			name: "a pod without GPUs: labels, type and class alone",
-			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
+			pod:  `{metadata: {labels: {sluice.dev/node-pool: mig}, annotations: {sluice.dev/active: 1%/1h}}, spec: {tolerations: [{key: x}], containers: [{name: main, tty: true, resources: {limits: {sluice.dev/gpu-milli.mig: "1"}}}]}}`,
 			want: []string{"type interactive", "class sluice-cpu", "main NVIDIA_VISIBLE_DEVICES=void"},
 			warned: []string{
+				"policy core.limits removed metadata.annotations[sluice.dev/active]",
 				"policy core.nodepool removed metadata.labels[sluice.dev/node-pool]",
 				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.mig]",
 			},
@@ -135,7 +136,7 @@ func TestPodMutations(t *testing.T) {
 		},
 		{
 			name: "what its author says of the charge, the pool, the queue and the devices is nothing",
-			pod: `{metadata: {labels: {sluice.dev/project: other, sluice.dev/node-pool: mig}, annotations: {sluice.dev/created-by: bert, sluice.dev/time-limit: 900h}}, spec: {
+			pod: `{metadata: {labels: {sluice.dev/project: other, sluice.dev/node-pool: mig}, annotations: {sluice.dev/created-by: bert, sluice.dev/time-limit: 900h, sluice.dev/active: 1%/1h}}, spec: {
   schedulerName: mine, terminationGracePeriodSeconds: 1, priorityClassName: high,
   containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}, {name: CUDA_MPS_PIPE_DIRECTORY, value: /x}, {name: A, value: a}, {name: NVIDIA_VISIBLE_DEVICES, value: "0"}],
     resources: {limits: {nvidia.com/gpu: 1, sluice.dev/gpu-milli.whole: 1, sluice.dev/gpu-milli: 1}}}, {name: side, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}], resources: {limits: {sluice.dev/gpu-milli.whole: 5}}}],
@@ -145,6 +146,7 @@ func TestPodMutations(t *testing.T) {
 				"main A=a nvidia.com/gpu=1 sluice.dev/gpu-milli.whole=1k", "side NVIDIA_VISIBLE_DEVICES=void", "prepare NVIDIA_VISIBLE_DEVICES=void",
 			},
 			warned: []string{
+				"policy core.limits replaced metadata.annotations[sluice.dev/active]",
 				"policy core.limits replaced metadata.annotations[sluice.dev/time-limit]",
 				"policy core.nodepool replaced metadata.labels[sluice.dev/node-pool]",
 				"policy core.project replaced metadata.annotations[sluice.dev/created-by]",

@@ -89,6 +89,13 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['*', 'train', 'interactive', 'inference'])",message="keys must be train, interactive, inference or *"
 	Workloads map[WorkloadType]WorkloadLimits `json:"workloads,omitempty"`
 
+	// Activity sets from which use on a pod counts as active. Idle timeouts, the clock mode Active
+	// and the used GPU hours of the usage records follow from it.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Activity ActivityTerms `json:"activity,omitempty,omitzero"`
+
 	// Projects sets how long the department's projects are valid. Without it they never
 	// expire.
 	//

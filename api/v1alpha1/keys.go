@@ -50,6 +50,9 @@ const (
 
 // Annotations that Sluice sets and protects against changes by users.
 const (
+	// AnnotationActive is the use from which on the pod counts as active, and the time over which it is
+	// averaged: "5%/5m". The webhook sets it on pods with GPUs, from [ActivityTerms]; the agents read it.
+	AnnotationActive = "sluice.dev/active"
 	// AnnotationTimeLimit is the time limit of the pod's workload at admission. The webhook
 	// sets it.
 	AnnotationTimeLimit = "sluice.dev/time-limit"
@@ -113,7 +116,8 @@ const (
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {
 	return []string{
-		AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions, LabelDepartment,
+		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions,
+		LabelDepartment,
 		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
 		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, LabelQueued,
 		AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt, AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,

@@ -100,11 +100,11 @@ func newReconciler(client *kubeClient, cfg *Config, driver nvml.Library, kubelet
 		interval: cfg.DCGMExporter.Interval.Duration,
 	}
 	r.sampler = &sampler{
-		exporter: exporter, library: library, interval: cfg.Intervals.Sample.Duration, published: r.cache.gpuNode, resolver: host.PodResolver{Proc: cfg.Proc},
+		log: logger.WithName("sampler"), exporter: exporter, library: library, interval: cfg.Intervals.Sample.Duration, published: r.cache.gpuNode, resolver: host.PodResolver{Proc: cfg.Proc},
 		instances: func(gpu string) map[uint32]int { _, starts := r.engine.Running(gpu); return starts },
 	}
 	r.sampler.shares.MaxGap = max(minShareGap, 2*cfg.Intervals.Sample.Duration+readTimeout)
-	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, PodUIDs: r.sampler.podUIDs}
+	r.inventory = &status.Inventory{Library: library, Running: r.engine.Running, ProcessOwner: r.sampler.processOwner}
 	r.engine.OpenBy, r.engine.ReloadMonitoring = r.openBy, r.reloadMonitoring
 	r.hungCalls = hungCallReporter{
 		library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.cache.gpuNode, writer: r.writer, log: r.log,

@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,11 +82,22 @@ func trimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	pod.ManagedFields = nil
-	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return !workload.IsRequestAnnotation(key) })
+	pod.ManagedFields, pod.Annotations = nil, agentAnnotations(pod.Annotations)
 	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime, PodIP: pod.Status.PodIP}
 	return pod, nil
+}
+
+// agentAnnotations returns the annotations that the agent reads: those of the pod's request and of what counts as active.
+// A value of the latter that is too long stays invalid.
+func agentAnnotations(annotations map[string]string) map[string]string {
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key != v1alpha1.AnnotationActive && !workload.IsRequestAnnotation(key)
+	})
+	if value, found := annotations[v1alpha1.AnnotationActive]; found {
+		annotations[v1alpha1.AnnotationActive] = strings.Clone(value[:min(len(value), v1alpha1.MaxActiveText+1)])
+	}
+	return annotations
 }
 
 // onGPUNode triggers a reconciliation when the GPUNode's spec changes.

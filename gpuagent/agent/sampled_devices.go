@@ -64,6 +64,8 @@ func (s *sampler) newProcess(p nvml.Process, busy int, holders *devices.Snapshot
 		process.Pod = pod.UID
 	} else if len(uids) > 0 {
 		process.Pod = uids[0]
+	} else {
+		process.Other = s.resolver.Other(p.PID)
 	}
 	return []utilization.Process{process}
 }
@@ -79,9 +81,9 @@ func podUIDs(holders *devices.Snapshot, device string) (uids []types.UID) {
 	return uids
 }
 
-// podProperties returns the shares of the pods that have a part of their GPUs: their GPU quota over their
-// number of GPUs.
-func podProperties(holders *devices.Snapshot) map[types.UID]utilization.Pod {
+// podProperties returns the thresholds of the pods and the shares of those that have a part of their GPUs: their
+// GPU quota over their number of GPUs. A pod with an invalid threshold has the default one, and an error.
+func podProperties(holders *devices.Snapshot) (properties map[types.UID]utilization.Pod, invalid map[types.UID]error) {
 	gpus := map[types.UID]int64{}
 	for _, use := range holders.PodUses() {
 		for _, device := range use.Devices {
@@ -90,16 +92,39 @@ func podProperties(holders *devices.Snapshot) map[types.UID]utilization.Pod {
 			}
 		}
 	}
-	properties := map[types.UID]utilization.Pod{}
+	properties = map[types.UID]utilization.Pod{}
 	for i := range holders.Pods {
 		pod := &holders.Pods[i]
 		p := utilization.Pod{Share: 1, Threshold: utilization.DefaultThreshold}
 		if milli := quotaMilli(pod); milli > 0 && gpus[pod.UID] > 0 {
 			p.Share = min(1, float64(milli)/float64(1000*gpus[pod.UID]))
 		}
+		if text, found := pod.Annotations[v1alpha1.AnnotationActive]; found {
+			terms, err := v1alpha1.ParseActivityTerms(text)
+			if err == nil {
+				p.Threshold = utilization.Threshold{Percent: float64(terms.Percent), Window: terms.Window.Length()}
+			} else {
+				if invalid == nil {
+					invalid = map[types.UID]error{}
+				}
+				invalid[pod.UID] = err
+			}
+		}
 		properties[pod.UID] = p
 	}
-	return properties
+	return properties, invalid
+}
+
+// logInvalidThresholds logs each pod with an invalid threshold once.
+func (s *sampler) logInvalidThresholds(pods []corev1.Pod, invalid map[types.UID]error) {
+	for i := range pods {
+		pod := &pods[i]
+		if err := invalid[pod.UID]; err != nil && s.invalidThresholds[pod.UID] == nil {
+			s.log.Info("Ignored the activity annotation of a pod", "namespace", pod.Namespace, "pod", pod.Name, "default",
+				v1alpha1.ActivityTerms{}.String(), "reason", err.Error())
+		}
+	}
+	s.invalidThresholds = invalid
 }
 
 // quotaMilli returns the GPU quota that a pod requests, in thousandths of a GPU.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
@@ -25,6 +26,7 @@ import (
 // reconciler observed last, and no GPU that the reconciler reported as unhealthy. A hung GPU delays no
 // other, and never the reconciler.
 type sampler struct {
+	log      logr.Logger
 	library  nvml.Library
 	interval time.Duration
 	// instances returns the first slices of a GPU's instances by identifier, as last read.
@@ -38,8 +40,8 @@ type sampler struct {
 	reserved sync.Map
 	observed atomic.Pointer[observation]
 	latest   atomic.Pointer[utilization.Result]
-	// podByPID has the pods of the last sample's processes.
-	podByPID atomic.Pointer[map[uint32]types.UID]
+	// processes are those of the last sample.
+	processes atomic.Pointer[map[uint32]utilization.Process]
 
 	mu       sync.Mutex // guards a sample, and the fields below
 	resolver host.PodResolver
@@ -49,7 +51,9 @@ type sampler struct {
 	layouts  map[string]exporterLayout // of the GPUs that only the exporter measures
 	// unsupportedAt is when the driver last refused to measure the instances of a GPU.
 	unsupportedAt map[string]time.Time
-	pending       map[string]chan struct{} // the GPUs whose last reading has not returned
+	// invalidThresholds are the errors of the pods' thresholds in the last sample.
+	invalidThresholds map[types.UID]error
+	pending           map[string]chan struct{} // the GPUs whose last reading has not returned
 }
 
 // readTimeout is the time that a sample waits for a GPU.
@@ -104,7 +108,9 @@ func (s *sampler) sample() {
 		sources = last.Sources
 	}
 	readings := s.readGPUs(o.gpus, sources, at)
-	sample := utilization.Sample{At: at, Pods: podProperties(o.holders)}
+	properties, invalid := podProperties(o.holders)
+	s.logInvalidThresholds(o.holders.Pods, invalid)
+	sample := utilization.Sample{At: at, Pods: properties}
 	s.resolver.NextRound()
 	needsExporter := false
 	for i := range o.gpus {
@@ -121,7 +127,7 @@ func (s *sampler) sample() {
 		sample.Devices = append(sample.Devices, s.newDevices(gpu, readings[string(gpu.UUID)], o.holders)...)
 	}
 	s.exporter.needed.Store(needsExporter)
-	s.podByPID.Store(podByPID(sample.Devices))
+	s.processes.Store(processesByPID(sample.Devices))
 	result := s.tracker.Add(sample)
 	s.addShares(&result, o, readings)
 	s.latest.Store(&result)
@@ -150,28 +156,28 @@ type gpuReading struct {
 // unsupportedPeriod is the time for which the driver is not called again for what it cannot measure.
 const unsupportedPeriod = time.Minute
 
-// podByPID returns the pods of the processes on the devices.
-func podByPID(list []utilization.Device) *map[uint32]types.UID {
-	pods := map[uint32]types.UID{}
+// processesByPID returns the processes on the devices.
+func processesByPID(list []utilization.Device) *map[uint32]utilization.Process {
+	processes := map[uint32]utilization.Process{}
 	for i := range list {
-		for j := range list[i].Processes {
-			pods[list[i].Processes[j].PID] = list[i].Processes[j].Pod
+		for _, p := range list[i].Processes {
+			processes[p.PID] = p
 		}
 	}
-	return &pods
+	return &processes
 }
 
-// podUIDs returns the UID of the pod of a process as of the last sample, or as its cgroup shows now. Any
-// goroutine may call it.
-func (s *sampler) podUIDs(pid uint32) ([]types.UID, error) {
-	if pods := s.podByPID.Load(); pods != nil {
-		if pod, known := (*pods)[pid]; known && pod != "" {
-			return []types.UID{pod}, nil
+// processOwner returns the UIDs of the pods of a process, or its description outside of pods, as of the last
+// sample, or as its cgroup shows now if the sample did not have it. Any goroutine may call it.
+func (s *sampler) processOwner(pid uint32) (pods []types.UID, other *v1alpha1.OtherProcess, err error) {
+	if processes := s.processes.Load(); processes != nil {
+		if p, known := (*processes)[pid]; known && p.Pod != "" {
+			return []types.UID{p.Pod}, nil, nil
 		} else if known {
-			return nil, nil
+			return nil, p.Other, nil
 		}
 	}
-	return host.ProcessPodUIDs(s.resolver.Proc, pid)
+	return host.ProcessOwner(s.resolver.Proc, pid)
 }
 
 // readGPUs reads the healthy GPUs, all at the same time. It leaves out those that do not answer. sources are

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -198,10 +199,10 @@ func testSampleSources(t *testing.T) {
 	sluice_gpu_instance_utilization_ratio{device="DEVICE",gpu="1",uuid="GPU1"} 0.2
 	# HELP sluice_gpu_other_memory_used_bytes GPU memory that processes outside of pods use on a device, as far as it is known.
 	# TYPE sluice_gpu_other_memory_used_bytes gauge
-	sluice_gpu_other_memory_used_bytes{device="GPU3",gpu="3",uuid="GPU3"} 7.340032e+06
+	sluice_gpu_other_memory_used_bytes{device="GPU3",gpu="3",kind="Service",uuid="GPU3"} 7.340032e+06
 	# HELP sluice_gpu_other_processes Processes outside of pods on a device.
 	# TYPE sluice_gpu_other_processes gauge
-	sluice_gpu_other_processes{device="GPU3",gpu="3",uuid="GPU3"} 1
+	sluice_gpu_other_processes{device="GPU3",gpu="3",kind="Service",uuid="GPU3"} 1
 	`)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "sluice_gpu_instance_utilization_ratio",
 		"sluice_gpu_other_memory_used_bytes", "sluice_gpu_other_processes"); err != nil {
@@ -277,10 +278,61 @@ func TestPodShares(t *testing.T) {
 		}}}
 	}
 	holders.Pods = n.pods
-	properties := podProperties(holders)
+	properties, _ := podProperties(holders)
 	for name, want := range map[string]float64{"half": 0.5, "mig": 1, "plain": 1} {
 		if got := properties[podUID(name)].Share; got != want {
 			t.Errorf("pod %s has the share %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A pod has the threshold of its annotation as the cache keeps it. A value that the webhook would not write has no
+// effect, whatever its size, and is logged once for each pod.
+func TestPodThresholds(t *testing.T) {
+	const long = 200_000
+	want := map[string]utilization.Threshold{
+		"absent":  utilization.DefaultThreshold,
+		"lax":     {Percent: 1, Window: time.Hour},
+		"strict":  {Percent: 50, Window: 90 * time.Second},
+		"hostile": utilization.DefaultThreshold,
+		"long":    utilization.DefaultThreshold,
+		"empty":   utilization.DefaultThreshold,
+	}
+	values := map[string]string{
+		"lax": "1%/1h", "strict": "50%/1m30s", "hostile": "0%/0s\x1b[2J\n", "long": "5%/5m" + strings.Repeat(" ", long), "empty": "",
+	}
+	n := newSampledNode(t, "H100-80GB")
+	var lines []string
+	n.sampler.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	for name := range want {
+		n.addPod(name)
+		pod := &n.pods[len(n.pods)-1]
+		pod.Annotations = map[string]string{"other": strings.Repeat("x", long)}
+		if value, found := values[name]; found {
+			pod.Annotations[v1alpha1.AnnotationActive] = value
+		}
+		trimmed, err := trimPod(pod)
+		if err != nil || len(trimmed.(*corev1.Pod).Annotations) > 1 || len(trimmed.(*corev1.Pod).Annotations[v1alpha1.AnnotationActive]) > 100 {
+			t.Fatalf("%v, %v", trimmed, err)
+		}
+	}
+	holders := devices.KubeletSnapshot(devices.Assignments{})
+	holders.Pods = n.pods
+	for range 3 {
+		properties, invalid := podProperties(holders)
+		for name, threshold := range want {
+			if got := properties[podUID(name)].Threshold; got != threshold {
+				t.Errorf("pod %s has the threshold %v, want %v", name, got, threshold)
+			}
+		}
+		n.sampler.logInvalidThresholds(n.pods, invalid)
+	}
+	if len(lines) != 3 {
+		t.Errorf("%d lines, want one of each invalid value: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if len(line) > 600 || strings.ContainsAny(line, "\x1b\n") {
+			t.Errorf("logged %.700q", line)
 		}
 	}
 }

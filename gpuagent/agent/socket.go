@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
 	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/nvml"
@@ -122,9 +123,8 @@ func ObserveDirect(ctx context.Context, cfg *Config, library nvml.Library) (stat
 			gpus[i].Instances[j].Foreign = false
 		}
 	}
-	inventory := status.Inventory{Library: library, Running: engine.Running, PodUIDs: func(pid uint32) ([]types.UID, error) {
-		return host.ProcessPodUIDs(cfg.Proc, pid)
-	}}
+	owner := func(pid uint32) ([]types.UID, *v1alpha1.OtherProcess, error) { return host.ProcessOwner(cfg.Proc, pid) }
+	inventory := status.Inventory{Library: library, Running: engine.Running, ProcessOwner: owner}
 	node := inventory.Observe(gpus, holders)
 	node.Name, node.DriverVersion = cfg.NodeName, version
 	if holdersErr != nil {

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -31,6 +32,7 @@ type useCollector struct{}
 var (
 	podLabels    = []string{"gpu", "uuid", "device", "namespace", "pod", "project"}
 	deviceLabels = []string{"gpu", "uuid", "device"}
+	otherLabels  = []string{"gpu", "uuid", "device", "kind"}
 	podMemory    = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes",
 		"GPU memory that a pod's processes use on a device; absent if unknown.", podLabels, nil)
 	podShare = prometheus.NewDesc("sluice_gpu_pod_memory_share_bytes",
@@ -45,9 +47,9 @@ var (
 	instanceUtilization = prometheus.NewDesc("sluice_gpu_instance_utilization_ratio",
 		"Utilization of a MIG device, 0 to 1; absent if unknown.", deviceLabels, nil)
 	otherProcesses = prometheus.NewDesc("sluice_gpu_other_processes",
-		"Processes outside of pods on a device.", deviceLabels, nil)
+		"Processes outside of pods on a device.", otherLabels, nil)
 	otherMemory = prometheus.NewDesc("sluice_gpu_other_memory_used_bytes",
-		"GPU memory that processes outside of pods use on a device, as far as it is known.", deviceLabels, nil)
+		"GPU memory that processes outside of pods use on a device, as far as it is known.", otherLabels, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -104,21 +106,25 @@ func (useCollector) Collect(to chan<- prometheus.Metric) {
 		if d.UUID != d.GPU && d.Busy != nvml.UnknownPercent {
 			gauge(instanceUtilization, float64(d.Busy)/100, labels...)
 		}
-		if count, memory := outsideOfPods(d); count > 0 {
-			gauge(otherProcesses, float64(count), labels...)
-			gauge(otherMemory, float64(memory)*mebibyte, labels...)
+		for kind, others := range outsideOfPods(d) {
+			labels := append(slices.Clone(labels), string(kind))
+			gauge(otherProcesses, float64(others.count), labels...)
+			gauge(otherMemory, float64(others.memoryMiB)*mebibyte, labels...)
 		}
 	}
 }
 
-// outsideOfPods returns the number of the processes outside of pods on a device, and their known memory in
-// MiB.
-func outsideOfPods(d *utilization.Device) (count int, memoryMiB int64) {
+// processSum is a number of processes, and their known memory.
+type processSum struct{ count, memoryMiB int64 }
+
+// outsideOfPods returns the processes outside of pods on a device, by their kind.
+func outsideOfPods(d *utilization.Device) map[v1alpha1.OtherProcessKind]processSum {
+	sums := map[v1alpha1.OtherProcessKind]processSum{}
 	for i := range d.Processes {
-		if p := &d.Processes[i]; p.Pod == "" {
-			count++
-			memoryMiB += max(0, p.MemoryMiB)
+		if p := &d.Processes[i]; p.Other != nil {
+			sum := sums[p.Other.Kind]
+			sums[p.Other.Kind] = processSum{sum.count + 1, sum.memoryMiB + max(0, p.MemoryMiB)}
 		}
 	}
-	return count, memoryMiB
+	return sums
 }

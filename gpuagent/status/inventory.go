@@ -23,9 +23,9 @@ type Inventory struct {
 	Library nvml.Library
 	// Running returns the processes on a GPU, and the first slices of its instances by identifier.
 	Running func(gpu string) (processes []nvml.Process, starts map[uint32]int)
-	// PodUIDs returns the UIDs of the pods in which a process runs, the outermost first; none outside of
-	// pods.
-	PodUIDs func(pid uint32) ([]types.UID, error)
+	// ProcessOwner returns the UIDs of the pods in which a process runs, the outermost first, and outside of
+	// pods its description, or nil if it is unknown.
+	ProcessOwner func(pid uint32) ([]types.UID, *v1alpha1.OtherProcess, error)
 	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
 }
@@ -117,7 +117,8 @@ func sliceCount(gpu *GPU, model *mig.Model) int {
 func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot) (list []Process) {
 	running, starts := s.Running(gpu.UUID)
 	for _, each := range running {
-		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders)}
+		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole"}
+		process.Pod, process.Other = s.ownerOfProcess(each.PID, holders)
 		if each.MemoryMiB != nvml.UnknownMiB {
 			process.MemoryMiB = &each.MemoryMiB
 		}
@@ -148,15 +149,15 @@ func findInstance(instances []Instance, starts map[uint32]int, id uint32) *Insta
 	return nil
 }
 
-// podOfProcess returns the pod of a process: its name, or its UID if the name is unknown; empty
-// outside of pods.
-func (s *Inventory) podOfProcess(pid uint32, holders *devices.Snapshot) string {
-	uids, err := s.PodUIDs(pid)
-	if err != nil || len(uids) == 0 { // The process ended, or runs outside of pods.
-		return ""
+// ownerOfProcess returns the pod of a process: its name, or its UID if the name is unknown. Outside of pods it
+// returns the description of the process; nil if it is unknown, or the process ended.
+func (s *Inventory) ownerOfProcess(pid uint32, holders *devices.Snapshot) (pod string, other *v1alpha1.OtherProcess) {
+	uids, other, err := s.ProcessOwner(pid)
+	if err != nil || len(uids) == 0 {
+		return "", other
 	}
 	if pod, ok := holders.PodByUID(uids...); ok {
-		return pod.Namespace + "/" + pod.Name
+		return pod.Namespace + "/" + pod.Name, nil
 	}
-	return string(uids[len(uids)-1])
+	return string(uids[len(uids)-1]), nil
 }

@@ -110,7 +110,8 @@ func TestInventoryObserve(t *testing.T) {
 		}
 		return processes, starts
 	}
-	s := &Inventory{Library: library, Running: running, PodUIDs: func(pid uint32) ([]types.UID, error) { return host.ProcessPodUIDs(proc, pid) }, Now: func() time.Time { return now }}
+	owner := func(pid uint32) ([]types.UID, *v1alpha1.OtherProcess, error) { return host.ProcessOwner(proc, pid) }
+	s := &Inventory{Library: library, Running: running, ProcessOwner: owner, Now: func() time.Time { return now }}
 	sight := &devices.Snapshot{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: testPodUID, Namespace: "h2", Name: "train-0"}}}}
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
 	observed := []v1alpha1.ObservedGPU{
@@ -144,7 +145,10 @@ func TestInventoryObserve(t *testing.T) {
 			{PID: 41, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@4", MemoryMiB: ptr.To[int64](1000)},
 			{PID: 42, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@4", MemoryMiB: ptr.To[int64](500)},
 			{PID: 43, Pod: "aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", GPU: 1, Device: "whole"},
-			{PID: 44, GPU: 1, Device: "whole", MemoryMiB: ptr.To[int64](12)},
+			{
+				PID: 44, GPU: 1, Device: "whole", MemoryMiB: ptr.To[int64](12),
+				Other: &v1alpha1.OtherProcess{PID: 44, Name: "unknown", Kind: v1alpha1.OtherService, Owner: "x.service"},
+			},
 		},
 	}
 	for i := range got.GPUs {

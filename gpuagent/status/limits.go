@@ -30,6 +30,7 @@ const (
 	maxPods             = 512
 	maxFindings         = 512
 	maxDevices          = 64
+	maxOtherProcesses   = 16
 )
 
 var (

@@ -79,6 +79,8 @@ type Process struct {
 	// Pod is its pod, namespace/name, or the pod's UID if the name is unknown; empty outside of
 	// pods.
 	Pod string `json:"pod,omitempty"`
+	// Other describes it outside of pods; nil if it is unknown.
+	Other *v1alpha1.OtherProcess `json:"other,omitempty"`
 	// GPU is the index of the GPU; Device is the profile and its place, or "whole".
 	GPU    int    `json:"gpu"`
 	Device string `json:"device"`

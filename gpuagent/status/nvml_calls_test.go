@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/driver"
 	"sluice.dev/gpuagent/partition"
@@ -70,7 +71,7 @@ func countCalls(t *testing.T, library nvml.Library) {
 	}
 	now := time.Now()
 	engine := &partition.Engine{Library: library, Journal: journal, Log: logr.Discard(), Now: func() time.Time { return now }}
-	inventory := &status.Inventory{Library: library, PodUIDs: noPods, Running: engine.Running}
+	inventory := &status.Inventory{Library: library, ProcessOwner: noPods, Running: engine.Running}
 	observe := func() (calls int, node status.Node) {
 		before := totalCalls(t, library)
 		gpus, err := engine.Observe(t.Context(), nil, func(context.Context, string) (map[string]partition.Holder, error) { return nil, nil })
@@ -101,7 +102,7 @@ func countCalls(t *testing.T, library nvml.Library) {
 	t.Logf("calls of a pass of %d GPUs: the first %d, then %d, and %d once a minute", gpus, first, rest, late)
 }
 
-func noPods(uint32) ([]types.UID, error) { return nil, nil }
+func noPods(uint32) ([]types.UID, *v1alpha1.OtherProcess, error) { return nil, nil, nil }
 
 // totalCalls returns the library's count, which it reports as the driver's version.
 func totalCalls(t *testing.T, library nvml.Library) int {

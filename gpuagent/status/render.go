@@ -123,7 +123,7 @@ func (p renderer) renderProcesses(list []Process) string {
 	for _, each := range list {
 		pod, held := sanitize(each.Pod), "?"
 		if pod == "" {
-			pod = "-"
+			pod = formatOther(each.Other)
 		}
 		if each.MemoryMiB != nil {
 			held = strconv.FormatInt(*each.MemoryMiB, 10)
@@ -131,6 +131,17 @@ func (p renderer) renderProcesses(list []Process) string {
 		fmt.Fprintf(&out, "%10d  %-38s %-4d%-16s%8s\n", each.PID, truncate(pod, 38), each.GPU, truncate(sanitize(each.Device), 15), held)
 	}
 	return out.String()
+}
+
+// formatOther returns the text for a process outside of pods: "- python3 of job 463".
+func formatOther(other *v1alpha1.OtherProcess) string {
+	switch {
+	case other == nil:
+		return "-"
+	case other.Owner == "":
+		return sanitize("- " + other.Name)
+	}
+	return sanitize("- " + other.Name + " of " + other.Owner)
 }
 
 // maxColumns is the maximal width of a line.

@@ -81,6 +81,8 @@ func goldenNodes() map[string]Node {
 			{PID: 41234, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@0", MemoryMiB: ptr.To[int64](18432)},
 			{PID: 5000017, Pod: "h2/nb-1", GPU: 0, Device: "1g.5gb@6"},
 			{PID: 77, GPU: 0, Device: "whole", MemoryMiB: ptr.To[int64](12)},
+			{PID: 79, GPU: 0, Device: "whole", Other: &v1alpha1.OtherProcess{Name: "python3.11", Kind: v1alpha1.OtherSlurm, Owner: "job 463"}},
+			{PID: 80, GPU: 0, Device: "whole", Other: &v1alpha1.OtherProcess{Name: "glxgears", Kind: v1alpha1.OtherHost}},
 			{PID: 78, Pod: strings.Repeat("long-name-", 9), GPU: 0, Device: "1g.10gb+me.all@6", MemoryMiB: ptr.To[int64](81000)},
 		}},
 		"eight": {GPUs: eightGPUs()},
@@ -108,7 +110,10 @@ func goldenNodes() map[string]Node {
 			Name: "n\x1b[31m", Problems: []string{"\x1b]0;owned\x07 \u202e"}, GPUs: []GPU{newGPU(0, withInstances(
 				newInstance("3g.20gb", 0, 4, "h2/\x1b[2J"), newInstance("4g.20gb", 2, 4, ""), newInstance("7g.40gb", 6, 8, ""),
 				newInstance("1g.5gb", -1, 1, "")))},
-			Processes: []Process{{PID: 1, Pod: "\x1b[0m", Device: "\n"}},
+			Processes: []Process{
+				{PID: 1, Pod: "\x1b[0m", Device: "\n"},
+				{PID: 2, Device: "whole", Other: &v1alpha1.OtherProcess{Name: "\x1b[0m\n" + strings.Repeat("x", 64), Owner: "\u202e"}},
+			},
 		},
 		"empty": {},
 	}

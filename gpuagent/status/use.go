@@ -4,13 +4,16 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/utilization"
 )
 
@@ -72,7 +75,7 @@ func isMemoryStep(was, is int64) bool {
 	return was != is && max(was-is, is-was)*memoryStep >= max(was, is)
 }
 
-// setUse sets the use of all pods to that of one sample.
+// setUse sets the use of all pods and the processes outside of pods to those of one sample.
 func setUse(s *v1alpha1.GPUNodeStatus, sample *utilization.Result) {
 	s.SampledAt = &metav1.Time{Time: sample.At.Truncate(time.Second)}
 	s.Findings = validFindings(sample.Findings)
@@ -82,6 +85,45 @@ func setUse(s *v1alpha1.GPUNodeStatus, sample *utilization.Result) {
 		s.Pods[i].ShareMiB, s.Pods[i].LimitMiB = use.ShareMiB, use.LimitMiB
 		if use.LastActive != nil {
 			s.Pods[i].LastActive = &metav1.Time{Time: use.LastActive.Truncate(time.Second)}
+		}
+	}
+	for i := range s.GPUs {
+		gpu := &s.GPUs[i]
+		gpu.OtherProcesses, gpu.OtherProcessesOmitted = otherProcesses(sample.Devices, string(gpu.UUID))
+	}
+}
+
+// otherProcesses returns the processes outside of pods on a GPU and its MIG devices, those with the most memory
+// first, and the number of those that exceed the schema's limit.
+func otherProcesses(devices []utilization.Device, gpu string) (list []v1alpha1.OtherProcess, omitted int32) {
+	for i := range devices {
+		if devices[i].GPU != gpu {
+			continue
+		}
+		for _, p := range devices[i].Processes {
+			if p.Other == nil {
+				continue
+			}
+			other := *p.Other
+			if p.MemoryMiB != nvml.UnknownMiB {
+				other.MemoryMiB = &p.MemoryMiB
+			}
+			list = append(list, other)
+		}
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.OtherProcess) int {
+		return cmp.Or(cmp.Compare(ptr.Deref(b.MemoryMiB, -1), ptr.Deref(a.MemoryMiB, -1)), cmp.Compare(a.PID, b.PID))
+	})
+	kept := min(len(list), maxOtherProcesses)
+	return list[:kept], int32(len(list) - kept)
+}
+
+// keepOtherProcesses copies what only a sample changes from the former GPUs.
+func keepOtherProcesses(gpus, former []v1alpha1.ObservedGPU) {
+	for i := range gpus {
+		gpu := &gpus[i]
+		if at := slices.IndexFunc(former, func(f v1alpha1.ObservedGPU) bool { return f.UUID == gpu.UUID }); at >= 0 {
+			gpu.OtherProcesses, gpu.OtherProcessesOmitted = former[at].OtherProcesses, former[at].OtherProcessesOmitted
 		}
 	}
 }

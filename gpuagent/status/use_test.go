@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/utilization"
 )
 
@@ -122,4 +124,53 @@ func TestFindingsAreWrittenAtOnce(t *testing.T) {
 	if lost := w.mergeStatus(first, Report{Conditions: nil}, testNow); len(lost.Findings) != 1 || !lost.SampledAt.Equal(first.SampledAt) {
 		t.Errorf("without a driver the last sample is %+v", lost)
 	}
+}
+
+// The processes outside of pods are written with the use and never alone, the largest first, and bounded.
+func TestOtherProcesses(t *testing.T) {
+	const uuid = "GPU-8f6e2a04-1c5b-4a5e-9d2f-3b7c6d5e4f30"
+	w := &Writer{}
+	report := func(after time.Duration, processes ...utilization.Process) Report {
+		r := newUseReport(testNow.Add(after), testNow, 1000)
+		r.GPUs = []v1alpha1.ObservedGPU{{UUID: uuid}}
+		r.Use.Devices = []utilization.Device{
+			{UUID: "MIG-1", GPU: uuid, Processes: processes},
+			{UUID: "MIG-2", GPU: uuid, Processes: []utilization.Process{{PID: 1, Pod: "u", MemoryMiB: 9000}}},
+			{UUID: "MIG-3", GPU: "GPU-other", Processes: []utilization.Process{newOtherProcess(2, 9000)}},
+		}
+		return r
+	}
+	first := w.mergeStatus(&v1alpha1.GPUNodeStatus{}, report(0, newOtherProcess(7, nvml.UnknownMiB), newOtherProcess(9, 10), newOtherProcess(8, 10)), testNow)
+	want := []v1alpha1.OtherProcess{
+		{PID: 8, Name: "python3", Kind: v1alpha1.OtherHost, MemoryMiB: ptr.To[int64](10)},
+		{PID: 9, Name: "python3", Kind: v1alpha1.OtherHost, MemoryMiB: ptr.To[int64](10)},
+		{PID: 7, Name: "python3", Kind: v1alpha1.OtherHost},
+	}
+	if diff := cmp.Diff(want, first.GPUs[0].OtherProcesses); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var many []utilization.Process
+	for pid := range uint32(100) {
+		many = append(many, newOtherProcess(pid, int64(pid)))
+	}
+	if soon := report(49*time.Second, many...); !w.isUnchanged(first, soon, testNow) {
+		t.Errorf("other processes alone are written: %+v", w.mergeStatus(first, soon, testNow).GPUs[0])
+	}
+	later := w.mergeStatus(first, report(50*time.Second, many...), testNow).GPUs[0]
+	if len(later.OtherProcesses) != maxOtherProcesses || later.OtherProcessesOmitted != 84 || later.OtherProcesses[0].PID != 99 {
+		t.Errorf("of 100 processes %d are listed and %d omitted: %+v", len(later.OtherProcesses), later.OtherProcessesOmitted, later.OtherProcesses)
+	}
+	if gone := w.mergeStatus(first, report(50*time.Second), testNow).GPUs[0]; len(gone.OtherProcesses) != 0 || gone.OtherProcessesOmitted != 0 {
+		t.Errorf("processes that ended stay: %+v", gone)
+	}
+	unknown := report(time.Hour)
+	unknown.Use = nil
+	if !w.isUnchanged(first, unknown, testNow) {
+		t.Error("without a sample the processes change")
+	}
+}
+
+func newOtherProcess(pid uint32, memoryMiB int64) utilization.Process {
+	other := &v1alpha1.OtherProcess{PID: int64(pid), Name: "python3", Kind: v1alpha1.OtherHost}
+	return utilization.Process{PID: pid, MemoryMiB: memoryMiB, Other: other}
 }

@@ -141,6 +141,7 @@ func (w *Writer) mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now 
 	}
 	if report.GPUs != nil {
 		next.GPUs = validGPUs(report.GPUs, former.GPUs)
+		keepOtherProcesses(next.GPUs, former.GPUs)
 		next.Slices = truncateText(formatSlices(next.GPUs), maxSlices)
 	}
 	if report.Pods != nil {

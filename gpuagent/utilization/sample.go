@@ -73,6 +73,8 @@ type Process struct {
 	PID uint32
 	// Pod is its pod; empty outside of pods.
 	Pod types.UID
+	// Other describes it, without its memory, if it runs outside of pods.
+	Other *v1alpha1.OtherProcess
 	// MemoryMiB is its memory on the device, or nvml.UnknownMiB.
 	MemoryMiB int64
 	// Busy is its utilization of the device in percent, if it was measured.

@@ -138,6 +138,41 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
+// Each pod has its own threshold and window. The last measurement stands for a short window in which there is none.
+func TestOwnThreshold(t *testing.T) {
+	r := newRun()
+	r.pods = map[types.UID]Pod{
+		"strict": {Share: 1, Threshold: Threshold{Percent: 20, Window: 30 * time.Second}},
+		"lax":    {Share: 1, Threshold: Threshold{Percent: 1, Window: time.Hour}},
+	}
+	both := func(percent int) Device { return newGPU("GPU-1", map[types.UID]int{"strict": percent, "lax": percent}) }
+	r.sample(10*time.Minute, both(19))
+	if strict, lax := r.idleFor("strict"), r.idleFor("lax"); strict != 10*time.Minute-settlingPeriod || lax != 0 {
+		t.Errorf("at 19 %% they are idle for %s and %s", strict, lax)
+	}
+	r.sample(time.Minute, both(20))
+	r.sample(10*time.Minute, both(0))
+	if strict, lax := r.idleFor("strict"), r.idleFor("lax"); strict < 9*time.Minute+55*time.Second || lax != 0 {
+		t.Errorf("ten minutes after their use they are idle for %s and %s", strict, lax)
+	}
+	r.sample(time.Minute, both(100))
+	unmeasured := both(0)
+	unmeasured.PerProcess = false
+	r.sample(2*time.Minute, unmeasured)
+	if got := r.idleFor("strict"); got != 0 {
+		t.Errorf("two minutes without a measurement after use it is idle for %s", got)
+	}
+	r.sample(2*time.Minute, unmeasured)
+	if got := r.idleFor("strict"); got != -1 {
+		t.Errorf("four minutes without a measurement after use it is idle for %s", got)
+	}
+	r.pods["strict"] = Pod{Share: 1, Threshold: DefaultThreshold} // as after an upgrade
+	r.sample(time.Minute, both(0))
+	if got := r.idleFor("strict"); got < time.Minute || got > 2*time.Minute { // a measurement stands for a minute
+		t.Errorf("with another window it is idle for %s", got)
+	}
+}
+
 // A pod of several devices is active if it uses one, and idle only if all are known to be idle.
 func TestSeveralDevices(t *testing.T) {
 	busy, idle := newGPU("GPU-1", map[types.UID]int{"a": 90}), newGPU("GPU-2", map[types.UID]int{"a": 0})

@@ -13,8 +13,10 @@ const buckets = 30
 type window struct {
 	length time.Duration
 	// last is the time of the last measurement, or of the first sample.
-	last  time.Duration
-	parts [buckets]part
+	last time.Duration
+	// lastLeast and lastMost are the last measurement.
+	lastLeast, lastMost float64
+	parts               [buckets]part
 }
 
 // part is one bucket: the integrals of both bounds over the measured time in it.
@@ -27,7 +29,7 @@ type part struct {
 // setLength sets the window's length. Another length starts a new window.
 func (w *window) setLength(length time.Duration) {
 	if w.length != length {
-		*w = window{length: length, last: w.last}
+		*w = window{length: length, last: w.last, lastLeast: w.lastLeast, lastMost: w.lastMost}
 	}
 }
 
@@ -36,7 +38,7 @@ func (w *window) index(at time.Duration) int64 { return int64(at / (w.length / b
 // add adds a measurement, which stands for the time since the last one.
 func (w *window) add(at time.Duration, least, most float64) {
 	seconds := min(max(at-w.last, minStep), maxStep).Seconds()
-	w.last = at
+	w.last, w.lastLeast, w.lastMost = at, least, most
 	index := w.index(at)
 	p := &w.parts[((index%buckets)+buckets)%buckets]
 	if p.index != index {
@@ -47,7 +49,8 @@ func (w *window) add(at time.Duration, least, most float64) {
 	p.seconds += seconds
 }
 
-// means returns the means of both bounds over the measured time in the window; 0 without any.
+// means returns the means of both bounds over the measured time in the window. The last measurement stands for a
+// short window without any: a pause of the measurements is no idle time. It returns 0 before the first one.
 func (w *window) means(at time.Duration) (least, most float64) {
 	oldest, seconds := w.index(at)-buckets, 0.0
 	for i := range w.parts {
@@ -56,7 +59,7 @@ func (w *window) means(at time.Duration) (least, most float64) {
 		}
 	}
 	if seconds == 0 {
-		return 0, 0
+		return w.lastLeast, w.lastMost
 	}
 	return least / seconds, most / seconds
 }

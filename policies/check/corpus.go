@@ -57,7 +57,7 @@ func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 	project := input.Project{
 		Name: "sample", Namespace: "sample", Department: "sample", Phase: v1alpha1.ProjectActive, QuotaApplied: true, Owners: []string{"Sample Owner"},
 		Labels: map[string]string{}, Annotations: map[string]string{}, PodSecurity: v1alpha1.PodSecurityBaseline,
-		Limits: map[v1alpha1.WorkloadType]input.Limits{},
+		Limits: map[v1alpha1.WorkloadType]input.Limits{}, Activity: v1alpha1.ActivityTerms{}.String(),
 	}
 	for _, workloadType := range v1alpha1.WorkloadTypes {
 		project.Limits[workloadType] = input.Limits{MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600}

@@ -1,4 +1,5 @@
-# Sets the time limit of a GPU pod's workload, and bounds the grace period of pods.
+# Sets the time limit of a GPU pod's workload and the use from which on it counts as active, and
+# bounds the grace period of pods.
 package core.limits
 
 import data.sluice.lib.request
@@ -12,6 +13,11 @@ has_time_limit if {
 	request.includes_gpu
 	time_limit
 }
+
+# The agent on the pod's node reads from it when the pod is idle.
+overrides.metadata.annotations["sluice.dev/active"] := input.project.activity if request.includes_gpu
+
+remove contains ["metadata", "annotations", "sluice.dev/active"] if not request.includes_gpu
 
 # time_limit is the shorter of the author's limit and the project's limit. It is
 # undefined if neither is set.

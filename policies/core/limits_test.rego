@@ -25,6 +25,17 @@ test_no_limit if {
 	policy.remove == {["metadata", "annotations", "sluice.dev/time-limit"]} with input as inference
 }
 
+test_active if {
+	train := pod_input("train", "", 0)
+	policy.overrides.metadata.annotations["sluice.dev/active"] == "5%/5m" with input as train
+	policy.overrides.metadata.annotations["sluice.dev/active"] == "20%/1m" with input as train
+		with input.project.activity as "20%/1m"
+	not ["metadata", "annotations", "sluice.dev/active"] in policy.remove with input as train
+	cpu := fixtures.input_for(fixtures.cpu, [fixtures.whole])
+	["metadata", "annotations", "sluice.dev/active"] in policy.remove with input as cpu
+	not policy.overrides.metadata.annotations["sluice.dev/active"] with input as cpu
+}
+
 test_minimum_grace_period if {
 	train := pod_input("train", "", 0)
 	grace := 5

@@ -35,6 +35,7 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{
 		Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &long}},
 		Objects:   v1alpha1.ObjectLimits{"pods": 200, "count/jobs.batch": 2000},
+		Activity:  v1alpha1.ActivityTerms{Percent: 20},
 	}}
 	objects := v1alpha1.DefaultObjectLimits()
 	objects["pods"], objects["count/jobs.batch"], objects["count/leases.coordination.k8s.io"] = 150, 2000, 5
@@ -48,7 +49,7 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
 			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 		},
-		Objects: objects, RefusedNodes: refused,
+		Activity: "20%/5m", Objects: objects, RefusedNodes: refused,
 		PodSecurity: v1alpha1.PodSecurityBaseline,
 	}
 	if diff := cmp.Diff(want, input.NewProject(project, department, refused)); diff != "" {
@@ -56,7 +57,11 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 	}
 	for generation, counted := range map[int64]bool{1: false, 2: true} {
 		project.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
-		if got := input.NewProject(project, nil, nil).QuotaApplied; got != counted {
+		withoutDepartment := input.NewProject(project, nil, nil)
+		if withoutDepartment.Activity != "5%/5m" {
+			t.Errorf("without a department the activity is %q", withoutDepartment.Activity)
+		}
+		if got := withoutDepartment.QuotaApplied; got != counted {
 			t.Errorf("quota counted at generation %d of 2: %v, want %v", generation, got, counted)
 		}
 	}

@@ -47,6 +47,9 @@ type Project struct {
 	QuotaApplied bool `json:"quotaApplied"`
 	// Limits are the effective limits of each workload type, with those of the department.
 	Limits map[v1alpha1.WorkloadType]Limits `json:"limits"`
+	// Activity is the use from which on a pod with GPUs counts as active, and the time over which it is averaged:
+	// 5%/5m.
+	Activity string `json:"activity"`
 	// Resources limit the CPU and memory requests of all its pods.
 	Resources Resources `json:"resources"`
 	// Objects limit the number of objects in its namespace, with those of the department: the keys are names of a
@@ -121,9 +124,11 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 	}
 	var bounds map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
 	var objects v1alpha1.ObjectLimits
+	var activity v1alpha1.ActivityTerms
 	if department != nil {
-		bounds, objects = department.Spec.Workloads, department.Spec.Objects
+		bounds, objects, activity = department.Spec.Workloads, department.Spec.Objects, department.Spec.Activity
 	}
+	result.Activity = activity.String()
 	result.Objects = v1alpha1.EffectiveObjectLimits(project.Spec.Objects, objects)
 	for _, t := range v1alpha1.WorkloadTypes {
 		limits := v1alpha1.TightestLimits(t, project.Spec.Workloads, bounds)

@@ -57,17 +57,30 @@ func (c *policyTimeCluster) testMeasuredIdleTime(t *testing.T) {
 		},
 	})
 	c.createGovernedProject(t, ns, ns, whole, mig)
+	// A department with a higher threshold: what is use in the other one is none there.
+	const strict = "measured-strict"
+	one := newPoolQuota("dgx", "1", "1")
+	c.createForTest(t, &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: strict},
+		Spec: v1alpha1.DepartmentSpec{
+			NodePools: []v1alpha1.PoolQuota{one},
+			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.WorkloadInteractive: {IdleTimeout: ptr.To(period.MustParseDuration("2h"))}},
+			Activity:  v1alpha1.ActivityTerms{Percent: 20, Window: ptr.To(period.MustParseDuration("30s"))},
+		},
+	})
+	c.createGovernedProject(t, strict, strict, one)
 	interactive := withWorkloadType(v1alpha1.WorkloadInteractive)
+	trickling := newPodWorkload(strict, "trickling", v1alpha1.ResourceNVIDIAGPU, interactive, withUtilization("6"))
 	forgotten := newPodWorkload(ns, "forgotten", v1alpha1.ResourceNVIDIAGPU, interactive, withUtilization("0"))
 	computing := newPodWorkload(ns, "computing", v1alpha1.ResourceNVIDIAGPU, interactive, withUtilization("6"))
 	unmeasured := newPodWorkload(ns, "unmeasured", migDevice, interactive, withUtilization("0"), func(p *corev1.Pod) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationNodePools, "dgx-mig")
 	})
 	stalled := newPodWorkload(ns, "stalled", v1alpha1.ResourceNVIDIAGPU, withWorkloadType(v1alpha1.WorkloadTrain), withUtilization("0"))
-	c.startWorkloads(t, forgotten, computing, unmeasured, stalled)
+	c.startWorkloads(t, forgotten, computing, unmeasured, stalled, trickling)
 	c.waitForClock(t, unmeasured, "has unknown utilization", idleUnknown)
 	c.eventuallyAfterStep(t, func() error {
-		for _, w := range []workload{forgotten, stalled} {
+		for _, w := range []workload{forgotten, stalled, trickling} {
 			if use, sampled := c.podUse(t, "dgx-1", w); use == nil || use.LastActive == nil || sampled.Sub(use.LastActive.Time) < 2*time.Second {
 				return unexpectedState("the agent reports that the pod is idle", use)
 			}
@@ -89,14 +102,20 @@ func (c *policyTimeCluster) testMeasuredIdleTime(t *testing.T) {
 	c.assertTop(t, ns)
 
 	c.advanceTime(t, timeout/2)
-	warned := c.waitForClock(t, forgotten, "has an idle warning", func(s *v1alpha1.WorkloadClockStatus) bool {
+	isWarned := func(s *v1alpha1.WorkloadClockStatus) bool {
 		return s.Deadline != nil && s.Deadline.Reason == v1alpha1.EndIdle && s.Deadline.AnnouncedAt != nil
-	})
+	}
+	warned := c.waitForClock(t, forgotten, "has an idle warning", isWarned)
+	late := c.waitForClock(t, trickling, "has an idle warning", isWarned).Deadline.At.Time
 	c.waitForClock(t, stalled, "is paused", func(s *v1alpha1.WorkloadClockStatus) bool { return s.RunningSince == nil && s.PausedSince != nil })
 	c.advanceTimeTo(t, warned.Deadline.At.Add(-10*time.Minute))
 	c.assertRunning(t, "ten minutes before the idle timeout", forgotten, computing, unmeasured)
 	c.advanceTimeTo(t, warned.Deadline.At.Time)
 	c.assertStopped(t, v1alpha1.EndIdle, timeout, forgotten)
+	if late.After(warned.Deadline.At.Time) {
+		c.advanceTimeTo(t, late)
+	}
+	c.assertStopped(t, v1alpha1.EndIdle, timeout, trickling)
 	c.advanceTime(t, 12*time.Hour)
 	// The sample after the step shows the use of the whole time.
 	since := time.Now()

@@ -19,6 +19,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=sluice.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ActivityTerms"):
+		return &apiv1alpha1.ActivityTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdmissionParameters"):
 		return &apiv1alpha1.AdmissionParametersApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdmissionParametersSpec"):

@@ -68,6 +68,7 @@ project := {
 		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800},
 		"inference": {"maxRuntime": "", "maxRuntimeSeconds": 0},
 	},
+	"activity": "5%/5m",
 	"objects": {},
 	"refusedNodes": [],
 }

@@ -203,6 +203,12 @@ func gpuNodeTable() table {
 			{"a finding with a negative excess", `{status: {findings: [{podUID: a, reason: ShareExceeded, since: "2026-10-01T08:00:00Z", excessMiB: -1}]}}`, "status.findings[0].excessMiB", "greater than or equal to 0"},
 			{"a finding on a device with too long a name", `{status: {findings: [{podUID: a, reason: ShareExceeded, since: "2026-10-01T08:00:00Z", device: ` + longText(81) + `}]}}`, "status.findings[0].device", "may not be more than 80"},
 			{"a pod with a negative limit", `{status: {pods: [{uid: a, namespace: b, name: c, limitMiB: -1}]}}`, "status.pods[0].limitMiB", "greater than or equal to 0"},
+			{"another process of an unknown kind", newObservedStatus(`otherProcesses: [{name: a, kind: Pod}]`), "status.gpus[0].otherProcesses[0].kind", `"Host", "Service", "Container", "Slurm"`},
+			{"another process without a name", newObservedStatus(`otherProcesses: [{kind: Host}]`), "status.gpus[0].otherProcesses[0].name", "Required value"},
+			{"another process with a name that is too long", newObservedStatus(`otherProcesses: [{kind: Host, name: ` + longText(65) + `}]`), "status.gpus[0].otherProcesses[0].name", "may not be more than 64"},
+			{"another process with an owner that is too long", newObservedStatus(`otherProcesses: [{kind: Host, name: a, owner: ` + longText(65) + `}]`), "status.gpus[0].otherProcesses[0].owner", "may not be more than 64"},
+			{"another process with negative memory", newObservedStatus(`otherProcesses: [{kind: Host, name: a, memoryMiB: -1}]`), "status.gpus[0].otherProcesses[0].memoryMiB", "greater than or equal to 0"},
+			{"too many other processes", newObservedStatus(`otherProcesses: [` + repeatItems(17, `{kind: Host, name: a, pid: %d}`) + `]`), "status.gpus[0].otherProcesses", "at most 16 items"},
 			{"a process list", `{status: {processes: [{pid: 1}]}}`, "status.processes", "unknown field"},
 		},
 	}

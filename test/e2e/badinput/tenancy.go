@@ -115,6 +115,15 @@ func departmentTable() table {
 			{"an approver twice", `{spec: {extensions: {approvers: [editor, editor]}}}`, "spec.extensions.approvers[1]", "Duplicate value"},
 			{"an unknown approver", `{spec: {extensions: {approvers: [viewer]}}}`, "spec.extensions.approvers[0]", `"system-administrator", "department-administrator", "editor", "research-manager"`},
 
+			{"an activity that is not an object", `{spec: {activity: 5%}}`, "spec.activity", "must be of type object"},
+			{"an activity with an unknown field", `{spec: {activity: {percentage: 5}}}`, "spec.activity.percentage", "unknown field"},
+			{"an activity of nothing", `{spec: {activity: {percent: 0}}}`, "spec.activity.percent", "greater than or equal to 1"},
+			{"an activity above the whole share", `{spec: {activity: {percent: 101}}}`, "spec.activity.percent", "less than or equal to 100"},
+			{"an activity that is a fraction", `{spec: {activity: {percent: 2.5}}}`, "spec.activity.percent", "must be of type integer"},
+			{"a window in an unknown unit", `{spec: {activity: {window: 5 minutes}}}`, "spec.activity.window", duration},
+			{"a window that is too short", `{spec: {activity: {window: 29s}}}`, "spec.activity.window", "at least 30s and at most 1h"},
+			{"a window that is too long", `{spec: {activity: {window: 60m1s}}}`, "spec.activity.window", "at least 30s and at most 1h"},
+
 			{"holidays that are not a list", `{spec: {holidays: 2026-12-24}}`, "spec.holidays", "must be of type array"},
 			{"too many holidays", `{spec: {holidays: [` + repeatItems(51, `{from: "20%[1]02d-01-01", to: "20%[1]02d-01-01"}`) + `]}}`, "spec.holidays", "at most 50 items"},
 			{"a holiday twice", `{spec: {holidays: [{from: 2026-12-24, to: 2026-12-24}, {from: 2026-12-24, to: 2026-12-26}]}}`, "spec.holidays[1]", "Duplicate value"},

@@ -115,4 +115,9 @@ var _ = attacks(
 		attack:   createWith("Pod", limits("nvidia.com/gpu"), `{metadata: {annotations: {sluice.dev/max-runtime: 1000h}}}`),
 		harmless: has("metadata.annotations.sluice\\.dev/time-limit", "48h"),
 	},
+	row{
+		class: policyTime, name: "a pod that says that the least use is use",
+		attack:   createWith("Pod", limits("nvidia.com/gpu"), `{metadata: {annotations: {sluice.dev/active: 1%/1h}}}`),
+		harmless: has("metadata.annotations.sluice\\.dev/active", "5%/5m"),
+	},
 )

@@ -32,6 +32,17 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: dev.sluice.api.period.Period
   scalar: string
+- name: dev.sluice.api.v1alpha1.ActivityTerms
+  map:
+    fields:
+    - name: percent
+      type:
+        scalar: numeric
+      default: 5
+    - name: window
+      type:
+        namedType: dev.sluice.api.period.Duration
+      default: 5m
 - name: dev.sluice.api.v1alpha1.AdmissionParameters
   map:
     fields:
@@ -158,6 +169,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.DepartmentSpec
   map:
     fields:
+    - name: activity
+      type:
+        namedType: dev.sluice.api.v1alpha1.ActivityTerms
+      default: {}
     - name: contacts
       type:
         list:

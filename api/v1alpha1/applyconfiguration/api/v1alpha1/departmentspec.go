@@ -48,6 +48,9 @@ type DepartmentSpecApplyConfiguration struct {
 	// Workloads sets limits for each type of workload: train, interactive and inference. The
 	// key "*" sets the limits that a type leaves out.
 	Workloads map[apiv1alpha1.WorkloadType]WorkloadLimitsApplyConfiguration `json:"workloads,omitempty"`
+	// Activity sets from which use on a pod counts as active. Idle timeouts, the clock mode Active
+	// and the used GPU hours of the usage records follow from it.
+	Activity *ActivityTermsApplyConfiguration `json:"activity,omitempty"`
 	// Projects sets how long the department's projects are valid. Without it they never
 	// expire.
 	Projects *ProjectTermsApplyConfiguration `json:"projects,omitempty"`
@@ -166,6 +169,14 @@ func (b *DepartmentSpecApplyConfiguration) WithWorkloads(entries map[apiv1alpha1
 	for k, v := range entries {
 		b.Workloads[k] = v
 	}
+	return b
+}
+
+// WithActivity sets the Activity field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Activity field is set to the value of the last call.
+func (b *DepartmentSpecApplyConfiguration) WithActivity(value *ActivityTermsApplyConfiguration) *DepartmentSpecApplyConfiguration {
+	b.Activity = value
 	return b
 }
 

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,12 @@ func TestTrainingGivesWay(t *testing.T) {
 	})
 
 	// Each GPU has room for one instance of four slices, and then for none of seven.
-	g.createMIGPods(t, "train", "4g.20gb", 8)
+	for i := range 8 {
+		g.createPod(t, newPod(g.ns, fmt.Sprint("train-", i), func(p *corev1.Pod) {
+			p.Labels["app"] = "train"
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceMIG("4g.20gb"): resource.MustParse("1")}
+		}))
+	}
 	g.waitForRunningCount(t, 8)
 
 	g.createInteractivePod(t, "first")
@@ -47,7 +53,7 @@ func TestTrainingGivesWay(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.ns, Name: "training"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelWorkloadType: "train"}},
+			MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "train"}},
 		},
 	}
 	if _, err := g.clientset.PolicyV1().PodDisruptionBudgets(g.ns).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {

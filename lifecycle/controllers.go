@@ -12,7 +12,6 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/expiry"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
@@ -32,6 +31,7 @@ import (
 	"sluice.dev/lifecycle/tenancy/project"
 	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
+	"sluice.dev/lifecycle/timelimit/eviction"
 	"sluice.dev/lifecycle/timelimit/extension"
 	"sluice.dev/lifecycle/timelimit/projectend"
 )

@@ -144,26 +144,6 @@ const (
 	ReasonGPUCountUnknown = "GPUCountUnknown"
 	// ReasonSchedulerMissing means that no policy supports the scheduler. The pool accepts no pods.
 	ReasonSchedulerMissing = "SchedulerMissing"
-	// ReasonMIGStrategyMixed means that NVIDIA's device plugin refuses MPS with migStrategy mixed,
-	// which nodes of the pool have.
-	ReasonMIGStrategyMixed = "MIGStrategyMixed"
-	// ReasonMemoryPerProcess means that the memory limit holds for each process, not for the pod.
-	ReasonMemoryPerProcess = "MemoryPerProcess"
-	// ReasonMemoryIsolation means that Sluice has nothing by which pods are held to their share of
-	// the memory, except that the agent reports those that exceed it.
-	ReasonMemoryIsolation = "MemoryIsolation"
-	// ReasonIdleCompute means that pods cannot use the idle compute of other shares.
-	ReasonIdleCompute = "IdleCompute"
-	// ReasonBurstGuarantee means that an allocation of a pod within its share may fail while
-	// another pod exceeds its share.
-	ReasonBurstGuarantee = "BurstGuarantee"
-	// ReasonBurstWaiting means that a pod does not wait for memory that another pod has: conflicts
-	// end with an eviction.
-	ReasonBurstWaiting = "BurstWaiting"
-	// ReasonBurstSwapping means that GPU memory is not swapped to the host in a conflict.
-	ReasonBurstSwapping = "BurstSwapping"
-	// ReasonRoomNotReserved means that another pod may take the room that a preemption makes.
-	ReasonRoomNotReserved = "RoomNotReserved"
 	// ReasonTrainingGuaranteeUnsupported means that the scheduler guarantees quota only to
 	// workloads that are not preemptible. Training is best effort up to the limit.
 	ReasonTrainingGuaranteeUnsupported = "TrainingGuaranteeUnsupported"

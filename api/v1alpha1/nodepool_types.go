@@ -4,12 +4,8 @@
 package v1alpha1
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"sluice.dev/api/period"
 )
 
 // Scheduler is the scheduler or queue controller that places the pods of a pool.
@@ -170,26 +166,6 @@ type NodePoolSpec struct {
 	//
 	// +optional
 	Preemption *PreemptionSpec `json:"preemption,omitempty"`
-}
-
-// PreemptionSpec sets when Sluice preempts pods of a pool.
-type PreemptionSpec struct {
-	// MinimumRuntime is the time that a preemptible pod runs at least before its preemption is
-	// announced. Default: 10m.
-	//
-	// +optional
-	MinimumRuntime *period.Duration `json:"minimumRuntime,omitempty"`
-}
-
-// DefaultMinimumRuntime is the value of preemption.minimumRuntime if a pool does not set it.
-const DefaultMinimumRuntime = 10 * time.Minute
-
-// MinimumRuntime returns the time that each preemptible pod of the pool may run before it is preempted.
-func (s *NodePoolSpec) MinimumRuntime() time.Duration {
-	if s.Preemption == nil || s.Preemption.MinimumRuntime == nil {
-		return DefaultMinimumRuntime
-	}
-	return s.Preemption.MinimumRuntime.Length()
 }
 
 // NodePoolStatus is the observed state of a pool.

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -108,7 +109,7 @@ func (r *PodResolver) readCgroup(pid uint32) ([]byte, error) {
 
 func retryOnEINTR(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -294,8 +294,7 @@ func TestFindingsHaveEvidence(t *testing.T) {
 				p := newPod(uid, level[uid])
 				switch random.IntN(60) {
 				case 0:
-					p.MemoryMiB = nil
-					excessSince[uid] = excessSince[uid] // unknown: neither evidence nor counter-evidence
+					p.MemoryMiB = nil // neither evidence nor counter-evidence
 				case 1:
 					delete(excessSince, uid)
 					continue

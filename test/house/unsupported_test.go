@@ -93,7 +93,7 @@ func TestUnsupportedFieldsHaveNoEffect(t *testing.T) {
 	p := newProduct(loadSource(t))
 	withoutEffect := map[string]func() bool{
 		// It has an effect in the other pools: the planner reads it for MIG demand.
-		"NodePool spec.preemption": func() bool { return !policiesRead(t, `[pP]ool\.preemption\b`) },
+		"NodePool spec.preemption":    func() bool { return !policiesRead(t, `[pP]ool\.preemption\b`) },
 		"NodePool spec.sharing: HAMi": func() bool { return !policiesRead(t, `(?s)^[^\n]*\npackage sluice\.lib\.grants\n.*"HAMi"`) },
 	}
 	listed := map[string]bool{}

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // observedState holds a snapshot and the objects that it was made from.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // batchDelay is the time for which changes are collected before a plan, in machine time.

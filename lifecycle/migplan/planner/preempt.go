@@ -12,8 +12,8 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/mig"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/migplan/preemption"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // Durations of preemption, in machine time.

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/migplan/preemption"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/eviction"
 	"sluice.dev/policies/kaigroup"
 )
 

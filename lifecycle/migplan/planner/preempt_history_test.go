@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/migplan/preemption"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // preemptionHistory is a cluster of two nodes with a GPU each, full of small pods, and a claimant of a whole GPU.

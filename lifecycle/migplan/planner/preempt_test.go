@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/migplan/preemption"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // claimant makes a pending pod one for which others may be preempted.

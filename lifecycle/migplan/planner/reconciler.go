@@ -30,9 +30,9 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/timelimit/eviction"
 	"sluice.dev/policies/kaigroup"
 )
 

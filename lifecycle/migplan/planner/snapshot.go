@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/migplan/preemption"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // snapshot holds the complete input of a decision.

@@ -5,6 +5,7 @@ package preemption
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func TestChooseProperties(t *testing.T) {
 						p.Preemptible, p.Governed = rapid.IntRange(0, 4).Draw(t, "class") > 0, rapid.IntRange(0, 9).Draw(t, "project") > 0
 						p.Running, p.Terminating = rapid.IntRange(0, 9).Draw(t, "running") > 0, rapid.IntRange(0, 9).Draw(t, "deleted") == 0
 						p.StartedAt = testTime.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "age")) * time.Minute)
-						p.Root = fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "root"))
+						p.Root = strconv.Itoa(rapid.IntRange(0, 5).Draw(t, "root"))
 					}))
 				}
 				holders = append(holders, uid)

@@ -31,10 +31,10 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // Reconciler warns and evicts pods above their share. One request is one node.
@@ -93,7 +93,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 
 func (r *Reconciler) initState(pods podReader, announced interface {
 	Values() []*eviction.AnnouncedPod
-}) {
+},
+) {
 	r.pods, r.announced = pods, announced
 	r.warned, r.recent = map[string]map[warning]bool{}, map[types.UID]time.Time{}
 }

@@ -22,10 +22,10 @@ import (
 	"sluice.dev/api"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // testEnv is node dgx-1 with pods of project thesis in namespace work.

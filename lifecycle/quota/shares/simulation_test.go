@@ -17,7 +17,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/eviction"
+	"sluice.dev/lifecycle/timelimit/eviction"
 )
 
 // simulation is a node with eight pods on two GPUs, whose memory changes at random, an agent that is silent at

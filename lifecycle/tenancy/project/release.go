@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,9 +27,13 @@ import (
 // what was removed would come back for ever.
 func (r *Reconciler) reconcileLiveDelete(ctx context.Context, cached *v1alpha1.Project) (reconcile.Result, error) {
 	var project v1alpha1.Project
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &project); client.IgnoreNotFound(err) != nil {
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &project)
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("read project %s: %w", cached.Name, err)
-	} else if err != nil || project.UID != cached.UID {
+	case project.UID != cached.UID:
 		return reconcile.Result{}, nil
 	}
 	return r.reconcileDelete(ctx, &project)

@@ -25,7 +25,7 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// ErrNotGoverned: the pod belongs to no project, so Sluice does not evict it.
+// ErrNotGoverned means that the pod belongs to no project, so that Sluice does not evict it.
 var ErrNotGoverned = errors.New("the pod belongs to no project")
 
 // Announcer writes announcements on pods. It is safe for concurrent use.

@@ -19,10 +19,14 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/fakekubelet"
 )
 
-// Training gives way to an interactive pod whose MIG profile no GPU has room for, first at the announced time, and the
-// second time after a disruption budget has held the pod for the budget period. No further pod is evicted.
+// slowExit is the time for which the processes of training outlive their pod.
+const slowExit = 10 * time.Second
+
+// Training gives way to an interactive pod whose MIG profile no GPU has room for: at the announced time; after a disruption
+// budget has held the pod for the budget period; and while lifecycle and the agent are killed. No further pod is evicted.
 func TestTrainingGivesWay(t *testing.T) {
 	g := newMIGCluster(t)
 	lifecycle := &policyTimeCluster{sluiceCluster: g.sluiceCluster}
@@ -40,6 +44,7 @@ func TestTrainingGivesWay(t *testing.T) {
 	for i := range 8 {
 		g.createPod(t, newPod(g.ns, fmt.Sprint("train-", i), func(p *corev1.Pod) {
 			p.Labels["app"] = "train"
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, fakekubelet.ExitDelay, slowExit.String())
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceMIG("4g.20gb"): resource.MustParse("1")}
 		}))
 	}
@@ -74,6 +79,11 @@ func TestTrainingGivesWay(t *testing.T) {
 	}
 	g.expectEvent(t, "EvictionBlocked")
 
+	if err := g.clientset.PolicyV1().PodDisruptionBudgets(g.ns).Delete(t.Context(), "training", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.preemptThroughCrashes(t, "third")
+
 	var evicted []string
 	for _, failure := range g.podFailures() {
 		if strings.Contains(failure, "was evicted") {
@@ -82,8 +92,39 @@ func TestTrainingGivesWay(t *testing.T) {
 			t.Error(failure)
 		}
 	}
-	if len(evicted) != 2 {
-		t.Errorf("evicted: %v; want two pods", evicted)
+	if len(evicted) != 3 {
+		t.Errorf("evicted: %v; want three pods", evicted)
+	}
+}
+
+// preemptThroughCrashes creates an interactive pod, and kills lifecycle once the eviction for it is announced, and the agent once
+// the pod is evicted, whose processes outlive it. Guards invariants 7 and 8 of the design.
+func (g *migCluster) preemptThroughCrashes(t *testing.T, name string) {
+	t.Helper()
+	g.createInteractivePod(t, name)
+	var victim corev1.Pod
+	g.eventuallyAfterRepartition(t, func() error {
+		for _, p := range g.listPods(t, g.ns) {
+			if p.Annotations[v1alpha1.AnnotationPreemptAt] != "" && p.DeletionTimestamp == nil {
+				victim = p
+				return nil
+			}
+		}
+		return unexpectedState("an eviction is announced", g.plannerStatus(t))
+	})
+	g.killAndAwaitRestart(t, "lifecycle")
+	g.eventuallyAfterRepartition(t, func() error {
+		_, err := g.clientset.CoreV1().Pods(g.ns).Get(t.Context(), victim.Name, metav1.GetOptions{})
+		if err == nil {
+			err = unexpectedState(victim.Name+" is evicted", g.plannerStatus(t))
+		}
+		return client.IgnoreNotFound(err)
+	})
+	gone := time.Now()
+	g.killAndAwaitRestart(t, "gpuagent-"+victim.Spec.NodeName)
+	g.waitForRunningPod(t, name)
+	if took := time.Since(gone); took < slowExit/2 {
+		t.Errorf("%s runs %s after %s was gone, whose processes exited %s after it", name, took, victim.Name, slowExit)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/gpuagent/devices"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/utilization"
@@ -96,8 +97,14 @@ func podProperties(holders *devices.Snapshot) (properties map[types.UID]utilizat
 	for i := range holders.Pods {
 		pod := &holders.Pods[i]
 		p := utilization.Pod{Share: 1, Threshold: utilization.DefaultThreshold}
-		if milli := quotaMilli(pod); milli > 0 && gpus[pod.UID] > 0 {
-			p.Share = min(1, float64(milli)/float64(1000*gpus[pod.UID]))
+		if milli := quotaMilli(pod); milli > 0 {
+			count := gpus[pod.UID]
+			if count == 0 {
+				count = scheduledShares(pod)
+			}
+			if count > 0 {
+				p.Share = min(1, float64(milli)/float64(1000*count))
+			}
 		}
 		if text, found := pod.Annotations[v1alpha1.AnnotationActive]; found {
 			terms, err := v1alpha1.ParseActivityTerms(text)
@@ -113,6 +120,16 @@ func podProperties(holders *devices.Snapshot) (properties map[types.UID]utilizat
 		properties[pod.UID] = p
 	}
 	return properties, invalid
+}
+
+// scheduledShares returns on how many GPUs a pod has a share that its scheduler and not the kubelet assigned, as
+// KAI-Scheduler does; 0 for other pods.
+func scheduledShares(pod *corev1.Pod) int64 {
+	request, err := workload.ParsePod(pod)
+	if err != nil || request.Form != workload.FormShare && request.Form != workload.FormMemory {
+		return 0
+	}
+	return request.Devices
 }
 
 // logInvalidThresholds logs each pod with an invalid threshold once.

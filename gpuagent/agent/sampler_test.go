@@ -286,6 +286,38 @@ func TestPodShares(t *testing.T) {
 	}
 }
 
+// What counts as active is a part of the pod's share, also if a scheduler and not the kubelet assigned the share.
+func TestScheduledShares(t *testing.T) {
+	n := newSampledNode(t, "H100-80GB")
+	for name, tc := range map[string]struct {
+		milli       string
+		annotations map[string]string
+		want        float64
+	}{
+		"fraction":  {"250", map[string]string{"gpu-fraction": "0.25"}, 0.25},
+		"fractions": {"500", map[string]string{"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, 0.25},
+		"memory":    {"100", map[string]string{"gpu-memory": "8000"}, 0.1},
+		"above":     {"5000", map[string]string{"gpu-memory": "8000"}, 1},
+		"uncharged": {"0", map[string]string{"gpu-fraction": "0.25"}, 1},
+		"hostile":   {"250", map[string]string{"gpu-fraction": "much"}, 1},
+		"none":      {"250", nil, 1},
+	} {
+		n.addPod(name)
+		pod := &n.pods[len(n.pods)-1]
+		pod.Annotations = tc.annotations
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+			Limits:   corev1.ResourceList{v1alpha1.ResourceGPUMilli: quantity.MustParse(tc.milli)},
+			Requests: corev1.ResourceList{v1alpha1.ResourceGPUMilli: quantity.MustParse(tc.milli)},
+		}}}
+		holders := devices.KubeletSnapshot(devices.Assignments{})
+		holders.Pods = n.pods
+		properties, _ := podProperties(holders)
+		if got := properties[podUID(name)].Share; got != tc.want {
+			t.Errorf("pod %s has the share %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // A pod has the threshold of its annotation as the cache keeps it. A value that the webhook would not write has no
 // effect, whatever its size, and is logged once for each pod.
 func TestPodThresholds(t *testing.T) {

@@ -64,7 +64,7 @@ func NewAllowance(request *workload.Request, device Device, held int) Allowance 
 	case device.MIG:
 		return Allowance{}
 	case device.Replicated:
-		return Allowance{ShareMiB: usable * int64(held) / int64(device.Replicas), Shared: held < device.Replicas}
+		return newReplicaAllowance(request, usable, held, device.Replicas)
 	}
 	switch request.Form {
 	case workload.FormShare:
@@ -78,6 +78,14 @@ func NewAllowance(request *workload.Request, device Device, held int) Allowance 
 		return Allowance{}
 	}
 	return Allowance{ShareMiB: device.MemoryMiB}
+}
+
+// newReplicaAllowance returns the part of the held replicas. Admission accepts a burst limit above it only in
+// pools with time-slicing, whose replicas have no fixed size.
+func newReplicaAllowance(request *workload.Request, usable int64, held, replicas int) Allowance {
+	a := newSharedAllowance(request, usable, usable*int64(held)/int64(replicas))
+	a.Shared = held < replicas
+	return a
 }
 
 // newSharedAllowance returns a share with the burst limit of the request, as far as it is above the share.

@@ -24,7 +24,8 @@ const (
 	// holdBefore is the time before the first eviction at which the node stops accepting pods: the successor of an
 	// evicted pod must not take its instance.
 	holdBefore = 2 * bindSettleTime
-	// reservationMaxAge is the time after which a place is given up whose slices do not become free.
+	// reservationMaxAge is the time after which a place is given up whose slices do not become free. It is renewed
+	// while a victim waits for its announced deadline, and for as long afterwards.
 	reservationMaxAge = time.Hour
 	// nominationInterval is the least time between two nominations of a pod.
 	nominationInterval = 10 * time.Second
@@ -36,6 +37,8 @@ type preemptionPlan struct {
 	reserve map[string]*preemption.Reservation
 	// announce holds the evictions to announce, withdraw those to withdraw and why.
 	announce []eviction.Announcement
+	// confirm holds those that are announced: a crash may have interrupted that before the Notice.
+	confirm  []eviction.Announcement
 	withdraw []withdrawal
 	// nominate holds by request the node for which its room is kept.
 	nominate map[int]string
@@ -82,6 +85,8 @@ func (d *draft) planPreemptions() {
 	for _, a := range needed {
 		if known := d.announced[a.UID]; known == nil || known.Claimant != a.Claimant {
 			d.preemptions.announce = append(d.preemptions.announce, a)
+		} else {
+			d.preemptions.confirm = append(d.preemptions.confirm, a)
 		}
 	}
 	slices.SortFunc(d.preemptions.announce, func(a, b eviction.Announcement) int { return compareText(a.UID, b.UID) })
@@ -130,7 +135,7 @@ func (d *draft) continuePreemption(r *reservedPlace, needed map[types.UID]evicti
 		return false
 	}
 	d.requeueAt(r.Since.Add(reservationMaxAge))
-	var first time.Time
+	var first, last time.Time
 	var victims []eviction.Announcement
 	waiting := false
 	for j := range it.gpu.instances {
@@ -159,6 +164,16 @@ func (d *draft) continuePreemption(r *reservedPlace, needed map[types.UID]evicti
 			waiting = true // the deadline is written in this pass
 		case first.IsZero() || announced.At.Before(first):
 			first = announced.At
+		}
+		if announced != nil && announced.At.After(last) {
+			last = announced.At
+		}
+	}
+	if renewAt := r.Since.Add(reservationMaxAge / 2); last.Add(reservationMaxAge).After(d.now) {
+		if d.requeueAt(renewAt); !renewAt.After(d.now) {
+			renewed := r.Reservation
+			renewed.Since = d.now
+			d.preemptions.reserve[n.name] = &renewed
 		}
 	}
 	for _, v := range victims {

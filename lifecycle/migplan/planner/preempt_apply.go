@@ -137,9 +137,7 @@ func (r *Reconciler) applyPreemptions(ctx context.Context, s *observedState, d *
 		r.written[node] = writtenReservation{reservation, now}
 	}
 	var failed []error
-	for _, a := range p.announce {
-		failed = append(failed, r.Evictions.Announce(ctx, a))
-	}
+	failed = append(failed, r.announce(ctx, p))
 	for _, w := range p.withdraw {
 		failed = append(failed, r.Evictions.Withdraw(ctx, w.announcement, w.why))
 	}
@@ -147,6 +145,31 @@ func (r *Reconciler) applyPreemptions(ctx context.Context, s *observedState, d *
 		failed = append(failed, r.nominate(ctx, &s.requests[i], node))
 	}
 	r.explain(s, d)
+	return errors.Join(failed...)
+}
+
+// announce announces the evictions. What is announced already, it repeats once in each process, which completes what
+// a crash or an error interrupted.
+func (r *Reconciler) announce(ctx context.Context, p *preemptionPlan) error {
+	complete := map[types.UID]types.UID{}
+	var failed []error
+	for _, a := range p.confirm {
+		if r.complete[a.UID] != a.Claimant {
+			if err := r.Evictions.Announce(ctx, a); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+		}
+		complete[a.UID] = a.Claimant
+	}
+	for _, a := range p.announce {
+		err := r.Evictions.Announce(ctx, a)
+		failed = append(failed, err)
+		if err == nil {
+			complete[a.UID] = a.Claimant
+		}
+	}
+	r.complete = complete
 	return errors.Join(failed...)
 }
 

@@ -53,9 +53,11 @@ type Reconciler struct {
 	announced   interface {
 		Values() []*eviction.AnnouncedPod
 	}
-	preemptible   interface{ Values() []preemptiblePod }
-	written       map[string]writtenReservation
-	explained     map[types.UID]string
+	preemptible interface{ Values() []preemptiblePod }
+	written     map[string]writtenReservation
+	explained   map[types.UID]string
+	// complete holds by victim the claimant for which this process announced it without an error.
+	complete      map[types.UID]types.UID
 	observedNodes observedNodes
 	usage         nodeUsage
 	claimTimes    claimTimes

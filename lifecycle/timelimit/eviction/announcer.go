@@ -20,6 +20,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/podcache"
@@ -69,7 +70,7 @@ type ClockResolver interface {
 const maxAttempts = 4
 
 // Announce writes the deadline on the pod, records the Notice to its creator, and an event. A pod that is
-// announced already keeps its deadline and its reason. A pod that is gone or terminates is no error. Callers
+// announced already keeps its deadline and its reason. A pod that is gone, has ended or terminates is no error. Callers
 // repeat the call while the reason lasts: that completes what a crash interrupted.
 func (a *Announcer) Announce(ctx context.Context, announcement Announcement) error {
 	project, department, err := inventory.TenantForNamespace(ctx, a.Client, announcement.Pod.Namespace)
@@ -95,7 +96,7 @@ func (a *Announcer) announce(
 	if err := a.Live.Get(ctx, announcement.Pod, &pod); err != nil {
 		return false, err
 	}
-	if pod.UID != announcement.UID || pod.DeletionTimestamp != nil {
+	if pod.UID != announcement.UID || pod.DeletionTimestamp != nil || workload.IsPodTerminal(&pod) {
 		return true, nil
 	}
 	if project == nil || pod.Labels[v1alpha1.LabelProject] != project.Name {

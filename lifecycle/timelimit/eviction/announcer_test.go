@@ -79,8 +79,10 @@ func TestPodsThatAreNotAnnounced(t *testing.T) {
 	unlabeled.Labels = nil
 	other := newPod("replaced", "n")
 	other.UID = "uid-of-its-successor"
-	f := newFixture(t, foreign, unlabeled, other, newPod("unbound", ""))
-	for name, want := range map[string]error{"unlabeled": ErrNotGoverned, "replaced": nil, "unbound": nil, "gone": nil} {
+	completed := newPod("completed", "n")
+	completed.Status.Phase = corev1.PodSucceeded
+	f := newFixture(t, foreign, unlabeled, other, newPod("unbound", ""), completed)
+	for name, want := range map[string]error{"unlabeled": ErrNotGoverned, "replaced": nil, "unbound": nil, "gone": nil, "completed": nil} {
 		if err := f.r.Announcer.Announce(t.Context(), preempted(name)); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -53,6 +53,8 @@ type fixture struct {
 	// writes counts the writes; the one with the number crashAt fails, after its effect with crashAfterWrite.
 	writes, crashAt int
 	crashAfterWrite bool
+	// lostAnswers: each eviction takes effect, and its answer is lost.
+	lostAnswers bool
 	// onEviction is called before a pod is deleted.
 	onEviction func(pod *corev1.Pod, forced bool)
 }
@@ -132,6 +134,10 @@ func (f *fixture) restart() {
 // write performs a write unless the process crashes at it.
 func (f *fixture) write(do func() error) error {
 	f.writes++
+	if f.lostAnswers {
+		_ = do()
+		return errCrash
+	}
 	if f.writes != f.crashAt {
 		return do()
 	}

@@ -100,6 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	var next time.Time
 	var failed []error
 	for _, p := range announced {
+		now = r.Announcer.machineNow() // the API server may have answered the requests before slowly
 		due, again := decide(p.At, now, r.Announcer.Periods)
 		if until := r.attempts[p.UID].evicted.Add(evictionWindow); until.After(now) {
 			due, again = stepWait, until
@@ -108,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			due, again = stepWait, at
 		}
 		if due != stepWait {
-			if err := r.reconcilePod(ctx, p, due, now); err != nil {
+			if err := r.reconcilePod(ctx, p, due); err != nil {
 				failed = append(failed, err)
 			}
 		}
@@ -127,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 }
 
 // reconcilePod withdraws the announcement if its reason has ended, and otherwise evicts the pod.
-func (r *Reconciler) reconcilePod(ctx context.Context, p *AnnouncedPod, due step, now time.Time) error {
+func (r *Reconciler) reconcilePod(ctx context.Context, p *AnnouncedPod, due step) error {
 	project, err := inventory.ProjectForNamespace(ctx, r.Announcer.Client, p.Pod.Namespace)
 	if err != nil {
 		return err
@@ -144,10 +145,13 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *AnnouncedPod, due step
 		}
 	}
 	outcome, err := r.evict(ctx, p, due)
+	now := r.Announcer.machineNow()
+	if outcome != "" || err != nil {
+		r.limiter.record(p.Node, now) // after an error the pod may be evicted nevertheless
+	}
 	if err != nil || outcome == "" {
 		return err
 	}
-	r.limiter.record(p.Node, now)
 	r.attempts[p.UID] = attempt{evicted: now}
 	evictionsTotal.WithLabelValues(string(p.Reason), outcome).Inc()
 	log.FromContext(ctx).Info("Evicted pod", "namespace", p.Pod.Namespace, "pod", p.Pod.Name, "reason", p.Reason, "outcome", outcome, "node", p.Node)

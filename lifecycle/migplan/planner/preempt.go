@@ -24,9 +24,9 @@ const (
 	// holdBefore is the time before the first eviction at which the node stops accepting pods: the successor of an
 	// evicted pod must not take its instance.
 	holdBefore = 2 * bindSettleTime
-	// reservationMaxAge is the time after which a place is given up whose slices do not become free. It is renewed
-	// while a victim waits for its announced deadline, and for as long afterwards.
-	reservationMaxAge = time.Hour
+	// reservationMaxAge is the time after which a place is given up whose slices do not become free. It is longer than
+	// the longest notice and budget periods together, and leaves the pods an hour to terminate.
+	reservationMaxAge = 2 * time.Hour
 	// nominationInterval is the least time between two nominations of a pod.
 	nominationInterval = 10 * time.Second
 )
@@ -135,7 +135,7 @@ func (d *draft) continuePreemption(r *reservedPlace, needed map[types.UID]evicti
 		return false
 	}
 	d.requeueAt(r.Since.Add(reservationMaxAge))
-	var first, last time.Time
+	var first time.Time
 	var victims []eviction.Announcement
 	waiting := false
 	for j := range it.gpu.instances {
@@ -164,16 +164,6 @@ func (d *draft) continuePreemption(r *reservedPlace, needed map[types.UID]evicti
 			waiting = true // the deadline is written in this pass
 		case first.IsZero() || announced.At.Before(first):
 			first = announced.At
-		}
-		if announced != nil && announced.At.After(last) {
-			last = announced.At
-		}
-	}
-	if renewAt := r.Since.Add(reservationMaxAge / 2); last.Add(reservationMaxAge).After(d.now) {
-		if d.requeueAt(renewAt); !renewAt.After(d.now) {
-			renewed := r.Reservation
-			renewed.Since = d.now
-			d.preemptions.reserve[n.name] = &renewed
 		}
 	}
 	for _, v := range victims {
@@ -235,14 +225,12 @@ func (d *draft) beginPreemption(i int, needed map[types.UID]eviction.Announcemen
 		d.preemptions.reserve[choice.Node] = &preemption.Reservation{
 			Claimant: w.uid, GPU: choice.GPU, Profile: w.instanceRequests[0].profile, Start: choice.Start, Since: d.now,
 		}
-		var names []string
 		for k := range choice.Victims {
 			needed[choice.Victims[k].UID] = d.newAnnouncement(&choice.Victims[k], w, choice.Node)
-			names = append(names, choice.Victims[k].Name.String())
 		}
 		d.preemptions.explain[i] = explanation{chosen: true, message: fmt.Sprintf(
-			"no node offers %s: on node %s the preemption of %d pods is announced, after which the instance is created for this pod (%s)",
-			w.describe(), choice.Node, len(names), joinLimited(names))}
+			"no node offers %s: on node %s the preemption of %d pods is announced, after which the instance is created for this pod",
+			w.describe(), choice.Node, len(choice.Victims))}
 		return
 	}
 	d.refuse(i, refusal.Reason)

@@ -84,7 +84,7 @@ func (r *Reconciler) newHolderFunc(gpuNodes map[string]*v1alpha1.GPUNode) func(t
 		priority, isPreemptible := priorities()[uid]
 		return preemption.Pod{
 			UID: uid, Name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, Priority: priority, Preemptible: isPreemptible,
-			Governed: pod.Project != "", Running: pod.Running, Terminating: pod.Deleting, OverShare: overShare()[uid],
+			Governed: pod.Project != "", Running: pod.Running, Terminating: pod.Deleting, GraceEndsAt: pod.GraceEndsAt, OverShare: overShare()[uid],
 			StartedAt: pod.StartedAt, Root: rootKey(pod), Milli: pod.Milli,
 		}, true
 	}

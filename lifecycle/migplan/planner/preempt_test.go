@@ -4,6 +4,8 @@
 package planner
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -135,6 +137,43 @@ func TestPreemption(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is announced is announced again once by each process: a crash may have come before the Notice.
+func TestAnnouncedPreemptionIsConfirmed(t *testing.T) {
+	s := newTestSnapshot(t, []string{"a100: 4g.20gb@0!a"}).withHolders(none).withPendingPod("p", "7g.40gb", claimant).
+		withReservation("n1", "p").withAnnounced("a", "p", time.Minute)
+	d := decide(&s.snapshot, startTime)
+	evictions := &recordedEvictions{}
+	r := &Reconciler{Evictions: evictions}
+	for range 3 {
+		if err := r.announce(t.Context(), &d.preemptions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(evictions.announced, []types.UID{"a"}) {
+		t.Errorf("announced %v, want a once", evictions.announced)
+	}
+	evictions.err = errors.New("no answer")
+	r = &Reconciler{Evictions: evictions}
+	if err := r.announce(t.Context(), &d.preemptions); err == nil || len(r.complete) > 0 {
+		t.Errorf("an error completes %v", r.complete)
+	}
+}
+
+// recordedEvictions records the pods whose eviction is announced.
+type recordedEvictions struct {
+	announced []types.UID
+	err       error
+}
+
+func (e *recordedEvictions) Announce(_ context.Context, a eviction.Announcement) error {
+	e.announced = append(e.announced, a.UID)
+	return e.err
+}
+
+func (e *recordedEvictions) Withdraw(context.Context, eviction.Announcement, string) error {
+	return e.err
 }
 
 // Less urgent pods do not get the idle slices of a reserved GPU.

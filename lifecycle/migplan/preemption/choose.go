@@ -33,6 +33,8 @@ type Pod struct {
 	Running bool
 	// Terminating reports whether it is being deleted. It is no victim, and its slices become free.
 	Terminating bool
+	// GraceEndsAt is when the grace period of a pod that terminates ends, in machine time.
+	GraceEndsAt time.Time
 	// OverShare reports whether its agent found that it uses more than its share.
 	OverShare bool
 	// StartedAt is when it started, in machine time.
@@ -108,6 +110,10 @@ func Choose(priority int32, gpus []GPU, pods func(types.UID) (Pod, bool), now ti
 	return best, nil
 }
 
+// stuckAfter is the time after its grace period, in machine time, for which the slices of a pod that terminates count as
+// about to become free.
+const stuckAfter = 5 * time.Minute
+
 // note keeps the obstacle that passes first.
 func (r *Refusal) note(obstacle *Refusal) {
 	if !obstacle.RetryAt.IsZero() && (r.RetryAt.IsZero() || obstacle.RetryAt.Before(r.RetryAt)) {
@@ -135,9 +141,12 @@ func (g *GPU) victims(start int, priority int32, pods func(types.UID) (Pod, bool
 			return nil, &Refusal{Reason: fmt.Sprintf("an instance of a GPU of node %s is in use, and no preemptible pod is known to hold it", g.Node)}
 		}
 		if pod.Terminating {
+			if !pod.GraceEndsAt.IsZero() && now.Sub(pod.GraceEndsAt) >= stuckAfter {
+				return nil, &Refusal{Reason: fmt.Sprintf("a pod on node %s does not terminate", g.Node)}
+			}
 			continue
 		}
-		if obstacle := pod.obstacle(priority, g.MinimumRuntime, now); obstacle != nil {
+		if obstacle := pod.obstacle(g.Node, priority, g.MinimumRuntime, now); obstacle != nil {
 			return nil, obstacle
 		}
 		if !slices.ContainsFunc(victims, func(v Pod) bool { return v.UID == pod.UID }) {
@@ -151,21 +160,22 @@ func (g *GPU) victims(start int, priority int32, pods func(types.UID) (Pod, bool
 	return victims, nil
 }
 
-// obstacle returns why a pod is no victim of a claimant of a priority; nil if it is one.
-func (p *Pod) obstacle(priority int32, minimumRuntime time.Duration, now time.Time) *Refusal {
+// obstacle returns why a pod is no victim of a claimant of a priority; nil if it is one. It does not name the pod: the
+// claimant's author reads the reason, and the pod may be another project's.
+func (p *Pod) obstacle(node string, priority int32, minimumRuntime time.Duration, now time.Time) *Refusal {
 	switch {
 	case !p.Governed:
-		return &Refusal{Reason: fmt.Sprintf("pod %s belongs to no project", p.Name)}
+		return &Refusal{Reason: fmt.Sprintf("a pod on node %s belongs to no project", node)}
 	case !p.Preemptible:
-		return &Refusal{Reason: fmt.Sprintf("pod %s cannot be preempted", p.Name)}
+		return &Refusal{Reason: fmt.Sprintf("a pod on node %s cannot be preempted", node)}
 	case p.Priority >= priority:
-		return &Refusal{Reason: fmt.Sprintf("pod %s has no lower priority", p.Name)}
+		return &Refusal{Reason: fmt.Sprintf("a pod on node %s has no lower priority", node)}
 	case !p.Running || p.StartedAt.IsZero():
-		return &Refusal{Reason: fmt.Sprintf("pod %s is starting", p.Name)}
+		return &Refusal{Reason: fmt.Sprintf("a pod on node %s is starting", node)}
 	}
 	if until := p.StartedAt.Add(minimumRuntime); until.After(now) {
 		return &Refusal{
-			Reason:  fmt.Sprintf("pod %s has run for less than %s; it can be preempted from %s on", p.Name, minimumRuntime, until.UTC().Format(time.RFC3339)),
+			Reason:  fmt.Sprintf("a pod on node %s has run for less than %s; it can be preempted from %s on", node, minimumRuntime, until.UTC().Format(time.RFC3339)),
 			RetryAt: until,
 		}
 	}
@@ -174,7 +184,7 @@ func (p *Pod) obstacle(priority int32, minimumRuntime time.Duration, now time.Ti
 
 // Evictable reports whether a pod may still be evicted for a claimant of a priority.
 func (p *Pod) Evictable(priority int32, minimumRuntime time.Duration, now time.Time) bool {
-	return p.obstacle(priority, minimumRuntime, now) == nil
+	return p.obstacle("", priority, minimumRuntime, now) == nil
 }
 
 // cost ranks a set of victims, the most important part first.

@@ -107,13 +107,23 @@ func TestChoose(t *testing.T) {
 			pods: []Pod{newPod("a"), newPod("b", func(p *Pod) { p.StartedAt = testTime.Add(-30 * time.Minute) })},
 			want: "n2@0 [b]",
 		},
-		"a terminating pod is no victim and in nobody's way": {
+		"a terminating pod is no victim and not in the way": {
 			gpus: []GPU{newGPU(t, "n1", "7g.40gb", "a"), newGPU(t, "n2", "7g.40gb", "b")},
 			pods: []Pod{newPod("a"), newPod("b", func(p *Pod) { p.Terminating = true })},
 			want: "n2@0 []",
 		},
+		"a pod that does not terminate": {
+			gpus:    []GPU{newGPU(t, "n1", "7g.40gb", "b")},
+			pods:    []Pod{newPod("b", func(p *Pod) { p.Terminating, p.GraceEndsAt = true, testTime.Add(-stuckAfter) })},
+			refusal: "does not terminate",
+		},
+		"a pod that still terminates": {
+			gpus: []GPU{newGPU(t, "n1", "7g.40gb", "b")},
+			pods: []Pod{newPod("b", func(p *Pod) { p.Terminating, p.GraceEndsAt = true, testTime.Add(-stuckAfter/2) })},
+			want: "n1@0 []",
+		},
 		"a pod that cannot be preempted": {
-			gpus: []GPU{newGPU(t, "n", "7g.40gb", "a", "b")}, pods: []Pod{newPod("a"), newPod("b", interactive)}, refusal: "lab/b cannot be preempted",
+			gpus: []GPU{newGPU(t, "n", "7g.40gb", "a", "b")}, pods: []Pod{newPod("a"), newPod("b", interactive)}, refusal: "node n cannot be preempted",
 		},
 		"a preemptible pod of equal priority": {
 			gpus: []GPU{newGPU(t, "n", "7g.40gb", "a")}, pods: []Pod{newPod("a", func(p *Pod) { p.Priority = 0 })}, refusal: "no lower priority",

@@ -56,6 +56,7 @@ func nodePoolTable() table {
 			{"no scheduler", `{spec: {scheduler: null}}`, "spec.scheduler", "Required value"},
 			{"an unknown scheduler", `{spec: {scheduler: slurm}}`, "spec.scheduler", `"kube-scheduler", "kueue", "kai", "volcano", "yunikorn", "koordinator", "hami"`},
 			{"an unknown sharing mode", `{spec: {sharing: mig}}`, "spec.sharing", `"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"`},
+			{"preemption that is not an object", `{spec: {preemption: 10m}}`, "spec.preemption", "must be of type object"},
 			{"an unknown setting of preemption", `{spec: {preemption: {maximumRuntime: 1h}}}`, "spec.preemption.maximumRuntime", "unknown field"},
 			{"a minimum runtime that is no duration", `{spec: {preemption: {minimumRuntime: soon}}}`, "spec.preemption.minimumRuntime", duration},
 			{"a negative minimum runtime", `{spec: {preemption: {minimumRuntime: -1h}}}`, "spec.preemption.minimumRuntime", duration},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,7 +195,7 @@ func (w *benchmarkCluster) newClock(root int) *v1alpha1.WorkloadClock {
 		Spec: v1alpha1.WorkloadClockSpec{Root: v1alpha1.WorkloadReference{APIVersion: "batch/v1", Kind: "Job", Name: name}},
 		Status: v1alpha1.WorkloadClockStatus{
 			RootUID: w.fleet.RootUID(root), State: v1alpha1.ClockStateRunning, WorkloadType: v1alpha1.WorkloadTrain, CreatedBy: "anna.mueller@example.org",
-			StartedAt: &began, RunningSince: &began,
+			StartedAt: &began, RunningSince: &began, GPUs: resource.NewQuantity(int64(w.fleet.PodsPerRoot), resource.DecimalSI),
 			Limit:    &v1alpha1.ClockLimit{Configured: runs, InForce: runs},
 			Deadline: &v1alpha1.ClockDeadline{At: ends, Reason: v1alpha1.EndMaxRuntime, LimitSeconds: int64(runtimeLimit / time.Second)},
 			Local:    &v1alpha1.ClockLocal{Accumulated: "0s", RunningSince: began.Format(people), Ends: ends.Format(people)},

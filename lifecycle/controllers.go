@@ -73,6 +73,7 @@ func (s *services) rendering(manifests fs.FS) []component {
 			Parameters:         s.cfg.AdmissionParameters(),
 			DenyGPUPodsOutside: s.cfg.GPUPodsOutside == config.Deny,
 		},
+		&admissionpolicy.PauseReconciler{Client: s.client, Events: s.events, Clock: s.policyTime},
 	}
 }
 
@@ -130,21 +131,22 @@ func (s *services) notification() []component {
 func (s *services) migPlan() []component {
 	return []component{
 		&gpunode.Reconciler{Client: s.client},
-		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents, Evictions: s.announcer},
+		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents, Evictions: s.announcer, Announced: s.announced},
 	}
 }
 
 // eviction returns the controllers that decide which single pods are evicted, and the one that evicts them.
 func (s *services) eviction() []component {
 	memory := &shares.Reconciler{
-		Client: s.client, Live: s.live, Announcer: s.announcer, Notices: s.notices, Events: s.events, Clock: s.policyTime,
+		Client: s.client, Live: s.live, Announcer: s.announcer, Announced: s.announced, Notices: s.notices, Events: s.events,
+		Clock: s.policyTime,
 	}
 	return []component{
 		withPods{memory, s.pods},
 		withPods{&eviction.Reconciler{
-			Announcer: s.announcer, Evictor: s.stopper,
+			Announcer: s.announcer, Announced: s.announced, Evictor: s.stopper,
 			Checks: map[v1alpha1.EndReason]eviction.Check{
-				v1alpha1.EndShareExceeded: memory.Check, v1alpha1.EndPreempted: planner.ClaimantCheck(s.pods),
+				v1alpha1.EndShareExceeded: memory.Check, v1alpha1.EndPreempted: planner.ClaimantCheck(s.client, s.live, s.pods),
 			},
 		}, s.pods},
 	}

@@ -58,6 +58,7 @@ type services struct {
 	usageRecords *usage.Reconciler
 	stopper      *suspend.Stopper
 	announcer    *eviction.Announcer
+	announced    eviction.AnnouncedPods
 }
 
 // newServices creates the services and adds those that run by themselves to the manager.
@@ -114,6 +115,7 @@ func newServices(
 			return nil, fmt.Errorf("create mail sender: %w", err)
 		}
 	}
+	s.announced = podcache.NewProjection(s.pods, eviction.Parse)
 	s.announcer = &eviction.Announcer{
 		Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Notices: s.notices, Events: s.events, Clock: policyTime,
 		Periods: eviction.Periods{Notice: cfg.Eviction.NoticePeriod.Duration, Budget: cfg.Eviction.BudgetPeriod.Duration},

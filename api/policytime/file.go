@@ -118,6 +118,25 @@ func (f *File) SetScale(scale float64) error {
 	return f.update(func(l Timeline) (Timeline, error) { return l.WithScale(scale, time.Now()) })
 }
 
+// Snapshot returns a clock that does not read its file again, for many conversions at one moment.
+func Snapshot(clock Clock) Clock {
+	if f, isFile := clock.(*File); isFile {
+		return snapshot{f.current()}
+	}
+	return clock
+}
+
+type snapshot struct{ timeline Timeline }
+
+// Now implements [Clock].
+func (s snapshot) Now() time.Time { return s.timeline.At(time.Now()) }
+
+// FromReal implements [Clock].
+func (s snapshot) FromReal(t time.Time) time.Time { return s.timeline.At(t) }
+
+// RealUntil implements [Clock].
+func (s snapshot) RealUntil(t time.Time) time.Duration { return s.timeline.RealUntil(t, time.Now()) }
+
 func (f *File) current() Timeline {
 	f.mu.Lock()
 	defer f.mu.Unlock()

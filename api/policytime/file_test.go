@@ -258,3 +258,21 @@ func replaceWithDirectory(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
+
+// A snapshot does not read the file, so that 100,000 conversions are no system calls.
+func TestSnapshotDoesNotReadTheFile(t *testing.T) {
+	f := openFile(t, filepath.Join(t.TempDir(), policytime.FileName))
+	before := policytime.Snapshot(f)
+	if err := f.Advance(month); err != nil {
+		t.Fatal(err)
+	}
+	if got := offsetFromReal(before); got != 0 {
+		t.Errorf("an earlier snapshot is %v ahead of real time", got)
+	}
+	if got := offsetFromReal(policytime.Snapshot(f)); got != month {
+		t.Errorf("a new snapshot is %v ahead, want %v", got, month)
+	}
+	if allocated := testing.AllocsPerRun(100, func() { before.FromReal(time.Now()) }); allocated > 0 {
+		t.Errorf("a conversion allocates %v times", allocated)
+	}
+}

@@ -32,6 +32,9 @@ func (p *pass) conditions() (present []metav1.Condition) {
 	case p.observed.Held:
 		add(v1alpha1.ConditionHeld, v1alpha1.ReasonHoldInSpec,
 			describeException(spec.Hold, authors[v1alpha1.HeldByAnnotation], "no step of the expiry happens"))
+	case p.decision.Paused:
+		add(v1alpha1.ConditionHeld, v1alpha1.ReasonPaused,
+			"Sluice is paused until "+p.observed.PausedUntil.UTC().Format(time.RFC3339)+"; no step of the expiry happens before: see sluice pause")
 	case p.decision.HeldByRequest:
 		add(v1alpha1.ConditionHeld, v1alpha1.ReasonExtensionPending,
 			"a renewal was requested; the next step waits for its decision, for at most 30 days")

@@ -81,7 +81,7 @@ func (d *decider) decideStep() (taken bool) {
 	s := d.terms.stepAfter(r)
 	d.followTerms(&s)
 	d.observeWarnings(&s)
-	required := policytime.Later(d.earliest(&s), d.terms.Calendar.Postpone(r.Deadline))
+	required := policytime.Later(d.earliest(&s), d.terms.Calendar.Postpone(d.deadlineAfterPause(&s)))
 	if required.After(r.Deadline) {
 		target := required
 		if d.isUnsent(&s) {
@@ -92,7 +92,7 @@ func (d *decider) decideStep() (taken bool) {
 	d.forgetShortening(&s)
 	if d.now.Before(r.Deadline) {
 		d.wakeAt(r.Deadline)
-	} else if d.isNoticeComplete(&s) && !d.isInHolidays() && !d.isHeldByRequest() {
+	} else if !d.isPaused() && d.isNoticeComplete(&s) && !d.isInHolidays() && !d.isHeldByRequest() {
 		d.take(&s)
 		return true
 	}
@@ -124,6 +124,25 @@ func (d *decider) isNoticeComplete(s *step) bool {
 	r, c := &d.Record, &d.terms.Calendar
 	return !r.FirstWarned.IsZero() && !r.LastWarned.IsZero() && !d.observed.MailPaused &&
 		!d.now.Before(c.After(r.FirstWarned, s.longest())) && !d.now.Before(c.After(r.LastWarned, s.shortest()))
+}
+
+// deadlineAfterPause returns the deadline of a step, or its shortest lead after a pause of Sluice that held it.
+func (d *decider) deadlineAfterPause(s *step) time.Time {
+	deadline, until := d.Record.Deadline, d.observed.PausedUntil
+	if until.IsZero() || !deadline.Before(until) {
+		return deadline
+	}
+	if after := d.terms.Calendar.After(until, s.shortest()); after.After(d.now) {
+		return after
+	}
+	return deadline // the pause is long over: something else holds the step
+}
+
+// isPaused reports whether a pause of Sluice holds a step that is due.
+func (d *decider) isPaused() bool {
+	d.wakeAt(d.observed.PausedUntil)
+	d.Paused = d.now.Before(d.observed.PausedUntil)
+	return d.Paused
 }
 
 // isInHolidays reports whether no step is taken now, because of holidays.

@@ -25,6 +25,8 @@ type history struct {
 	paused   bool
 	renewed  bool
 	held     bool
+	// pausedUntil is the end of a pause of Sluice.
+	pausedUntil time.Time
 	// requested is the time of a request of a renewal without a decision.
 	requested time.Time
 	// failure is a decision that differs when it is decided again.
@@ -54,7 +56,7 @@ func newHistory(zone *time.Location, validity string, action v1alpha1.ExpiryActi
 
 func (h *history) observation() Observation {
 	o := Observation{
-		MailPaused: h.paused, Renewed: h.renewed, Held: h.held,
+		MailPaused: h.paused, Renewed: h.renewed, Held: h.held, PausedUntil: h.pausedUntil,
 		Owners:   func(key WarningKey) Delivery { return Delivery{SentAt: h.sent[key], Missing: !h.recorded[key]} },
 		Contacts: func(WarningKey) Delivery { return Delivery{Failed: true} },
 	}
@@ -113,7 +115,13 @@ func TestNoExpiryWithoutFullNotice(t *testing.T) {
 			rapid.SampledFrom([]v1alpha1.ExpiryAction{v1alpha1.ExpiryExpire, v1alpha1.ExpiryConfirm}).Draw(t, "at expiry"))
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			former := h.record
-			switch rapid.SampledFrom([]string{"next", "next", "next", "hours", "weeks", "pause", "resume", "renew"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"next", "next", "next", "hours", "weeks", "pause", "resume", "renew", "sluice pause", "sluice resume"}).Draw(t, "step") {
+			case "sluice pause":
+				h.pausedUntil = h.now.Add(time.Duration(rapid.IntRange(1, 24).Draw(t, "hours of the pause")) * time.Hour)
+			case "sluice resume":
+				if h.now.Before(h.pausedUntil) {
+					h.pausedUntil = h.now
+				}
 			case "pause":
 				h.paused = true
 			case "resume":
@@ -135,6 +143,9 @@ func TestNoExpiryWithoutFullNotice(t *testing.T) {
 			}
 			if s := h.terms.stepAfter(&former); h.record.Phase == s.phase && before != s.phase {
 				h.requireFullNotice(t, former, s)
+				if h.now.Before(h.pausedUntil) {
+					t.Fatalf("at %s: became %s in a pause until %s", h.now, s.phase, h.pausedUntil)
+				}
 			}
 			if h.failure != "" {
 				t.Fatal(h.failure)

@@ -17,6 +17,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -153,6 +154,9 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, live bool) (err error
 		Held: spec.Hold.IsInForce(p.now, p.terms.Zone), Exempt: spec.Exempt.IsInForce(p.now, p.terms.Zone),
 		Owners:   func(key WarningKey) Delivery { return p.notices.deliveryTo(p.warningAnnouncement(key), p.owners) },
 		Contacts: func(key WarningKey) Delivery { return p.notices.deliveryTo(p.warningAnnouncement(key), contacts) },
+	}
+	if p.observed.PausedUntil, err = inventory.PausedUntil(ctx, r.Client, p.now); err != nil {
+		return err
 	}
 	if p.observed.MailPaused, err = r.mail.load(ctx, r.MailPaused, live); err != nil {
 		return err

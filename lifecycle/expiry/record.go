@@ -79,6 +79,8 @@ type Observation struct {
 	Held, Exempt bool
 	// MailPaused reports whether no mail can be sent: delivery is paused, or not set up.
 	MailPaused bool
+	// PausedUntil is the end of the present or the last pause of Sluice; zero if there was none.
+	PausedUntil time.Time
 	// Renewed reports whether the project is renewed now.
 	Renewed bool
 	// RequestedAt is the time of the oldest request of a renewal without a decision; zero for none.
@@ -127,6 +129,8 @@ type Decision struct {
 	Warnings []Warning
 	// Blocked is the reason for which the next step cannot come: ReasonMailPaused, ReasonNoRecipient or empty.
 	Blocked string
+	// Paused reports whether the deadline has passed and a pause of Sluice holds the step.
+	Paused bool
 	// HeldByRequest reports whether the deadline has passed and a request of a renewal holds the step.
 	HeldByRequest bool
 	// Next is the time of the next decision if nothing changes before; zero for never.

@@ -50,6 +50,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Project{}, builder.WithPredicates(expiryChanged)).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.mapDepartmentToProjects),
 			builder.WithPredicates(afterInitialList, predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AdmissionParameters{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return r.listRequests(ctx)
+		}), inventory.PauseChanged).
 		Watches(&v1alpha1.Extension{}, byName, builder.WithPredicates(afterInitialList)).
 		Watches(&v1alpha1.Notice{}, byName, builder.WithPredicates(afterInitialList)).
 		WatchesRawSource(r.timelineSource()).

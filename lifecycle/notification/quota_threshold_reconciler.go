@@ -113,7 +113,7 @@ func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1
 }
 
 // poolWithPendingWork returns the fullest of the nearly used pools for which work is pending for
-// lack of quota. Without such work nobody needs to act.
+// lack of quota. Without such work there is nothing to do.
 func poolWithPendingWork(status *v1alpha1.ProjectStatus, full []poolUse) (poolUse, bool) {
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPending) {
 		return poolUse{}, false

@@ -11,30 +11,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Projection keeps a value for each GPU pod that a consumer selects, with the fields that
-// only this consumer needs. It is safe for concurrent use.
+// Projection keeps a value for each GPU pod that it selects, with the fields that only its
+// consumers need. It is safe for concurrent use.
 type Projection[T any] struct {
 	parse func(*corev1.Pod) (T, bool)
 
 	mutex    sync.Mutex
 	values   map[podKey]T
-	onChange func()
+	onChange []func()
 }
 
 // NewProjection adds a projection to a Store that is not started yet. parse selects a pod
 // and returns its value; it must not modify the pod.
 func NewProjection[T any](s *Store, parse func(*corev1.Pod) (T, bool)) *Projection[T] {
-	p := &Projection[T]{parse: parse, values: map[podKey]T{}, onChange: func() {}}
+	p := &Projection[T]{parse: parse, values: map[podKey]T{}}
 	s.projections = append(s.projections, p)
 	return p
 }
 
-// OnChange sets the function to call after an event of a selected pod, or of one that was
+// OnChange adds a function to call after an event of a selected pod, or of one that was
 // selected before. It must not block.
 func (p *Projection[T]) OnChange(call func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.onChange = call
+	p.onChange = append(p.onChange, call)
 }
 
 // Values returns the values of all selected pods, in no order. They are shared.
@@ -69,7 +69,9 @@ func (p *Projection[T]) set(key podKey, value any) {
 		delete(p.values, key)
 	}
 	if selected {
-		p.onChange()
+		for _, call := range p.onChange {
+			call()
+		}
 	}
 }
 

@@ -19,7 +19,9 @@ func TestProjection(t *testing.T) {
 			names := NewProjection(w.store, func(pod *corev1.Pod) (string, bool) { return pod.Name, pod.Spec.NodeName == "" })
 			uids := NewProjection(w.store, func(pod *corev1.Pod) (string, bool) { return string(pod.UID), pod.Spec.NodeName != "" })
 			var calls atomic.Int32
+			var others atomic.Int32
 			names.OnChange(func() { calls.Add(1) })
+			names.OnChange(func() { others.Add(1) })
 			expect := func(wantNames, wantUIDs []string) {
 				t.Helper()
 				w.waitUntil(func() bool {
@@ -39,6 +41,9 @@ func TestProjection(t *testing.T) {
 			expect([]string{}, []string{})
 			if got := calls.Load() - initial; got != 3 {
 				t.Errorf("OnChange was called %d times, want 3: b was added, a was bound, b ended", got)
+			}
+			if others.Load() != calls.Load() {
+				t.Errorf("a second subscriber was called %d times, the first one %d times", others.Load(), calls.Load())
 			}
 		})
 	}

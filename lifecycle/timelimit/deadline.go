@@ -75,7 +75,7 @@ func atLeast(duration period.Duration, length time.Duration) period.Duration {
 // announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
 	before := d.Status.Deadline
-	d.Status.Deadline = nil
+	d.formerDeadline, d.Status.Deadline = before, nil
 	if d.isStopInForce() || d.observed.ProjectEnd != "" {
 		return
 	}
@@ -142,6 +142,9 @@ func (d *decision) announceRuntimeLimit(before *v1alpha1.ClockDeadline) *v1alpha
 		})
 	}
 	deadline := &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: v1alpha1.EndMaxRuntime, LimitSeconds: wholeSeconds(limit)}
+	if held := d.Status.Limit.HeldFrom; held != nil {
+		deadline.HeldFrom = metaTime(d.now.Add(held.Length() - d.runningTime()))
+	}
 	if announced {
 		deadline.AnnouncedAt = metaTime(first)
 	}
@@ -213,7 +216,8 @@ func (d *decision) recordWarning(w Warning) {
 // that stops its workloads also refuses their start.
 func (d *decision) enforceProjectEnd() {
 	switch {
-	case !d.observed.endsWithProject():
+	case !d.observed.endsWithProject() || d.holdsStop():
+	case d.observed.ProjectEnd == v1alpha1.EndProjectSuspended && !d.isStopInForce() && d.isHeldAfterPause():
 	case d.isStopInForce():
 		d.Stop = true
 	default:
@@ -224,7 +228,7 @@ func (d *decision) enforceProjectEnd() {
 // enforceDeadline stops the workload at its deadline, and again if it runs in spite of a
 // stop.
 func (d *decision) enforceDeadline() {
-	if !d.observed.Running && d.Status.StartingSince == nil {
+	if !d.observed.Running && d.Status.StartingSince == nil || d.holdsStop() {
 		return
 	}
 	if d.isStopInForce() {

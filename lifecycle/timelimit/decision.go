@@ -25,7 +25,9 @@ func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Obser
 	d.recordEnd()
 	d.resetClock()
 	d.updateStartingTime()
+	held := d.releaseHeldLimit()
 	d.determineLimit()
+	d.holdLimit(held)
 	d.updateIdleTime()
 	d.announceDeadlines()
 	d.enforceProjectEnd()
@@ -45,6 +47,8 @@ type decision struct {
 	intervalOpened bool
 	// idleDuration is the known idle time.
 	idleDuration time.Duration
+	// formerDeadline is the deadline of the decision before.
+	formerDeadline *v1alpha1.ClockDeadline
 }
 
 // runningTime returns the accumulated running time, including the open interval.
@@ -163,6 +167,8 @@ type Observation struct {
 	HasPodsToEnd bool
 	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
+	// PausedUntil is the end of the present or the last pause; zero if there was none.
+	PausedUntil time.Time
 }
 
 // endsWithProject reports whether the workload has pods that the end of its project ends.

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/timelimit"
 )
@@ -25,7 +26,7 @@ func runRandomEvents(t *rapid.T, w *simulation) {
 		"time":   func(t *rapid.T) { w.now = w.now.Add(drawMinutes(t, 1, 60*60)); check() },
 		"run":    func(t *rapid.T) { w.advance(drawMinutes(t, 1, 60*60)); check() },
 		"start":  func(*rapid.T) { w.observed.Running, w.observed.RunningSince = true, w.now; check() },
-		"end":    func(*rapid.T) { w.observed = timelimit.Observation{}; check() },
+		"end":    func(*rapid.T) { w.observed = timelimit.Observation{PausedUntil: w.observed.PausedUntil}; check() },
 		"limit":  func(t *rapid.T) { changeLimit(t, w); check() },
 		"exempt": func(t *rapid.T) { w.limits.Exempt = rapid.Bool().Draw(t, "exempt"); check() },
 		"dry":    func(t *rapid.T) { w.limits.DryRun = rapid.Bool().Draw(t, "dry run"); check() },
@@ -35,6 +36,16 @@ func runRandomEvents(t *rapid.T, w *simulation) {
 			check()
 		},
 		"extend": func(t *rapid.T) { grantExtension(t, w); check() },
+		"pause": func(t *rapid.T) {
+			w.observed.PausedUntil = w.now.Add(drawMinutes(t, 1, 24*60))
+			check()
+		},
+		"resume": func(*rapid.T) {
+			if w.now.Before(w.observed.PausedUntil) {
+				w.observed.PausedUntil = w.now
+			}
+			check()
+		},
 	}
 	t.Repeat(events)
 }
@@ -58,12 +69,37 @@ func checkDecision(t *rapid.T, w *simulation) {
 	if len(w.stops) > stopsBefore && w.stops[len(w.stops)-1].Reason == v1alpha1.EndMaxRuntime {
 		checkStopAnnounced(t, w)
 	}
+	checkPause(t, w, d, len(w.stops) > stopsBefore)
 	checkNoDuplicateWarnings(t, w)
 	if d.Status.AccumulatedSeconds < 0 || d.Status.RunningSince != nil && d.Status.RunningSince.After(w.now) {
 		t.Fatalf("accumulated %d, running since %v", d.Status.AccumulatedSeconds, d.Status.RunningSince)
 	}
 	if len(d.Status.Leads) > 64 {
 		t.Fatalf("%d warnings are recorded", len(d.Status.Leads))
+	}
+}
+
+// checkPause checks that nothing is stopped in a pause, that what a pause held ends the shortest lead
+// after it, and that no pause holds an end for longer.
+func checkPause(t *rapid.T, w *simulation, d timelimit.Decision, stopped bool) {
+	until, lead := w.observed.PausedUntil, slices.Min(w.limits.Leads)
+	if w.now.Before(until) && (d.Stop || stopped) {
+		t.Fatalf("stopped at %v, in a pause until %v", w.now, until)
+	}
+	if w.now.Before(until) && d.Status.Deadline != nil && d.NextDecision.IsZero() {
+		t.Fatal("there is a held deadline, but no next decision")
+	}
+	if limit := d.Status.Limit; limit != nil && limit.HeldFrom != nil && w.observed.Running && d.Status.RunningSince != nil {
+		bound := policytime.Later(w.now, until).Add(lead)
+		if held := w.now.Add(remainingTime(d.Status, w.now)); held.After(bound) {
+			t.Fatalf("held until %v, want at most %v", held, bound)
+		}
+	}
+	if !stopped || until.IsZero() {
+		return
+	}
+	if held := d.Status.Limit; held != nil && held.HeldFrom != nil && w.stops[len(w.stops)-1].Reason == v1alpha1.EndMaxRuntime && w.now.Before(until.Add(lead)) {
+		t.Fatalf("a held workload was stopped at %v, %v after the pause, want %v", w.now, w.now.Sub(until), lead)
 	}
 }
 
@@ -108,6 +144,9 @@ func changeLimit(t *rapid.T, w *simulation) {
 	if before.Status.RunningSince == nil || after.Status.Deadline == nil || before.Status.AccumulatedSeconds == 0 && left == 0 {
 		return
 	}
+	if before.Status.Limit != nil && before.Status.Limit.HeldFrom != nil {
+		return // the pause, not the limit, gave the remaining time
+	}
 	floor := slices.Max(w.limits.Leads)
 	if before.Status.Limit != nil {
 		floor = min(floor, left)
@@ -134,6 +173,9 @@ func grantExtension(t *rapid.T, w *simulation) {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "extension")
 	w.limits.GrantedExtensions = []v1alpha1.ClockExtension{{Name: name, By: period.MustParseDuration("5h")}}
 	after := w.decide()
+	if before.Status.Limit != nil && before.Status.Limit.HeldFrom != nil {
+		return // the longer end of both is in force: that of the pause, or that of the extension
+	}
 	if before.Status.Limit != nil && after.Status.Limit != nil && !after.Reset &&
 		after.Status.Limit.InForce.Length() < before.Status.Limit.InForce.Length() {
 		t.Fatalf("an extension changed the limit from %v to %v", before.Status.Limit.InForce, after.Status.Limit.InForce)

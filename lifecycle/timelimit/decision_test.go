@@ -436,7 +436,7 @@ func (w *simulation) startPods() {
 }
 
 func (w *simulation) endPods() {
-	w.observed = timelimit.Observation{}
+	w.observed = timelimit.Observation{PausedUntil: w.observed.PausedUntil}
 	w.decide()
 }
 

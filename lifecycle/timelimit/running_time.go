@@ -102,6 +102,9 @@ func (d *decision) recordExtensions() {
 		d.Status.Extensions = append(d.Status.Extensions, granted)
 		if d.Status.Limit != nil {
 			d.Status.Limit.InForce = toDuration(d.Status.Limit.InForce.Length() + granted.By.Length())
+			if held := d.Status.Limit.HeldFrom; held != nil {
+				*held = toDuration(held.Length() + granted.By.Length())
+			}
 		}
 		if s := d.Status.Stopped; s != nil && isExtendable(s.Reason) {
 			d.Status.Stopped, d.Released = nil, true

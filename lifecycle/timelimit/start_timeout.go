@@ -67,5 +67,5 @@ func (d *decision) announceTimeout(reason v1alpha1.EndReason, since time.Time, t
 	if warned < 0 {
 		d.recordWarning(Warning{Reason: reason, Lead: timeout / 2, DueAt: due, Deadline: end})
 	}
-	return &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: reason, AnnouncedAt: metaTime(announcedAt)}
+	return d.holdTimeout(&v1alpha1.ClockDeadline{At: *metaTime(end), Reason: reason, AnnouncedAt: metaTime(announcedAt)})
 }

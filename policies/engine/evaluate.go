@@ -82,7 +82,9 @@ type Outcome struct {
 	Warnings []merge.Finding
 	// Failures are the policies that could not be evaluated. Denials and Warnings already
 	// contain their findings.
-	Failures    []Failure
+	Failures []Failure
+	// Paused are the policies whose denials are among the Warnings because of a pause.
+	Paused      []string
 	Evaluations []Evaluation
 }
 
@@ -126,7 +128,7 @@ func (s *Set) evaluateMatching(ctx context.Context, in Input, selected func(*mem
 	}
 	var outcome Outcome
 	for i, m := range matched {
-		outcome.add(m.policy, &responses[i], in.Template)
+		outcome.add(m.policy, &responses[i], &in)
 	}
 	s.observe(outcome.Evaluations)
 	return outcome, nil
@@ -199,21 +201,33 @@ func (s *Set) observe(evaluations []Evaluation) {
 }
 
 // add adds the response of one policy.
-func (o *Outcome) add(p *policy, r *response[policyResult], template bool) {
-	evaluation := Evaluation{Policy: p.source.Name, Enforcement: p.enforcement(), Duration: r.duration, Cached: r.cached}
-	denials, warnings := r.value.findings(p, template)
+func (o *Outcome) add(p *policy, r *response[policyResult], in *Input) {
+	paused := p.isPaused(in)
+	enforcement := p.enforcement()
+	if paused {
+		enforcement = v1alpha1.EnforcementWarn
+	}
+	required := p.isRequired() && !paused
+	evaluation := Evaluation{Policy: p.source.Name, Enforcement: enforcement, Duration: r.duration, Cached: r.cached}
+	denials, warnings := r.value.findings(p, in.Template)
 	switch {
 	case errors.Is(r.err, ErrQuarantined) && !p.isRequired():
 		// It is skipped.
 	case r.err != nil:
-		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: r.err})
+		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: enforcement, Err: r.err})
 		denials = []merge.Finding{p.failureFinding(r.err)}
 	}
 	evaluation.Result = resultOf(r.err, denials, warnings)
 	o.Evaluations = append(o.Evaluations, evaluation)
 
 	// A Warn policy only warns, unless its failure denies.
-	if p.enforcement() == v1alpha1.EnforcementWarn && (r.err == nil || !p.isRequired()) {
+	if enforcement == v1alpha1.EnforcementWarn && (r.err == nil || !required) {
+		if paused && (p.enforcement() == v1alpha1.EnforcementDeny || r.err != nil && p.isRequired()) {
+			denials = pausedFindings(denials, in.PausedUntil)
+			if len(denials) > 0 {
+				o.Paused = append(o.Paused, p.source.Name)
+			}
+		}
 		warnings = append(denials, warnings...)
 		denials = nil
 	}
@@ -222,6 +236,22 @@ func (o *Outcome) add(p *policy, r *response[policyResult], template bool) {
 	if r.value.hasChanges() {
 		o.Changes = append(o.Changes, r.value.changes)
 	}
+}
+
+// isPaused reports whether a pause turns the denials of the policy into warnings. Built-in policies
+// stay in force, and those that stand for one of them.
+func (p *policy) isPaused(in *Input) bool {
+	return !in.PausedUntil.IsZero() && !p.source.BuiltIn && p.replacedPolicy() == "" && p.enforcement() != v1alpha1.EnforcementDryRun
+}
+
+// pausedFindings returns the denials of a paused policy as warnings.
+func pausedFindings(denials []merge.Finding, until time.Time) []merge.Finding {
+	warnings := slices.Clone(denials)
+	for i := range warnings {
+		warnings[i].Message = fmt.Sprintf("denied after %s, until when policies are paused: %s",
+			until.UTC().Format(time.RFC3339), warnings[i].Message)
+	}
+	return warnings
 }
 
 // isRequired reports whether a failure of the policy denies the object: that of a Deny policy,

@@ -73,7 +73,7 @@ func startLifecycle(tb testing.TB, kubeconfig, clockFile string, stopLimiterPerc
 	p := &process{metrics: freeAddress(tb)}
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "lifecycle.yaml")
-	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nhealth: 127.0.0.1:0\nstopping: {stopLimiter: {percent: %d}}\n",
+	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nmetricsAccess: Open\nhealth: 127.0.0.1:0\nstopping: {stopLimiter: {percent: %d}}\n",
 		kubeconfig, clockFile, p.metrics, stopLimiterPercent) + strings.Join(more, "")
 	mustSucceed(tb, os.WriteFile(file, []byte(text), 0o600))
 	p.log, err = os.Create(filepath.Join(dir, "lifecycle.log"))

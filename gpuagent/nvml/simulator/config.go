@@ -44,14 +44,14 @@ type GPU struct {
 	UUID string
 	// Mode is its MIG mode after the first boot.
 	Mode nvml.Mode
-	// Activation is how a change of its MIG mode takes effect.
+	// Activation is when a change of its MIG mode takes effect.
 	Activation Activation
 	// ResetsWithOthers makes Reset return ErrNotSupported, as on GPUs that can only be reset
 	// together.
 	ResetsWithOthers bool
 }
 
-// Activation is how a change of MIG mode takes effect.
+// Activation is when a change of MIG mode takes effect.
 type Activation uint8
 
 // The activations.

@@ -51,7 +51,7 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	s.previousState = r.state
 	s.holder, s.announced = r.newHolderFunc(s.gpuNodes), map[types.UID]*eviction.AnnouncedPod{}
 	if r.Evictions != nil {
-		for _, p := range r.announced.Values() {
+		for _, p := range r.Announced.Values() {
 			s.announced[p.UID] = p
 		}
 	}

@@ -38,7 +38,7 @@ func clientsOf(node *corev1.Node) clientLabels {
 // paused reports whether Sluice pauses a client.
 func (c clientLabels) paused() bool {
 	for _, value := range c {
-		if _, ours := resumedValue(value); ours {
+		if _, ours := v1alpha1.ResumedGPUClient(value); ours {
 			return true
 		}
 	}
@@ -49,7 +49,7 @@ func (c clientLabels) paused() bool {
 // and MIG manager do. It starts the client again whatever Sluice does meanwhile.
 func (c clientLabels) pausedByOther() bool {
 	for _, value := range c {
-		if _, ours := resumedValue(value); !ours && strings.Contains(value, "paused-for-") {
+		if _, ours := v1alpha1.ResumedGPUClient(value); !ours && strings.Contains(value, "paused-for-") {
 			return true
 		}
 	}
@@ -72,24 +72,11 @@ func (c clientLabels) pausePatch() map[string]string {
 func (c clientLabels) resumePatch() map[string]string {
 	patch := map[string]string{}
 	for key, value := range c {
-		if resumed, ours := resumedValue(value); ours {
+		if resumed, ours := v1alpha1.ResumedGPUClient(value); ours {
 			patch[key] = resumed
 		}
 	}
 	return patch
-}
-
-// resumedValue returns the value that a label gets when Sluice resumes its client, and whether Sluice pauses
-// it. A driver upgrade appends a value of its own (paused-by-sluice_paused-for-driver-upgrade), which stays.
-func resumedValue(value string) (resumed string, ours bool) {
-	rest, found := strings.CutPrefix(value, v1alpha1.GPUClientPaused)
-	switch {
-	case !found || rest != "" && rest[0] != '_':
-		return value, false
-	case rest == "":
-		return "true", true
-	}
-	return rest[1:], true
 }
 
 // clientNames returns the names of the clients of these labels: dcgm, device-plugin.

@@ -21,20 +21,22 @@ const batchDelay = 250 * time.Millisecond
 // the planner's requests.
 type pendingPods struct {
 	*podcache.Projection[*pendingPod]
-	// announced are the pods whose eviction is announced.
-	announced *podcache.Projection[*eviction.AnnouncedPod]
+	announced eviction.AnnouncedPods // nil without preemption
 	store     *podcache.Store
 }
 
-func newPendingPods(store *podcache.Store) *pendingPods {
-	return &pendingPods{podcache.NewProjection(store, parsePendingPod), podcache.NewProjection(store, eviction.Parse), store}
+func newPendingPods(store *podcache.Store, announced eviction.AnnouncedPods) *pendingPods {
+	return &pendingPods{podcache.NewProjection(store, parsePendingPod), announced, store}
 }
 
 // Start implements source.TypedSource. It requests a plan when a pod becomes pending or ceases to
 // be, or its constraints change.
 func (p *pendingPods) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	p.OnChange(func() { queue.AddAfter(planRequest, batchDelay) })
-	p.announced.OnChange(func() { queue.AddAfter(planRequest, batchDelay) })
+	request := func() { queue.AddAfter(planRequest, batchDelay) }
+	p.OnChange(request)
+	if p.announced != nil {
+		p.announced.OnChange(request)
+	}
 	queue.AddAfter(planRequest, batchDelay)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/migplan/preemption"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit/eviction"
@@ -65,17 +66,7 @@ func (r *Reconciler) newHolderFunc(gpuNodes map[string]*v1alpha1.GPUNode) func(t
 		}
 		return all
 	})
-	overShare := sync.OnceValue(func() map[types.UID]bool {
-		all := map[types.UID]bool{}
-		for _, node := range gpuNodes {
-			for i := range node.Status.Findings {
-				if f := &node.Status.Findings[i]; f.Reason == v1alpha1.FindingShareExceeded {
-					all[f.PodUID] = true
-				}
-			}
-		}
-		return all
-	})
+	over := sync.OnceValue(func() map[types.UID]bool { return overShare(gpuNodes) })
 	return func(uid types.UID) (preemption.Pod, bool) {
 		pod, known := r.Pods.ByUID(uid)
 		if !known {
@@ -84,10 +75,26 @@ func (r *Reconciler) newHolderFunc(gpuNodes map[string]*v1alpha1.GPUNode) func(t
 		priority, isPreemptible := priorities()[uid]
 		return preemption.Pod{
 			UID: uid, Name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, Priority: priority, Preemptible: isPreemptible,
-			Governed: pod.Project != "", Running: pod.Running, Terminating: pod.Deleting, GraceEndsAt: pod.GraceEndsAt, OverShare: overShare()[uid],
+			Governed: pod.Project != "", Running: pod.Running, Terminating: pod.Deleting, GraceEndsAt: pod.GraceEndsAt, OverShare: over()[uid],
 			StartedAt: pod.StartedAt, Root: rootKey(pod), Milli: pod.Milli,
 		}, true
 	}
+}
+
+// overShare returns the pods that use more memory than their share, whether that is excessive or takes the memory that
+// other pods were promised.
+func overShare(gpuNodes map[string]*v1alpha1.GPUNode) map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for _, node := range gpuNodes {
+		for i := range node.Status.Findings {
+			switch f := &node.Status.Findings[i]; f.Reason {
+			case v1alpha1.FindingShareExceeded, v1alpha1.FindingMemoryConflict:
+				all[f.PodUID] = true
+			case v1alpha1.FindingNotAllocated:
+			}
+		}
+	}
+	return all
 }
 
 // rootKey identifies the workload or the group of a pod.
@@ -234,9 +241,15 @@ func (r *Reconciler) explain(s *observedState, d *decision) {
 	}
 }
 
+// PodsByUID finds GPU pods: a podcache.Store.
+type PodsByUID interface {
+	ByUID(uid types.UID) (*podcache.Pod, bool)
+}
+
 // ClaimantCheck returns the check of the reason Preempted: an eviction is not necessary any more if the pod that
-// needs the room is gone, or has a node.
-func ClaimantCheck(pods *podcache.Store) eviction.Check {
+// needs the room is gone, has a node or belongs to a closed project, or if no room is reserved for it on the node of
+// the victim. The GPUNode is read from the API server, since the cache may have a former reservation.
+func ClaimantCheck(cached client.Client, live client.Reader, pods PodsByUID) eviction.Check {
 	return func(ctx context.Context, a eviction.Announcement) (string, error) {
 		claimant, known := pods.ByUID(a.Claimant)
 		switch {
@@ -245,7 +258,30 @@ func ClaimantCheck(pods *podcache.Store) eviction.Check {
 		case claimant.IsBound():
 			return "the pod that needed its room has a node", nil
 		}
+		project, err := inventory.ProjectForNamespace(ctx, cached, claimant.Namespace)
+		if err != nil {
+			return "", err
+		}
+		if project == nil || project.IsClosed() {
+			return "the project of the pod that needed its room is closed", nil
+		}
+		victim, known := pods.ByUID(a.UID)
+		if !known {
+			return "", fmt.Errorf("pod %s is not in the cache", a.Pod)
+		}
+		node, err := inventory.GetGPUNode(ctx, live, victim.Node)
+		if err != nil {
+			return "", err
+		}
+		if node == nil || !isReservedFor(node, a.Claimant) {
+			return "no room is reserved on its node any more for the pod that needed it", nil
+		}
 		log.FromContext(ctx).V(1).Info("Confirmed preemption", "claimant", claimant.Name, "pod", a.Pod.String())
 		return "", nil
 	}
+}
+
+func isReservedFor(node *v1alpha1.GPUNode, claimant types.UID) bool {
+	reservation, ok := preemption.ParseReservation(node.Annotations[v1alpha1.PreemptionAnnotation])
+	return ok && reservation.Claimant == claimant
 }

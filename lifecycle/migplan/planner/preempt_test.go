@@ -185,3 +185,16 @@ func TestReservedSlicesAreKept(t *testing.T) {
 		t.Errorf("%d actions, unmet %v", len(d.actions), d.unmet)
 	}
 }
+
+// A pod that takes the memory that others were promised is over its share, and gives way first.
+func TestFindingsOverShare(t *testing.T) {
+	finding := func(pod types.UID, reason v1alpha1.FindingReason) v1alpha1.Finding {
+		return v1alpha1.Finding{PodUID: pod, Reason: reason}
+	}
+	over := overShare(map[string]*v1alpha1.GPUNode{"n1": {Status: v1alpha1.GPUNodeStatus{Findings: []v1alpha1.Finding{
+		finding("a", v1alpha1.FindingShareExceeded), finding("b", v1alpha1.FindingMemoryConflict), finding("c", v1alpha1.FindingNotAllocated),
+	}}}})
+	if !over["a"] || !over["b"] || over["c"] {
+		t.Errorf("over their share are %v, want a and b", over)
+	}
+}

@@ -48,11 +48,10 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Evictions announces the evictions of pods that give way to a pod with a guarantee; nil preempts none.
 	Evictions Announcer
+	// Announced are the pods whose eviction is announced; nil without Evictions.
+	Announced eviction.AnnouncedPods
 
 	pendingPods interface{ Values() []*pendingPod }
-	announced   interface {
-		Values() []*eviction.AnnouncedPod
-	}
 	preemptible interface{ Values() []preemptiblePod }
 	written     map[string]writtenReservation
 	explained   map[types.UID]string
@@ -186,8 +185,8 @@ var planRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "plan
 // SetupWithManager adds r to the manager; it runs on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initialize()
-	pods := newPendingPods(r.Pods)
-	r.pendingPods, r.announced, r.preemptible = pods, pods.announced, podcache.NewProjection(r.Pods, parsePreemptiblePod)
+	pods := newPendingPods(r.Pods, r.Announced)
+	r.pendingPods, r.preemptible = pods, podcache.NewProjection(r.Pods, parsePreemptiblePod)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("planner").
 		Watches(&v1alpha1.NodePool{}, enqueueBatched, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -96,6 +96,10 @@ var outcomeLabels = map[outcome]string{
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is filled by init functions
 	metrics.Registry.MustRegister(repartitionsTotal, demandGauge, repartitionSeconds, nodesRepartitioning)
+	// A query of the increase ignores the first value of a series, so each begins at 0.
+	for _, result := range outcomeLabels {
+		repartitionsTotal.WithLabelValues(result)
+	}
 }
 
 // recordMetrics sets the gauges from a decision.

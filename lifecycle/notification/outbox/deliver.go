@@ -175,11 +175,14 @@ func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v
 	case status.Phase == v1alpha1.NoticePending:
 		log.Info("Postponed notice", "failure", failureKindOf(sendErr), "reason", publicReason(sendErr), "retryAt", status.RetryAt)
 	default:
-		result = "failed"
+		result = resultFailed
 		log.Error(nil, "Failed to send notice", "failure", failureKindOf(sendErr), "reason", publicReason(sendErr))
 	}
 	attemptsTotal.WithLabelValues(string(n.Spec.Kind), result).Inc()
 }
+
+// resultFailed is the result of a Notice that will not be sent.
+const resultFailed = "failed"
 
 var (
 	attemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -207,4 +210,8 @@ var (
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is filled by init functions
 	metrics.Registry.MustRegister(attemptsTotal, pendingGauge, oldestPendingGauge, pausedGauge, deliverySeconds)
+	// A query of the increase ignores the first value of a series, so each begins at 0.
+	for _, kind := range v1alpha1.NoticeKinds {
+		attemptsTotal.WithLabelValues(string(kind), resultFailed)
+	}
 }

@@ -44,16 +44,17 @@ type Reconciler struct {
 	Live   client.Reader
 	// Announcer announces evictions: an eviction.Announcer.
 	Announcer Announcer
+	// Announced are the pods whose eviction is announced.
+	Announced interface {
+		Values() []*eviction.AnnouncedPod
+	}
 	// Notices records the warnings to the creators, and Events those on the pods.
 	Notices notification.Recorder
 	Events  events.EventRecorder
 	// Clock is policy time, in which Notices have their times.
 	Clock policytime.Clock
 
-	pods      podReader
-	announced interface {
-		Values() []*eviction.AnnouncedPod
-	}
+	pods podReader
 
 	mu sync.Mutex
 	// warned has the warnings given by node, until their findings are gone.
@@ -80,7 +81,7 @@ type podReader interface {
 
 // SetupWithManager makes the manager run r once all GPU pods are known.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error {
-	r.initState(pods, podcache.NewProjection(pods, eviction.Parse))
+	r.initState(pods)
 	err := ctrl.NewControllerManagedBy(mgr).Named("shares").
 		For(&v1alpha1.GPUNode{}, builder.WithPredicates(hasFindings)).
 		WatchesRawSource(podcache.Source(pods, r.nodesForPod)).
@@ -91,11 +92,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 	return nil
 }
 
-func (r *Reconciler) initState(pods podReader, announced interface {
-	Values() []*eviction.AnnouncedPod
-},
-) {
-	r.pods, r.announced = pods, announced
+func (r *Reconciler) initState(pods podReader) {
+	r.pods = pods
 	r.warned, r.recent = map[string]map[warning]bool{}, map[types.UID]time.Time{}
 }
 
@@ -217,7 +215,7 @@ func (r *Reconciler) announcedPods(now time.Time) map[types.UID]v1alpha1.EndReas
 		}
 		reasons[uid] = v1alpha1.EndShareExceeded
 	}
-	for _, p := range r.announced.Values() {
+	for _, p := range r.Announced.Values() {
 		reasons[p.UID] = p.Reason
 	}
 	return reasons

@@ -95,7 +95,8 @@ func newTestEnv(t *testing.T) *testEnv {
 	e.Reconciler = &Reconciler{
 		Client: c, Live: c, Announcer: e, Notices: notification.Recorder{Client: c, Live: c}, Events: e.recorder, Clock: policytime.System(),
 	}
-	e.initState(e, e)
+	e.Announced = e
+	e.initState(e)
 	return e
 }
 
@@ -280,5 +281,23 @@ func TestFailures(t *testing.T) {
 	e.requireCalls("announce a, announce b")
 	if got := len(e.eventReasons()); got != 2 {
 		t.Errorf("%d warnings", got)
+	}
+}
+
+// A finding that comes and goes sends one Notice to the pod's creator, not one each time.
+func TestFlappingFindingSendsOneNotice(t *testing.T) {
+	e := newTestEnv(t)
+	e.addPod("a", "work", "thesis")
+	e.addPod("b", "work", "thesis")
+	for i := range 3 {
+		small, large := newFinding("a ShareExceeded GPU-0", 900), newFinding("b ShareExceeded GPU-0", 5000)
+		small.Since.Time = small.Since.Add(time.Duration(i) * time.Minute)
+		e.report(small, large)
+		e.reconcileOnce()
+		e.report()
+		e.reconcileOnce()
+	}
+	if got := e.notices(); !slices.Equal(got, []string{"a 10900"}) {
+		t.Errorf("notices of warnings %v, want one", got)
 	}
 }

@@ -73,7 +73,8 @@ func TestNoPodWithinItsShareIsEvicted(t *testing.T) {
 				overSince: map[types.UID]time.Time{}, deadlines: map[types.UID]time.Time{},
 			}
 			s.Announcer = s
-			s.initState(s, s)
+			s.Announced = s
+			s.initState(s)
 			for i := range 8 {
 				s.addPod(fmt.Sprintf("p%d", i), "work", "thesis")
 			}

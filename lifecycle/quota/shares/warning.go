@@ -43,6 +43,10 @@ var warningsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is filled by init functions
 	metrics.Registry.MustRegister(warningsTotal)
+	// A query of the increase ignores the first value of a series, so each begins at 0.
+	for _, reason := range []v1alpha1.FindingReason{v1alpha1.FindingShareExceeded, v1alpha1.FindingNotAllocated, v1alpha1.FindingMemoryConflict} {
+		warningsTotal.WithLabelValues(string(reason))
+	}
 }
 
 // warnAll warns each pod with a finding once, and forgets the warnings whose findings are gone.
@@ -118,7 +122,7 @@ func (r *Reconciler) referenceOf(node *v1alpha1.GPUNode, uid types.UID) (*corev1
 func (r *Reconciler) recordNotice(ctx context.Context, node *v1alpha1.GPUNode, f v1alpha1.Finding, reference *corev1.ObjectReference) error {
 	project, department, err := inventory.TenantForNamespace(ctx, r.Client, reference.Namespace)
 	if apierrors.IsNotFound(err) || err == nil && project == nil {
-		return nil // without a department nobody can be notified
+		return nil // a Notice needs a department
 	}
 	if err != nil {
 		return err

@@ -78,11 +78,12 @@ func (r *Reconciler) observeUnreadRecords(ctx context.Context, b *recordState, m
 func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 	months := map[month][]monthlyUse{}
 	for _, s := range l.intervals {
-		if s.user == "" {
+		by := s.attribution.Value()
+		if by.user == "" {
 			continue
 		}
 		use := Use{
-			User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.charge(),
+			User: by.user, Type: by.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.charge(),
 			From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s),
 		}
 		for m, use := range use.splitByMonth(l.owner.zone) {
@@ -95,12 +96,17 @@ func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 
 // newWrite returns the next status of a record.
 func (l *pendingUsage) newWrite(record *v1alpha1.UsageRecord, parts []monthlyUse, cursors map[string]time.Time) *recordWrite {
-	a := &recordWrite{accountedUntil: map[*usageInterval]time.Time{}, sumsByType: map[v1alpha1.WorkloadType]int64{}}
+	a := &recordWrite{accountedUntil: map[*usageInterval]time.Time{}, sumsByType: map[v1alpha1.WorkloadType]amounts{}}
 	addition := Addition{Department: l.owner.department, At: l.toPolicyTime(l.now), Cursors: cursors}
 	for _, p := range parts {
 		addition.Uses = append(addition.Uses, p.Use)
 		a.accountedUntil[p.interval] = p.To
-		a.sumsByType[p.Type] = timelimit.AddMilliSeconds(a.sumsByType[p.Type], p.MilliSeconds())
+		sum, part := a.sumsByType[p.Type], p.amounts()
+		a.sumsByType[p.Type] = amounts{
+			requested: timelimit.AddMilliSeconds(sum.requested, part.requested),
+			used:      timelimit.AddMilliSeconds(sum.used, part.used),
+			idle:      timelimit.AddMilliSeconds(sum.idle, part.idle),
+		}
 	}
 	a.status = AddToStatus(record.Status, addition)
 	return a
@@ -116,12 +122,13 @@ func (l *pendingUsage) nextCursors(record *v1alpha1.UsageRecord, m month) map[st
 	until := earlierTime(l.runningUntil, m.end(l.owner.zone))
 	unknown := map[string]time.Time{}
 	for _, s := range l.intervals {
+		by := s.attribution.Value()
 		switch from := l.accountedFrom(s.usageInterval); {
-		case !s.to.IsZero() || s.clock == "" || !l.startOf(s.usageInterval).Before(until):
-		case s.user != "":
-			next[s.clock] = laterTime(until, laterTime(was[s.clock], l.cursorFloor(s.clock)))
-		case unknown[s.clock].IsZero() || from.Before(unknown[s.clock]):
-			unknown[s.clock] = from
+		case !s.to.IsZero() || by.clock == "" || !l.startOf(s.usageInterval).Before(until):
+		case by.user != "":
+			next[by.clock] = laterTime(until, laterTime(was[by.clock], l.cursorFloor(by.clock)))
+		case unknown[by.clock].IsZero() || from.Before(unknown[by.clock]):
+			unknown[by.clock] = from
 		}
 	}
 	for name, from := range unknown { // no record includes it
@@ -166,14 +173,48 @@ func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, lates
 
 var gpuSecondsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_usage_gpu_seconds_total",
-	Help: "GPU usage added to UsageRecords, in GPU seconds of policy time, by department and type of workload.",
-}, []string{"department", "type"})
+	Help: "GPU usage added to UsageRecords, in GPU seconds of policy time, by department, project, type of workload and use: Used, Idle " +
+		"or Unmeasured.",
+}, []string{"department", "project", "type", "use"})
 
 func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // registers with controller-runtime
 
+// The values of the label use.
+const (
+	useUsed       = "Used"
+	useIdle       = "Idle"
+	useUnmeasured = "Unmeasured"
+)
+
+// startGPUSeconds creates the series of a project's workloads with the value 0, so that a query of the increase counts the
+// first write too.
+func (l *pendingUsage) startGPUSeconds() {
+	if l.series != l.owner.project {
+		l.forgetGPUSeconds()
+		l.series = l.owner.project
+	}
+	for _, s := range l.intervals {
+		for _, use := range []string{useUsed, useIdle, useUnmeasured} {
+			gpuSecondsTotal.WithLabelValues(l.owner.department, l.owner.project, string(s.attribution.Value().workloadType), use)
+		}
+	}
+}
+
+// forgetGPUSeconds removes the series of a namespace without usage.
+func (a *namespaceUsage) forgetGPUSeconds() {
+	if a.series != "" {
+		gpuSecondsTotal.DeletePartialMatch(prometheus.Labels{"project": a.series})
+		a.series = ""
+	}
+}
+
 // recordGPUSeconds adds sums in thousandths of GPU seconds to the counter.
-func recordGPUSeconds(department string, sums map[v1alpha1.WorkloadType]int64) {
-	for kind, milliSeconds := range sums {
-		gpuSecondsTotal.WithLabelValues(department, string(kind)).Add(float64(milliSeconds) / 1000)
+func recordGPUSeconds(owner *recordOwner, sums map[v1alpha1.WorkloadType]amounts) {
+	for kind, sum := range sums {
+		for use, milliSeconds := range map[string]int64{
+			useUsed: sum.used, useIdle: sum.idle, useUnmeasured: max(0, sum.requested-sum.used-sum.idle),
+		} {
+			gpuSecondsTotal.WithLabelValues(owner.department, owner.project, string(kind), use).Add(float64(milliSeconds) / 1000)
+		}
 	}
 }

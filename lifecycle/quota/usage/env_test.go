@@ -72,6 +72,8 @@ type testEnv struct {
 	lost  map[string]int64
 	// elapsed is the time for which the controller has run.
 	elapsed time.Duration
+	// unresolved are the pods whose workload is unknown.
+	unresolved map[types.UID]bool
 }
 
 // newTestEnv begins at an instant of policy time.
@@ -116,7 +118,7 @@ func (w *testEnv) intercept(o client.Object, do func() error) error {
 
 // ClockOf implements Workloads: a pod's name is that of its workload, a dash and a suffix.
 func (w *testEnv) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: clockName(string(pod.UID))}, true
+	return types.NamespacedName{Namespace: pod.Namespace, Name: clockName(string(pod.UID))}, !w.unresolved[pod.UID]
 }
 
 // restart begins with nothing in memory, but for what runs.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,9 @@ const (
 	// and minRunningWriteInterval that without ended pods.
 	minWriteInterval        = 10 * time.Second
 	minRunningWriteInterval = time.Minute
+	// startTimeout is the time, in machine time, that running pods of a namespace without a write wait for the
+	// workloads of the others. Lifecycle knows the workloads of 100,000 pods within two minutes after its start.
+	startTimeout = 5 * time.Minute
 	// accountingInterval is the longest time for which running pods are not counted, in
 	// policy time.
 	accountingInterval = time.Hour
@@ -62,12 +66,12 @@ func (r *Reconciler) computePending(ctx context.Context, namespace string, a *na
 	if err := r.resolvePendingWrites(ctx, a.recordState); err != nil {
 		return nil, err
 	}
-	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, activity: &r.activity, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
-	l.runningUntil = truncateToSecond(r.Clock.FromReal(l.now.Add(-reportDelay)))
+	l := &pendingUsage{namespaceUsage: a, clock: policytime.Snapshot(r.Clock), activity: &r.activity, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
+	l.runningUntil = l.toPolicyTime(l.now.Add(-reportDelay))
 	if err := r.attribute(ctx, namespace, l); err != nil {
 		return nil, err
 	}
-	r.tracker.dropEnded(a, func(s *usageInterval) bool { return !l.accountedFrom(s).Before(l.toPolicyTime(s.to)) })
+	r.tracker.dropEnded(a, func(s *usageInterval) bool { return !l.accountedFrom(s).Before(l.toPolicyTime(s.to.time())) })
 	return l, nil
 }
 
@@ -78,13 +82,13 @@ func (l *pendingUsage) toPolicyTime(at time.Time) time.Time {
 
 // accountedFrom returns until when an interval is included in records, or its start.
 func (l *pendingUsage) accountedFrom(s *usageInterval) time.Time {
-	return laterTime(laterTime(l.startOf(s), s.accountedUntil), laterTime(l.owner.createdAt, l.cursorFloor(s.clock)))
+	return laterTime(laterTime(l.startOf(s), s.accountedUntil.time()), laterTime(l.owner.createdAt, l.cursorFloor(s.clock())))
 }
 
 // startOf returns the start of an interval. If policy time was stepped within that second, the
 // start is after the step: users are not charged for the step.
 func (l *pendingUsage) startOf(s *usageInterval) time.Time {
-	from, by := l.toPolicyTime(s.from), l.toPolicyTime(s.startedBy)
+	from, by := l.toPolicyTime(s.from.time()), l.toPolicyTime(s.startedBy.time())
 	if by.Sub(from) > policytime.MaxScale*time.Second {
 		return by
 	}
@@ -107,7 +111,7 @@ func (l *pendingUsage) accountableUntil(s observedInterval) time.Time {
 // hasEnded reports whether an ended pod has usage that no record includes.
 func (l *pendingUsage) hasEnded() bool {
 	for _, s := range l.intervals {
-		if s.podStopped && s.user != "" && l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s)) {
+		if s.podStopped && s.user() != "" && l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s)) {
 			return true
 		}
 	}
@@ -132,9 +136,12 @@ func (l *pendingUsage) timeUntilWrite() time.Duration {
 	wait := maxRequeueAfter
 	if !l.isComplete {
 		wait = minRequeueAfter
+		if l.now.Sub(l.watchedSince) < startTimeout {
+			return wait // one write has them all
+		}
 	}
 	for _, s := range l.intervals {
-		if s.user == "" || s.podStopped {
+		if s.user() == "" || s.podStopped {
 			continue
 		}
 		due := l.accountedFrom(s.usageInterval).Add(accountingInterval)
@@ -162,51 +169,54 @@ const (
 func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pendingUsage) error {
 	first := map[string]time.Time{} // since when a workload runs; zero if it does not wait
 	for _, s := range l.intervals {
-		if s.clock == "" && s.user == "" {
+		by := s.attribution.Value()
+		if by.clock == "" && by.user == "" {
 			if name, known := r.ClockResolver.ClockOf(s.podIdentity(namespace)); known {
-				s.clock = name.Name
+				s.setClock(name.Name)
+				by.clock = name.Name
 			}
 		}
-		if s.clock == "" || !s.to.IsZero() {
+		if by.clock == "" || !s.to.IsZero() {
 			continue
 		}
-		since := laterTime(s.from, l.watchedSince)
-		if s.user != "" {
+		since := laterTime(s.from.time(), l.watchedSince)
+		if by.user != "" {
 			since = time.Time{}
 		}
-		if known, seenBefore := first[s.clock]; !seenBefore || since.Before(known) {
-			first[s.clock] = since
+		if known, seenBefore := first[by.clock]; !seenBefore || since.Before(known) {
+			first[by.clock] = since
 		}
 	}
 	clocks := map[string]*v1alpha1.WorkloadClock{}
 	for _, s := range l.intervals {
-		if s.user != "" {
+		by := s.attribution.Value()
+		if by.user != "" {
 			continue
 		}
-		timedOut := l.now.Sub(first[s.clock]) > clockWaitTimeout
+		timedOut := l.now.Sub(first[by.clock]) > clockWaitTimeout
 		if !s.to.IsZero() {
 			timedOut = l.flush || l.now.Sub(s.to) > minWriteInterval
 		}
-		if s.clock == "" {
+		if by.clock == "" {
 			l.isComplete = false
 			if timedOut && !s.to.IsZero() {
-				s.attributeTo(s.creator, "")
+				s.attributeTo(s.origin.Value().creator, "")
 			}
 			continue
 		}
-		clock, cached := clocks[s.clock]
+		clock, cached := clocks[by.clock]
 		if !cached {
 			clock = &v1alpha1.WorkloadClock{}
-			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.clock}, clock); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("get clock %s/%s: %w", namespace, s.clock, err)
+			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: by.clock}, clock); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("get clock %s/%s: %w", namespace, by.clock, err)
 			}
-			clocks[s.clock] = clock
+			clocks[by.clock] = clock
 		}
 		switch {
 		case clock.Status.CreatedBy != "":
 			s.attributeTo(clock.Status.CreatedBy, clock.Status.WorkloadType)
 		case clock.Status.RootUID != "" || timedOut:
-			s.attributeTo(s.creator, clock.Status.WorkloadType)
+			s.attributeTo(s.origin.Value().creator, clock.Status.WorkloadType)
 		default:
 			l.isComplete = false
 		}
@@ -216,10 +226,11 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 
 // nodePoolOf returns the node pool for which a pod was admitted.
 func nodePoolOf(s *usageInterval) string {
-	if s.pool == "" || len(s.pool) > maxNodePoolLength {
+	pool := s.origin.Value().pool
+	if pool == "" || len(pool) > maxNodePoolLength {
 		return UnknownName
 	}
-	return s.pool
+	return pool
 }
 
 // attributeTo sets the user of an interval, and its type: the pod's label if it is valid, else
@@ -228,10 +239,11 @@ func (s *usageInterval) attributeTo(user string, workloadType v1alpha1.WorkloadT
 	if user == "" || utf8.RuneCountInString(user) > maxUserLength {
 		user = UnknownName
 	}
-	s.user, s.workloadType = user, v1alpha1.WorkloadTrain
-	for _, kind := range []v1alpha1.WorkloadType{workloadType, s.labeledType} {
+	by := intervalAttribution{s.clock(), user, v1alpha1.WorkloadTrain}
+	for _, kind := range []v1alpha1.WorkloadType{workloadType, s.origin.Value().labeledType} {
 		if slices.Contains(v1alpha1.WorkloadTypes, kind) {
-			s.workloadType = kind
+			by.workloadType = kind
 		}
 	}
+	s.attribution = unique.Make(by)
 }

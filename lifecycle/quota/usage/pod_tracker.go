@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/policytime"
-	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
 )
 
@@ -35,6 +33,9 @@ type namespaceUsage struct {
 	ended       []*usageInterval
 	continued   map[types.UID][]*usageInterval
 	interrupted map[types.UID]bool
+
+	// series is the project whose series the counter of usage has, or empty.
+	series string
 
 	*recordState
 }
@@ -85,10 +86,10 @@ func (a *namespaceUsage) observeBound(pod *podcache.Pod, now time.Time) bool {
 	}
 	if before := a.running[pod.UID]; before != nil {
 		if before.matches(pod) {
-			before.node, before.graceEndsAt = pod.Node, pod.GraceEndsAt
+			before.node, before.graceEndsAt = pod.Node, instantOf(pod.GraceEndsAt)
 			return false
 		}
-		before.to, from, by = now, now, now
+		before.to, from, by = instantOf(now), now, now
 		a.ended = append(a.ended, before)
 		a.continued[pod.UID] = append(a.continued[pod.UID], before)
 	}
@@ -109,7 +110,7 @@ func (a *namespaceUsage) observeStopped(pod types.UID, now time.Time, gone bool)
 		a.interrupted[pod] = true
 	}
 	delete(a.running, pod)
-	s.to = now
+	s.to = instantOf(now)
 	a.ended = append(a.ended, s)
 	s.podStopped = true
 	for _, earlier := range a.continued[pod] {
@@ -126,7 +127,7 @@ func (m *podTracker) terminatedIntervals(a *namespaceUsage, now time.Time) map[*
 	defer m.mu.Unlock()
 	terminated := map[*usageInterval]string{}
 	for _, s := range a.running {
-		if !s.graceEndsAt.IsZero() && s.graceEndsAt.Before(now) {
+		if !s.graceEndsAt.isZero() && s.graceEndsAt.time().Before(now) {
 			terminated[s] = s.node
 		}
 	}
@@ -142,8 +143,8 @@ func (m *podTracker) setLost(a *namespaceUsage, s *usageInterval, lost bool, at 
 		return
 	}
 	next := *s
-	next.lost, next.from, next.startedBy, next.accountedUntil = lost, at, at, time.Time{}
-	s.to = at
+	next.lost, next.from, next.startedBy, next.accountedUntil = lost, instantOf(at), instantOf(at), 0
+	s.to = instantOf(at)
 	a.ended = append(a.ended, s)
 	a.continued[s.pod] = append(a.continued[s.pod], s)
 	a.running[s.pod] = &next
@@ -154,9 +155,9 @@ func (m *podTracker) setLost(a *namespaceUsage, s *usageInterval, lost bool, at 
 func (a *namespaceUsage) splitIntervals(now time.Time) {
 	for pod, s := range a.running {
 		next := *s
-		next.from, next.startedBy, next.accountedUntil, next.clock, next.user = now, now, time.Time{}, "", ""
+		next.from, next.startedBy, next.accountedUntil, next.attribution = instantOf(now), instantOf(now), 0, unattributed
 		a.running[pod] = &next
-		s.to = now
+		s.to = instantOf(now)
 		a.ended = append(a.ended, s)
 	}
 	for _, s := range a.ended {
@@ -181,7 +182,7 @@ func (m *podTracker) snapshot(namespace string) (a *namespaceUsage, all []observ
 	}
 	all = make([]observedInterval, 0, len(a.running)+len(a.ended))
 	for _, s := range a.ended {
-		all = append(all, observedInterval{s, s.to, s.podStopped})
+		all = append(all, observedInterval{s, s.to.time(), s.podStopped})
 	}
 	for _, s := range a.running {
 		all = append(all, observedInterval{usageInterval: s})
@@ -217,65 +218,4 @@ func (m *podTracker) namespaceNames() []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-// usageInterval is a time in which a pod was bound with the same charge.
-type usageInterval struct {
-	pod, controller types.UID
-	milli           workload.Milli
-	labeledType     v1alpha1.WorkloadType
-	pool            string
-	// creator is the user who created the pod, if it has no controller.
-	creator string
-	// node and graceEndsAt are those of the pod. graceEndsAt is zero if it is not being
-	// deleted. Both are the tracker's.
-	node        string
-	graceEndsAt time.Time
-	// lost is true if the node of the terminated pod is lost. The interval has no charge then.
-	lost bool
-	// from and startedBy are the earliest and the latest possible binding, in machine time:
-	// pods report whole seconds.
-	from, startedBy time.Time
-
-	// to is the end in machine time, zero while the pod runs. podStopped is true if the pod
-	// ended with the interval. Both are the tracker's.
-	to         time.Time
-	podStopped bool
-
-	// clock, user and workloadType are empty until they are known.
-	clock, user  string
-	workloadType v1alpha1.WorkloadType
-	// accountedUntil is until when the interval is included in records, in policy time, or
-	// zero.
-	accountedUntil time.Time
-}
-
-func newUsageInterval(pod *podcache.Pod, from, by time.Time) *usageInterval {
-	s := &usageInterval{
-		pod: pod.UID, controller: pod.Controller.UID,
-		milli: pod.Milli, labeledType: pod.WorkloadType, pool: pod.Pool, from: from, startedBy: by,
-		node: pod.Node, graceEndsAt: pod.GraceEndsAt,
-	}
-	if s.controller == "" {
-		s.creator = pod.CreatedBy
-	}
-	return s
-}
-
-// charge returns the GPU quota that the interval counts.
-func (s *usageInterval) charge() workload.Milli {
-	if s.lost {
-		return 0
-	}
-	return s.milli
-}
-
-// matches reports whether the pod still runs with the same charge.
-func (s *usageInterval) matches(pod *podcache.Pod) bool {
-	return s.milli == pod.Milli && s.labeledType == pod.WorkloadType && s.pool == pod.Pool
-}
-
-// podIdentity returns the fields of the pod that identify its workload.
-func (s *usageInterval) podIdentity(namespace string) *podcache.Pod {
-	return &podcache.Pod{Namespace: namespace, UID: s.pod, Controller: podcache.Owner{UID: s.controller}}
 }

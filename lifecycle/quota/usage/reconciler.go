@@ -89,6 +89,7 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, f
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	l.startGPUSeconds()
 	due := l.timeUntilWrite()
 	switch {
 	case due == 0, flush && l.hasEnded():
@@ -111,7 +112,7 @@ func (r *Reconciler) observeLostNodes(ctx context.Context, a *namespaceUsage) er
 		if err != nil {
 			return err
 		}
-		r.tracker.setLost(a, s, lost, laterTime(s.from, earlierTime(now, laterTime(s.graceEndsAt, since))))
+		r.tracker.setLost(a, s, lost, laterTime(s.from.time(), earlierTime(now, laterTime(s.graceEndsAt.time(), since))))
 	}
 	return nil
 }
@@ -119,6 +120,7 @@ func (r *Reconciler) observeLostNodes(ctx context.Context, a *namespaceUsage) er
 // requeueIdle removes a namespace that has been idle for a while and requeues others.
 func (r *Reconciler) requeueIdle(namespace string, a *namespaceUsage) reconcile.Result {
 	if policytime.MachineNow().Sub(a.lastWrite) > maxRequeueAfter && r.tracker.removeIfIdle(namespace) {
+		a.forgetGPUSeconds()
 		return reconcile.Result{}
 	}
 	return reconcile.Result{RequeueAfter: maxRequeueAfter}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,6 +93,37 @@ func TestWriteIntervals(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a start the workloads of a namespace become known one after another. One write records them all, and
+// nothing is written afterwards for an hour.
+func TestStartWritesOnce(t *testing.T) {
+	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
+		w.unresolved = map[types.UID]bool{"train-1": true, "serve-1": true}
+		w.startPod("train-1", 1000, 59*time.Minute)
+		w.startPod("serve-1", 500, 59*time.Minute)
+		w.advance(20 * time.Second)
+		delete(w.unresolved, "train-1")
+		w.advance(2 * time.Minute)
+		delete(w.unresolved, "serve-1")
+		w.advance(50 * time.Minute)
+		if got := w.recordedByUser(); w.writes != 2 || got["anna"] == 0 || got["ben"] == 0 {
+			t.Errorf("%d writes, want the creation and one update; recorded %v", w.writes, got)
+		}
+	})
+}
+
+// A workload that stays unknown does not keep the others out of the records.
+func TestUnknownWorkloadDelaysNoOther(t *testing.T) {
+	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
+		w.unresolved = map[types.UID]bool{"train-1": true}
+		w.startPod("train-1", 1000, 59*time.Minute)
+		w.startPod("serve-1", 500, 59*time.Minute)
+		w.advance(startTimeout + time.Minute)
+		if got := w.recordedByUser()["ben"]; got == 0 {
+			t.Error("the known workload is not recorded")
+		}
+	})
 }
 
 // What runs is in the records at least hourly, but for the seconds in which pods
@@ -530,6 +562,31 @@ func TestRetentionDeletesOldRecords(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"lab-2023-10", "lab-2026-09"}, names); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// The counter of usage has a series with 0 from the start of the first pod, so that a query of its increase counts all usage,
+// and none once the namespace was idle for long.
+func TestUsageCounter(t *testing.T) {
+	inTestEnv(t, "2026-10-05T12:00:00Z", func(w *testEnv) {
+		gpuSecondsTotal.Reset()
+		w.startPod("train-1", 1500, 0)
+		w.advance(time.Second)
+		if got := testutil.CollectAndCount(gpuSecondsTotal); got != 3 {
+			t.Errorf("%d series while the first pod runs, want 3 with 0", got)
+		}
+		w.advance(89 * time.Second)
+		w.stopPod("train-1")
+		w.advance(0)
+		unmeasured := gpuSecondsTotal.WithLabelValues("students", testNamespace, "train", useUnmeasured)
+		if got := testutil.ToFloat64(unmeasured); got != 135 {
+			t.Errorf("%v GPU seconds, want 135", got)
+		}
+		w.advance(2 * maxRequeueAfter)
+		w.advance(2 * maxRequeueAfter)
+		if got := testutil.CollectAndCount(gpuSecondsTotal); got != 0 {
+			t.Errorf("%d series of an idle namespace", got)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (b *recordState) reset() {
 type recordWrite struct {
 	status         v1alpha1.UsageRecordStatus
 	accountedUntil map[*usageInterval]time.Time
-	sumsByType     map[v1alpha1.WorkloadType]int64
+	sumsByType     map[v1alpha1.WorkloadType]amounts
 }
 
 // cursorFloor returns until when another process counted the usage of a clock, or zero. The name
@@ -98,9 +98,9 @@ func (b *recordState) confirmWrite(record *v1alpha1.UsageRecord, a *recordWrite)
 	b.resourceVersions[record.Name] = record.ResourceVersion
 	delete(b.pendingWrites, record.Name)
 	for s, until := range a.accountedUntil {
-		s.accountedUntil = laterTime(s.accountedUntil, until)
+		s.accountedUntil = max(s.accountedUntil, instantOf(until))
 	}
-	recordGPUSeconds(a.status.Department, a.sumsByType)
+	recordGPUSeconds(b.owner, a.sumsByType)
 }
 
 // errRecordChanged means that a record changed after the usage to add was computed.
@@ -112,7 +112,7 @@ func (r *Reconciler) loadRecords(ctx context.Context, b *recordState, all []obse
 	now := r.Clock.Now()
 	oldest := now
 	for _, s := range all {
-		oldest = earlierTime(oldest, r.Clock.FromReal(s.from))
+		oldest = earlierTime(oldest, r.Clock.FromReal(s.from.time()))
 	}
 	oldest = laterTime(laterTime(oldest, b.owner.createdAt), now.AddDate(0, -retentionMonths, 0))
 	last := monthOf(now.Add(maxZoneDifference), b.owner.zone)

@@ -20,6 +20,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
@@ -110,10 +111,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // limiter does not allow. Until it does, a workload of a suspended project runs on as if the project
 // were not suspended.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
+	pausedUntil, err := inventory.PausedUntil(ctx, r.Client, w.now)
+	if err != nil {
+		return timelimit.Decision{}, err
+	}
 	observed := timelimit.Observation{
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
 		Completed: w.completed, Missing: w.missing, HasPods: w.hasPods, Utilization: w.utilization,
 		ProjectEnd: w.end(), HasPodsToEnd: len(w.allPods()) > 0,
+		PausedUntil: pausedUntil,
 	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !w.isStoppedEarly(decision) {

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,10 +73,10 @@ func (s *gpuSample) matches(recorded *v1alpha1.ClockGPUUsage) bool {
 	return ptr.Equal(s.shareMiB, recorded.ShareMiB) && s.lastActive.Equal(recorded.LastActive)
 }
 
-// gpuHold is a time in which a pod held GPUs. The pod is nil if it is unknown.
+// gpuHold is a time in which a pod held GPUs. The pod is empty if it is unknown.
 type gpuHold struct {
 	timelimit.GPUHold
-	pod   *podcache.Pod
+	pod   types.UID
 	ended bool
 }
 
@@ -91,14 +90,10 @@ func (r *Reconciler) gpuHolds(w *workload, recorded *v1alpha1.ClockGPUUsage) (ho
 		counted = r.gpuTimeOrigin(w)
 	}
 	counted = latest(counted, timelimit.OldestClockDay(w.now))
-	add := func(pod *podcache.Pod, until time.Time, ended bool) {
-		bound := pod.BoundAt
-		if bound.IsZero() {
-			bound = pod.EffectiveStart()
-		}
-		from := latest(r.toPolicyTime(bound).Truncate(time.Second), counted)
+	add := func(pod heldPod, until time.Time, ended bool) {
+		from := latest(r.toPolicyTime(time.Unix(pod.since, 0).UTC()).Truncate(time.Second), counted)
 		if from.Before(until) {
-			holds = append(holds, gpuHold{timelimit.GPUHold{Milli: pod.Milli, From: from, To: until}, pod, ended})
+			holds = append(holds, gpuHold{timelimit.GPUHold{Milli: pod.milli, From: from, To: until}, pod.uid, ended})
 		}
 	}
 	held, ended := r.heldPods.observe(client.ObjectKeyFromObject(w.clock), w.boundPods(), w.now)
@@ -106,7 +101,7 @@ func (r *Reconciler) gpuHolds(w *workload, recorded *v1alpha1.ClockGPUUsage) (ho
 		add(pod, w.now, false)
 	}
 	for _, e := range ended {
-		add(e.pod, e.at, true)
+		add(e.heldPod, e.at, true)
 	}
 	if recorded == nil || recorded.CountedUntil == nil || w.recorded.GPUs == nil {
 		return holds
@@ -118,7 +113,7 @@ func (r *Reconciler) gpuHolds(w *workload, recorded *v1alpha1.ClockGPUUsage) (ho
 		}
 	}
 	if unknown > 0 && counted.Before(w.now) {
-		holds = append(holds, gpuHold{timelimit.GPUHold{Milli: apiworkload.Milli(unknown), From: counted, To: w.now}, nil, true})
+		holds = append(holds, gpuHold{timelimit.GPUHold{Milli: apiworkload.Milli(unknown), From: counted, To: w.now}, "", true})
 	}
 	return holds
 }
@@ -166,8 +161,8 @@ func (r *Reconciler) countGPUUsage(w *workload, recorded *v1alpha1.ClockGPUUsage
 	var parts []timelimit.GPUHold
 	for _, h := range holds {
 		for _, part := range h.SplitByDay() {
-			if h.pod != nil && r.Activity != nil {
-				part.Active, part.Idle = r.Activity.ActivityOf(h.pod.UID, part.From, part.To)
+			if h.pod != "" && r.Activity != nil {
+				part.Active, part.Idle = r.Activity.ActivityOf(h.pod, part.From, part.To)
 			}
 			parts = append(parts, part)
 		}
@@ -200,19 +195,36 @@ type heldPods struct {
 	clocks map[types.NamespacedName]*heldState
 }
 
+// heldState is the state of one workload. It exists for each workload of the cluster, so it has of each pod
+// only what its GPU time needs.
 type heldState struct {
-	held  []*podcache.Pod
+	held  []heldPod
 	ended []endedPod
+}
+
+// heldPod is a pod that holds GPUs.
+type heldPod struct {
+	uid   types.UID
+	milli apiworkload.Milli
+	since int64 // its binding, else its start, in Unix seconds of machine time
+}
+
+func newHeldPod(pod *podcache.Pod) heldPod {
+	since := pod.BoundAt
+	if since.IsZero() {
+		since = pod.EffectiveStart()
+	}
+	return heldPod{pod.UID, pod.Milli, since.Unix()}
 }
 
 // endedPod is a pod that held GPUs until a policy time.
 type endedPod struct {
-	pod *podcache.Pod
-	at  time.Time
+	heldPod
+	at time.Time
 }
 
 // observe records the pods that hold GPUs, and returns them and those that ended and are not counted.
-func (h *heldPods) observe(clock types.NamespacedName, bound []*podcache.Pod, now time.Time) ([]*podcache.Pod, []endedPod) {
+func (h *heldPods) observe(clock types.NamespacedName, bound []*podcache.Pod, now time.Time) ([]heldPod, []endedPod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.clocks[clock]
@@ -226,17 +238,17 @@ func (h *heldPods) observe(clock types.NamespacedName, bound []*podcache.Pod, no
 		s = &heldState{}
 		h.clocks[clock] = s
 	}
-	present := sets.New[types.UID]()
-	for _, pod := range bound {
-		present.Insert(pod.UID)
+	held, present := make([]heldPod, len(bound)), make(map[types.UID]bool, len(bound))
+	for i, pod := range bound {
+		held[i], present[pod.UID] = newHeldPod(pod), true
 	}
 	for _, pod := range s.held {
-		if !present.Has(pod.UID) {
+		if !present[pod.uid] {
 			s.ended = append(s.ended, endedPod{pod, now})
 		}
 	}
-	s.held = bound
-	return bound, slices.Clone(s.ended)
+	s.held = held
+	return held, slices.Clone(s.ended)
 }
 
 // counted forgets the pods that ended: their time is recorded.

@@ -30,4 +30,8 @@ var (
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
 	metrics.Registry.MustRegister(workloadStops, deadlineLag, stopLimiterEngaged, unstoppableWorkloads)
+	// A query of the increase ignores the first value of a series, so each begins at 0.
+	for _, reason := range []string{reasonNoEffect, reasonFlapping, reasonUnsupported, reasonForbidden} {
+		unstoppableWorkloads.WithLabelValues(reason)
+	}
 }

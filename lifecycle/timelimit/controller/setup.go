@@ -43,6 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(r.timelineSource()).
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.mapProjectToClocks), projectChanged).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.mapDepartmentToClocks), changed).
+		Watches(&v1alpha1.AdmissionParameters{}, handler.EnqueueRequestsFromMapFunc(r.mapPauseToClocks), inventory.PauseChanged).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapNodeToClocks)).
 		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.mapExtensionToClock)).
 		Complete(apply.RequeueOnConflict(r))
@@ -87,6 +88,11 @@ func (r *Reconciler) mapDepartmentToClocks(ctx context.Context, object client.Ob
 		requests = append(requests, r.clockRequestsInNamespace(ctx, projects.Items[i].NamespaceName())...)
 	}
 	return requests
+}
+
+// mapPauseToClocks returns all clocks: a pause changes their deadlines.
+func (r *Reconciler) mapPauseToClocks(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.existingClocks(ctx)
 }
 
 // clockRequestsInNamespace returns the clocks that exist in a namespace and those that its

@@ -33,8 +33,9 @@ type WorkloadIndex struct {
 	mu sync.Mutex
 	// roots are the resolved roots by the direct owner of pods.
 	roots map[directOwner]owner.Root
-	// owners is the inverse of roots, by the name of the root's clock.
-	owners map[types.NamespacedName]sets.Set[directOwner]
+	// owners is the inverse of roots, by the name of the root's clock. They are slices, since most
+	// workloads have one owner and an empty set takes more memory than it.
+	owners map[types.NamespacedName][]directOwner
 	// unresolved are the owners without a root yet, by namespace.
 	unresolved map[string]sets.Set[directOwner]
 	// awaitingResolution are the clocks to enqueue when no owner of their namespace is
@@ -78,7 +79,7 @@ func directOwnerOf(pod *podcache.Pod) directOwner {
 func NewWorkloadIndex(store PodLister, resolver *owner.Resolver, clock policytime.Clock) *WorkloadIndex {
 	return &WorkloadIndex{
 		store: store, resolver: resolver, clock: clock, podsSynced: make(chan struct{}),
-		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]sets.Set[directOwner]{},
+		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName][]directOwner{},
 		unresolved: map[string]sets.Set[directOwner]{}, awaitingResolution: map[string]sets.Set[types.NamespacedName]{},
 		endedPods: map[types.NamespacedName]*podcache.Pod{}, former: map[types.UID]types.NamespacedName{},
 	}
@@ -89,7 +90,7 @@ func NewWorkloadIndex(store PodLister, resolver *owner.Resolver, clock policytim
 func (x *WorkloadIndex) RootsAndPods(clock types.NamespacedName) (roots []owner.Root, pods []*podcache.Pod) {
 	x.mu.Lock()
 	rootOf := map[directOwner]owner.Root{}
-	for o := range x.owners[clock] {
+	for _, o := range x.owners[clock] {
 		rootOf[o] = x.roots[o]
 	}
 	x.mu.Unlock()
@@ -232,12 +233,14 @@ func (x *WorkloadIndex) setRoot(o directOwner, root owner.Root) bool {
 		if before.UID != root.UID {
 			x.former[root.UID] = clockNameOf(before)
 		}
-		removeFromSet(x.owners, clockNameOf(before), o)
-		x.enqueueClock(clockNameOf(before))
+		x.removeOwnerOf(clockNameOf(before), o)
 	}
 	x.roots[o] = root
-	addToSet(x.owners, clockNameOf(root), o)
-	x.enqueueClock(clockNameOf(root))
+	clock := clockNameOf(root)
+	if !slices.Contains(x.owners[clock], o) {
+		x.owners[clock] = append(x.owners[clock], o)
+	}
+	x.enqueueClock(clock)
 	x.markResolved(o)
 	return !known || before != root
 }
@@ -261,8 +264,18 @@ func (x *WorkloadIndex) removeOwner(o directOwner) {
 	}
 	delete(x.roots, o)
 	delete(x.former, root.UID)
-	removeFromSet(x.owners, clockNameOf(root), o)
-	x.enqueueClock(clockNameOf(root))
+	x.removeOwnerOf(clockNameOf(root), o)
+}
+
+// removeOwnerOf removes an owner from a clock and enqueues the clock. The caller holds the lock.
+func (x *WorkloadIndex) removeOwnerOf(clock types.NamespacedName, o directOwner) {
+	if at := slices.Index(x.owners[clock], o); at >= 0 {
+		x.owners[clock] = slices.Delete(x.owners[clock], at, at+1)
+	}
+	if len(x.owners[clock]) == 0 {
+		delete(x.owners, clock)
+	}
+	x.enqueueClock(clock)
 }
 
 // markResolved removes an owner from the unresolved ones. The caller holds the lock.

@@ -54,6 +54,15 @@ type AnnouncedPod struct {
 	At time.Time
 }
 
+// AnnouncedPods are the pods of the cluster with an announcement: a projection of the pod cache by [Parse], which
+// all that read announcements share.
+type AnnouncedPods interface {
+	// Values returns the pods as the cache shows them, in no order. They are shared.
+	Values() []*AnnouncedPod
+	// OnChange adds a function to call after a change of them. It must not block.
+	OnChange(call func())
+}
+
 // Parse returns the announcement on a pod, and false if it has none that can be read, is not bound to a
 // node, or terminates already: such a pod is not evicted.
 func Parse(pod *corev1.Pod) (*AnnouncedPod, bool) {

@@ -108,7 +108,12 @@ func (a *Announcer) announce(
 		}
 		return true, a.recordNotices(ctx, announcement, &pod, known.At, project, department)
 	}
-	p := &AnnouncedPod{Announcement: *announcement, Node: pod.Spec.NodeName, At: deadlineAfter(a.machineNow(), a.Periods.Notice)}
+	now := a.machineNow()
+	pausedUntil, err := a.pausedUntil(ctx, now)
+	if err != nil {
+		return false, err
+	}
+	p := &AnnouncedPod{Announcement: *announcement, Node: pod.Spec.NodeName, At: deadlineAfter(policytime.Later(now, pausedUntil), a.Periods.Notice)}
 	if p.Node == "" {
 		return true, nil // it holds nothing
 	}

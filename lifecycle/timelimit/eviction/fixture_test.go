@@ -57,14 +57,16 @@ type fixture struct {
 	lostAnswers bool
 	// onEviction is called before a pod is deleted.
 	onEviction func(pod *corev1.Pod, forced bool)
+	// evictionErr is the answer of the Eviction API to each request, if it is not nil.
+	evictionErr error
 }
 
 // fixedClock is policy time equal to the fixture's machine time.
 type fixedClock struct{ *fixture }
 
-func (c fixedClock) Now() time.Time                  { return c.now }
-func (fixedClock) FromReal(t time.Time) time.Time    { return t }
-func (fixedClock) RealUntil(time.Time) time.Duration { return 0 }
+func (c fixedClock) Now() time.Time                      { return c.now }
+func (fixedClock) FromReal(t time.Time) time.Time        { return t }
+func (c fixedClock) RealUntil(t time.Time) time.Duration { return max(0, t.Sub(c.now)) }
 
 // noPods has no cached pods, and finds no clock.
 type noPods struct{}
@@ -124,7 +126,7 @@ func (f *fixture) restart() {
 			Periods: Periods{Notice: 5 * time.Minute, Budget: 5 * time.Minute},
 			now:     func() time.Time { return f.now },
 		},
-		Evictor: f, attempts: map[types.UID]attempt{}, announced: f,
+		Evictor: f, attempts: map[types.UID]attempt{}, Announced: f,
 	}
 	if f.check != nil {
 		f.r.Checks = map[v1alpha1.EndReason]Check{v1alpha1.EndPreempted: f.check, v1alpha1.EndShareExceeded: f.check}
@@ -164,6 +166,9 @@ func (f *fixture) delete(ctx context.Context, o client.Object, uid types.UID, fo
 	if pod.UID != uid {
 		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("another UID"))
 	}
+	if !forced && f.evictionErr != nil {
+		return f.evictionErr
+	}
 	if !forced && f.now.Before(f.heldUntil[pod.Name]) {
 		return apierrors.NewTooManyRequests("it would violate the pod's disruption budget", 10)
 	}
@@ -182,6 +187,9 @@ func (f *fixture) Values() (announced []*AnnouncedPod) {
 	}
 	return announced
 }
+
+// OnChange implements AnnouncedPods: the tests reconcile themselves.
+func (f *fixture) OnChange(func()) {}
 
 func (f *fixture) listPods() []corev1.Pod {
 	f.Helper()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -45,9 +47,10 @@ type Reconciler struct {
 	Evictor Evictor
 	// Checks holds the check of each reason. A reason without one is evicted as announced.
 	Checks map[v1alpha1.EndReason]Check
+	// Announced are the announced pods.
+	Announced AnnouncedPods
 
-	announced interface{ Values() []*AnnouncedPod }
-	limiter   nodeLimiter
+	limiter nodeLimiter
 	// attempts holds what was tried with the announced pods.
 	attempts map[types.UID]attempt
 }
@@ -63,20 +66,22 @@ type attempt struct {
 // evictRequest is the only request of this controller.
 var evictRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "evict"}}
 
-// SetupWithManager adds r to the manager, before the pod cache starts; it runs on the leader.
+// SetupWithManager adds r to the manager; it runs on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error {
-	announced := &announcedPods{podcache.NewProjection(pods, Parse), pods}
-	r.announced, r.attempts = announced, map[types.UID]attempt{}
-	err := ctrl.NewControllerManagedBy(mgr).Named("eviction").WatchesRawSource(announced).Complete(r)
+	r.attempts = map[types.UID]attempt{}
+	err := ctrl.NewControllerManagedBy(mgr).Named("eviction").WatchesRawSource(&announcedPods{r.Announced, pods}).
+		Watches(&v1alpha1.AdmissionParameters{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+			return []reconcile.Request{evictRequest}
+		}), inventory.PauseChanged).Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up eviction: %w", err)
 	}
 	return nil
 }
 
-// announcedPods are the announced pods of the pod cache, and a source of requests.
+// announcedPods are a source of requests.
 type announcedPods struct {
-	*podcache.Projection[*AnnouncedPod]
+	AnnouncedPods
 	store *podcache.Store
 }
 
@@ -94,13 +99,26 @@ func (p *announcedPods) WaitForSync(ctx context.Context) error { return p.store.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := r.Announcer.machineNow()
 	r.limiter.permits("", now) // the first pass begins the first window
-	announced := r.announced.Values()
+	announced := r.Announced.Values()
+	pausedUntil, err := r.Announcer.pausedUntil(ctx, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	slices.SortFunc(announced, func(a, b *AnnouncedPod) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.UID, b.UID)) })
 	r.forgetAttempts(announced)
 	var next time.Time
 	var failed []error
 	for _, p := range announced {
 		now = r.Announcer.machineNow() // the API server may have answered the requests before slowly
+		if at := deadlineWithPause(p.At, now, pausedUntil, r.Announcer.Periods.Notice); !at.Equal(p.At) {
+			if err := r.Announcer.move(ctx, p.Announcement, at, pausedUntil); err != nil {
+				failed = append(failed, err)
+			}
+			if again := now.Add(r.Announcer.Periods.retryInterval()); next.IsZero() || again.Before(next) {
+				next = again // the cache does not show it yet
+			}
+			continue
+		}
 		due, again := decide(p.At, now, r.Announcer.Periods)
 		if until := r.attempts[p.UID].evicted.Add(evictionWindow); until.After(now) {
 			due, again = stepWait, until
@@ -193,10 +211,13 @@ func (r *Reconciler) evict(ctx context.Context, p *AnnouncedPod, due step) (outc
 // maxRefusalBytes bounds the API server's answer in an event.
 const maxRefusalBytes = 500
 
-// isHeldByBudget reports whether a disruption budget forbids an eviction. The API server answers with an internal
-// error if several budgets select the pod.
+// severalBudgets is part of the internal error with which the API server answers if several budgets select a pod.
+const severalBudgets = "more than one PodDisruptionBudget"
+
+// isHeldByBudget reports whether a disruption budget forbids an eviction. Other internal errors say nothing about
+// budgets: a pod is not deleted for them.
 func isHeldByBudget(err error) bool {
-	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) && strings.Contains(err.Error(), severalBudgets)
 }
 
 // endMessage says why the pod is evicted.

@@ -5,12 +5,14 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 )
@@ -193,4 +195,28 @@ func TestEvictionHistories(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An internal error of the API server says nothing about budgets: the eviction is retried, and the pod is not deleted
+// instead. Only that of several budgets is theirs.
+func TestInternalErrorIsNoBudget(t *testing.T) {
+	for text, deleted := range map[string]bool{
+		"etcdserver: request timed out": false,
+		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.": true,
+	} {
+		f := newFixture(t, newPod("train", "n"))
+		f.evictionErr = apierrors.NewInternalError(errors.New(text))
+		if err := f.r.Announcer.Announce(t.Context(), preempted("train")); err != nil {
+			t.Fatal(err)
+		}
+		f.pass(20 * time.Minute)
+		if gone := f.getPod("train") == nil; gone != deleted {
+			t.Errorf("%s: the pod is deleted: %t, want %t", text, gone, deleted)
+		}
+		f.evictionErr = nil
+		f.pass(time.Minute)
+		if f.getPod("train") != nil {
+			t.Errorf("%s: not evicted after the API server recovered", text)
+		}
+	}
 }

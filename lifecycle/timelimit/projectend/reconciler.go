@@ -34,6 +34,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	clocks "sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/owner"
 	"sluice.dev/lifecycle/timelimit/suspend"
@@ -87,6 +88,8 @@ const (
 	notReadyRequeue = 5 * time.Second
 	// deferredRequeue is that until the stop limiter is asked again.
 	deferredRequeue = 30 * time.Second
+	// pausedRequeue is the longest until the end of a pause, which can come early.
+	pausedRequeue = time.Minute
 )
 
 // maxConcurrentReconciles is the number of workers. They mostly wait for the API server.
@@ -147,6 +150,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: notReadyRequeue}, nil
 	}
 	now := r.Clock.Now()
+	if reason == v1alpha1.EndProjectSuspended {
+		switch until, err := inventory.PausedUntil(ctx, r.Client, now); {
+		case err != nil:
+			return reconcile.Result{}, err
+		case now.Before(until):
+			return reconcile.Result{RequeueAfter: min(max(r.Clock.RealUntil(until), time.Second), pausedRequeue)}, nil
+		}
+	}
 	if reason == v1alpha1.EndProjectSuspended && clocks.IsSuspendedEarly(project, now) {
 		allowed, err := r.StopLimiter.Allow(ctx, project.Spec.Department, now)
 		if err != nil || !allowed {

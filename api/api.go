@@ -14,12 +14,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
+	"reflect"
+	"slices"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"sluice.dev/api/config"
@@ -45,9 +50,43 @@ func ManagerOptions(c *config.Common, logger logr.Logger) (ctrl.Options, error) 
 	return ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 logger,
-		Metrics:                metricsserver.Options{BindAddress: c.Metrics},
+		Metrics:                metricsOptions(c),
 		HealthProbeBindAddress: c.Health,
 	}, err
+}
+
+// metricsOptions returns the options of the metrics server. Its certificate is self-signed, as that of Kubernetes' components.
+func metricsOptions(c *config.Common) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: c.Metrics}
+	if c.MetricsAccess != config.MetricsOpen {
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	if c.Profiling {
+		options.ExtraHandlers = map[string]http.Handler{
+			"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+			"/debug/pprof/cmdline": http.HandlerFunc(pprof.Cmdline),
+			"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+			"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+			"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+		}
+	}
+	return options
+}
+
+// Kinds returns the kinds of Sluice's CRDs.
+func Kinds() []string {
+	scheme := runtime.NewScheme()
+	_ = v1alpha1.AddToScheme(scheme) // registers types of this binary
+	var kinds []string
+	for kind, typ := range scheme.KnownTypes(v1alpha1.GroupVersion) {
+		// Lists and the options of requests are registered too.
+		if reflect.PointerTo(typ).Implements(reflect.TypeFor[metav1.Object]()) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 // AddHealthChecks serves /healthz, and /readyz once the caches are filled and every check in

@@ -30,6 +30,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
+	"sluice.dev/webhook/evaluation"
 )
 
 // replicaReporter reports in a Lease what is in force in this replica and what it counted, and adopts the quarantines of the
@@ -113,6 +114,7 @@ func (r *replicaReporter) step(ctx context.Context) error {
 		return err
 	}
 	r.setMetric()
+	evaluation.StartViolations(set.Versions())
 	now := policytime.MachineNow()
 	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), nil)
 	urgent, err := replica.Encode(report)

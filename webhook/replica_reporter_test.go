@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
@@ -108,6 +110,10 @@ func TestReplicaReports(t *testing.T) {
 		step(first)
 		if err := first.Ready(nil); err != nil || leases.writes != 1 {
 			t.Fatalf("with policies: %v, %d writes", err, leases.writes)
+		}
+		// A query of the increase ignores the first value of a series.
+		if n, err := testutil.GatherAndCount(metrics.Registry, "sluice_policy_violations_total"); err != nil || n != 1 {
+			t.Errorf("%d series of violations (%v), want one with 0", n, err)
 		}
 		set, _ := first.engine.Current()
 		first.counter.Add(set.Versions()[0], v1alpha1.PolicyExample{Time: metav1.Now(), Project: "a", Kind: "Pod", Namespace: "a"})

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,8 +103,8 @@ func (l *requestLimits) end(source string) {
 }
 
 // requireClientCA makes the server accept only clients with a certificate of this authority, which is a file in PEM
-// form.
-func requireClientCA(path string) (func(*tls.Config), error) {
+// form, and with one of the names, if any.
+func requireClientCA(path string, names []string) (func(*tls.Config), error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("clientCA: %w", err)
@@ -112,5 +113,18 @@ func requireClientCA(path string) (func(*tls.Config), error) {
 	if !pool.AppendCertsFromPEM(raw) {
 		return nil, fmt.Errorf("clientCA: %s holds no certificate in PEM form", path)
 	}
-	return func(c *tls.Config) { c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert }, nil
+	return func(c *tls.Config) {
+		c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		// VerifyConnection runs for resumed sessions too.
+		c.VerifyConnection = func(state tls.ConnectionState) error { return checkClientName(state.PeerCertificates[0], names) }
+	}, nil
+}
+
+func checkClientName(client *x509.Certificate, names []string) error {
+	if len(names) == 0 || slices.Contains(names, client.Subject.CommonName) ||
+		slices.ContainsFunc(client.DNSNames, func(name string) bool { return slices.Contains(names, name) }) {
+		return nil
+	}
+	return fmt.Errorf("the client's certificate has the common name %q and the DNS names %q; clientNames allows %q",
+		client.Subject.CommonName, client.DNSNames, names)
 }

@@ -98,15 +98,23 @@ func TestRequestsPerSourceAreLimited(t *testing.T) {
 	}
 }
 
-// With a client authority, a client without its certificate cannot ask the webhook about anything.
+// With a client authority, a client without its certificate cannot call the webhook; with client names, neither can another
+// client of the authority.
 func TestClientAuthorityIsRequired(t *testing.T) {
+	t.Run("every name", func(t *testing.T) { testClientAuthority(t, nil, true) })
+	t.Run("its name", func(t *testing.T) { testClientAuthority(t, []string{"other", "kube-apiserver"}, true) })
+	t.Run("its DNS name", func(t *testing.T) { testClientAuthority(t, []string{"apiserver.example.org"}, true) })
+	t.Run("other names", func(t *testing.T) { testClientAuthority(t, []string{"kubelet", "kube-apiserver2"}, false) })
+}
+
+func testClientAuthority(t *testing.T, names []string, accepted bool) {
 	certificate := newClientCertificate(t)
 	path := filepath.Join(t.TempDir(), "client-ca.crt")
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 	if err := os.WriteFile(path, authority, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	option, err := requireClientCA(path)
+	option, err := requireClientCA(path, names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +140,10 @@ func TestClientAuthorityIsRequired(t *testing.T) {
 	if err := ask(); err == nil {
 		t.Error("served without a certificate")
 	}
-	if err := ask(certificate); err != nil {
-		t.Errorf("refused with one: %v", err)
+	if err := ask(certificate); (err == nil) != accepted {
+		t.Errorf("with a certificate of its names: %v, want accepted %t", err, accepted)
 	}
-	if _, err := requireClientCA(filepath.Join(t.TempDir(), "missing")); err == nil || !strings.Contains(err.Error(), "clientCA") {
+	if _, err := requireClientCA(filepath.Join(t.TempDir(), "missing"), nil); err == nil || !strings.Contains(err.Error(), "clientCA") {
 		t.Errorf("err = %v, want one that names clientCA", err)
 	}
 }
@@ -147,7 +155,7 @@ func newClientCertificate(t *testing.T) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"}, DNSNames: []string{"apiserver.example.org"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

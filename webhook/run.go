@@ -8,27 +8,29 @@
 // Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
 // the restart of stopped workloads. Each request causes one log line and one measurement.
 //
-// The webhook never writes to the cluster, except for the CA bundle in its own two webhook configurations and a Lease with
-// its report, and never waits for another component.
+// The webhook never writes to the cluster, except for its certificate, the CA bundle in its own two webhook configurations and
+// a Lease with its report, and never waits for another component.
 package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	server "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -40,7 +42,7 @@ import (
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
-	"sluice.dev/webhook/cabundle"
+	"sluice.dev/webhook/certificates"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 	"sluice.dev/webhook/podgroup"
@@ -73,17 +75,27 @@ const (
 	PathValidateExtensions = "/validate/extensions"
 )
 
-// Run serves the webhook until ctx ends, and then returns nil. It returns an error if the webhook cannot start.
+// Run serves the webhook until ctx ends and the drain period is over, and then returns nil. It waits for the API server and the
+// CRDs. It returns an error if the webhook cannot start.
 func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	limitGarbageCollection()
 	restConfig, err := cfg.RESTConfig()
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(cfg, restConfig, logger)
+	if err := cfg.WaitForKinds(ctx, restConfig, logger, api.Kinds()...); err != nil || ctx.Err() != nil {
+		return err
+	}
+	served, injector, err := newCertificates(cfg, restConfig, logger)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
+	mgr, err := newManager(cfg, restConfig, served, logger)
+	if err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	draining := &drain{period: cfg.DrainPeriod.Duration, logger: logger}
+	ctx = draining.serving(ctx)
 	policyChecker, err := check.NewProcess(check.DefaultLimits)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
@@ -98,7 +110,19 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, reporter, logger); err != nil {
+	for _, runnable := range []manager.Runnable{served, injector, reporter} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("webhook: %w", err)
+		}
+	}
+	if err := setupReadiness(ctx, mgr, map[string]healthz.Checker{
+		"certificates": served.Ready,
+		"draining":     draining.Ready,
+		"listening":    mgr.GetWebhookServer().StartedChecker(),
+		"registered":   injector.Ready,
+		"policies":     policyStore.Ready,
+		"replicas":     reporter.Ready,
+	}); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	logger.Info("Starting webhook", "version", config.Version, "server", restConfig.Host, "listen", cfg.Listen)
@@ -124,7 +148,38 @@ func limitGarbageCollection() {
 	}
 }
 
-func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
+// newCertificates returns the store of the served certificate, and the injector of its authority.
+func newCertificates(cfg *Config, restConfig *rest.Config, logger logr.Logger) (*certificates.Store, *certificates.Injector, error) {
+	scheme, err := api.NewScheme()
+	if err != nil {
+		return nil, nil, err
+	}
+	uncached, err := client.New(restConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, err
+	}
+	injector := certificates.NewInjector()
+	served := &certificates.Store{
+		Source: certificates.Directory(cfg.Certificates.Directory), Trust: injector, Logger: logger.WithName("certificates"),
+	}
+	if cfg.Certificates.Source == CertificatesInSecret {
+		key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: cfg.Certificates.Secret}
+		clients, err := kubernetes.NewForConfig(restConfig)
+		if err != nil {
+			return nil, nil, err
+		}
+		served.Source = certificates.Secret{Client: clients.CoreV1().RESTClient(), Key: key}
+		served.Names = cfg.Certificates.DNSNames
+		if *cfg.Certificates.Issue {
+			served.Issuer = &certificates.Issuer{Client: uncached, Secret: key, Names: served.Names}
+		}
+	}
+	injector.Client, injector.Logger, injector.Authorities = uncached, logger.WithName("registration"), served.Authorities
+	injector.Validating, injector.Mutating = cfg.Registration.Validating, cfg.Registration.Mutating
+	return served, injector, nil
+}
+
+func newManager(cfg *Config, restConfig *rest.Config, served *certificates.Store, logger logr.Logger) (ctrl.Manager, error) {
 	options, err := api.ManagerOptions(&cfg.Common, logger)
 	if err != nil {
 		return nil, err
@@ -137,9 +192,11 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	serverOptions := server.Options{Host: host, Port: port, CertDir: cfg.Certificates}
+	serverOptions := server.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
+		func(c *tls.Config) { c.GetCertificate = served.GetCertificate },
+	}}
 	if cfg.ClientCA != "" {
-		required, err := requireClientCA(cfg.ClientCA)
+		required, err := requireClientCA(cfg.ClientCA, cfg.ClientNames)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +250,7 @@ func registerHandlers(
 			Engine: reporter.engine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
 			Counter: reporter.counter,
 		},
-		Tenants: &evaluation.TenantResolver{Cache: cached},
+		Tenants: &evaluation.TenantResolver{Cache: cached, Clock: clock},
 	}
 	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
@@ -228,29 +285,9 @@ func registerHandlers(
 	return nil
 }
 
-// setupReadiness adds the CA bundle's injector, the reporter and the health checks. The webhook is ready once it has
-// certificates, filled caches, the policies and their quarantines, and the API server trusts it.
-func setupReadiness(
-	ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, policyStore *store.Store, reporter *replicaReporter,
-	logger logr.Logger,
-) error {
-	uncached, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
-	if err != nil {
-		return err
-	}
-	injector := &cabundle.Injector{
-		Client:     uncached,
-		Logger:     logger.WithName("registration"),
-		CAFile:     filepath.Join(cfg.Certificates, "ca.crt"),
-		Validating: cfg.Registration.Validating,
-		Mutating:   cfg.Registration.Mutating,
-	}
-	if err := mgr.Add(injector); err != nil {
-		return err
-	}
-	if err := mgr.Add(reporter); err != nil {
-		return err
-	}
+// setupReadiness adds the health checks. The webhook is ready once it has a certificate that the API server trusts, filled
+// caches, the policies and their quarantines.
+func setupReadiness(ctx context.Context, mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	// The informers start now, so that the first admission request does not wait for them.
 	for _, object := range []client.Object{
 		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
@@ -260,10 +297,5 @@ func setupReadiness(
 			return err
 		}
 	}
-	return api.AddHealthChecks(mgr, map[string]healthz.Checker{
-		"listening":  mgr.GetWebhookServer().StartedChecker(),
-		"registered": injector.Ready,
-		"policies":   policyStore.Ready,
-		"replicas":   reporter.Ready,
-	})
+	return api.AddHealthChecks(mgr, checks)
 }

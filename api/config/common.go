@@ -6,7 +6,7 @@
 // invalid field with its value and what is allowed. [Common] is the part that all
 // binaries share.
 //
-// Unknown and repeated fields are errors. The package never reads the environment and
+// Unknown and repeated fields are errors. Of the environment the package reads only KUBECONFIG, and it
 // never merges files.
 package config
 
@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -28,11 +29,19 @@ import (
 
 // Common is the part of the configuration that all binaries share.
 type Common struct {
-	// Kubeconfig is the path of the kubeconfig. Default: the pod's ServiceAccount.
+	// Kubeconfig is the path of the kubeconfig. Default: that of the environment variable KUBECONFIG,
+	// or without it the pod's ServiceAccount.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Metrics is the address, host:port, of the metrics endpoint for Prometheus. Default
 	// ":8080"; "0" disables it.
 	Metrics string `json:"metrics,omitempty"`
+	// MetricsAccess is Authorized or Open. Authorized serves the metrics over TLS, to clients with a token of
+	// the cluster that may get the path /metrics, as the ClusterRole sluice-metrics-reader allows. Open
+	// serves them over HTTP to every client. Default Authorized.
+	MetricsAccess MetricsAccess `json:"metricsAccess,omitempty"`
+	// Profiling serves Go's profiles at /debug/pprof beside the metrics, with the same protection. The
+	// ClusterRole sluice-profile-reader allows the path. Default false.
+	Profiling bool `json:"profiling,omitempty"`
 	// Health is the address, host:port, of /healthz and /readyz. Default ":8081".
 	Health string `json:"health,omitempty"`
 	// Logging configures the log output.
@@ -41,6 +50,15 @@ type Common struct {
 	// policy time is real time.
 	ClockFile string `json:"clockFile,omitempty"`
 }
+
+// MetricsAccess names the clients that may read the metrics.
+type MetricsAccess string
+
+// The kinds of access.
+const (
+	MetricsAuthorized MetricsAccess = "Authorized"
+	MetricsOpen       MetricsAccess = "Open"
+)
 
 // DisabledAddress as an address disables the endpoint.
 const DisabledAddress = "0"
@@ -53,6 +71,9 @@ func (c *Common) Default() {
 	if c.Health == "" {
 		c.Health = ":8081"
 	}
+	if c.MetricsAccess == "" {
+		c.MetricsAccess = MetricsAuthorized
+	}
 	c.Logging.Default()
 }
 
@@ -63,21 +84,27 @@ func (c *Common) Validate(path *field.Path) field.ErrorList {
 		errs = append(errs, ValidateAddress(path.Child("metrics"), c.Metrics)...)
 	}
 	errs = append(errs, ValidateAddress(path.Child("health"), c.Health)...)
+	errs = append(errs, validateOneOf(path.Child("metricsAccess"), c.MetricsAccess, []MetricsAccess{MetricsAuthorized, MetricsOpen})...)
 	return append(errs, c.Logging.Validate(path.Child("logging"))...)
 }
 
-// RESTConfig returns the client configuration for Kubeconfig.
+// RESTConfig returns the client configuration for Kubeconfig, the environment variable KUBECONFIG or
+// the pod's ServiceAccount, whichever is set first.
 func (c *Common) RESTConfig() (*rest.Config, error) {
-	if c.Kubeconfig == "" {
+	source, path := "kubeconfig", c.Kubeconfig
+	if path == "" {
+		source, path = clientcmd.RecommendedConfigPathEnvVar, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+	if path == "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("kubeconfig: not set, and this is not a pod of a cluster: %w", err)
+			return nil, fmt.Errorf("kubeconfig: not set, nor is KUBECONFIG, and this is not a pod of a cluster: %w", err)
 		}
 		return withoutRateLimit(cfg), nil
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	return withoutRateLimit(cfg), nil
 }
@@ -159,7 +186,7 @@ func (c *Common) SetupLogging(w io.Writer) logr.Logger {
 	return logger
 }
 
-func validateOneOf(path *field.Path, value string, allowed []string) field.ErrorList {
+func validateOneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
 	for _, a := range allowed {
 		if value == a {
 			return nil

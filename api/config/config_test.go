@@ -45,18 +45,23 @@ func TestParseReportsInvalidFields(t *testing.T) {
 		yaml string
 		want []string
 	}{
-		"unknown field":    {sampleHeader + "metricz: x\n", []string{`unknown field "metricz"`}},
-		"repeated field":   {sampleHeader + "health: ':1'\nhealth: ':2'\n", []string{`"health" already set`}},
+		"unknown field":    {sampleHeader + "metricz: x\n", []string{`line 3, column 1: unknown field "metricz"`}},
+		"repeated field":   {sampleHeader + "health: ':1'\nhealth: ':2'\n", []string{"line 4", `"health" already set`}},
 		"other version":    {"apiVersion: config.sluice.dev/v2\nkind: SampleConfig\n", []string{"apiVersion", "v2", "v1alpha1"}},
 		"other kind":       {"apiVersion: config.sluice.dev/v1alpha1\nkind: Pod\n", []string{"kind", "Pod", "SampleConfig"}},
 		"empty":            {"", []string{"apiVersion"}},
 		"other case":       {sampleHeader + "Health: ':1'\n", []string{`unknown field "Health"`}},
 		"two documents":    {sampleHeader + "---\nhealth: ':1'\n", []string{"more than one document"}},
 		"not a mapping":    {"- a\n", []string{"cannot unmarshal"}},
-		"address":          {sampleHeader + "metrics: localhost\n", []string{"metrics", "localhost", "host:port"}},
+		"address":          {sampleHeader + "metrics: localhost\n", []string{"line 3, column 1: metrics", "localhost", "host:port"}},
 		"port":             {sampleHeader + "health: ':70000'\n", []string{"health", "70000", "65535"}},
 		"several at once":  {sampleHeader + "health: x\nlogging: {level: loud, format: xml}\n", []string{"health", "logging.level", `"loud"`, `"debug"`, "logging.format", `"xml"`}},
-		"wrong type":       {sampleHeader + "logging: 7\n", []string{"logging"}},
+		"wrong type":       {sampleHeader + "logging: 7\n", []string{"line 3, column 1", "logging"}},
+		"unknown below":    {sampleHeader + "# a comment\nlogging:\n  level: info\n  colour: red\n", []string{`line 6, column 3: unknown field "logging.colour"`}},
+		"two unknown":      {sampleHeader + "a: 1\nb: 2\n", []string{`[line 3, column 1: unknown field "a", line 4, column 1: unknown field "b"]`}},
+		"invalid below":    {sampleHeader + "logging:\n  level: loud\n", []string{"line 4, column 3: logging.level"}},
+		"after a comment":  {"# a\n---\n" + sampleHeader + "b: 1\n", []string{`line 5, column 1: unknown field "b"`}},
+		"no access":        {sampleHeader + "metricsAccess: Everyone\n", []string{"line 3", "metricsAccess", "Everyone", `"Authorized", "Open"`}},
 		"YAML that is not": {"{", []string{"yaml"}},
 	}
 	for name, tc := range tests {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	_ "time/tzdata"
 
 	"github.com/go-logr/logr"
@@ -22,8 +23,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Version is the version of this build. The linker sets it.
-var Version = "unknown"
+// Version and Commit are the version of this build and the commit of its sources. The linker sets both.
+var (
+	Version = "unknown"
+	Commit  = "unknown"
+)
+
+// VersionText describes the build for people: version, commit and the version of Go.
+func VersionText() string {
+	return fmt.Sprintf("%s (commit %s, %s, %s/%s)", Version, Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
 
 // APIVersion is the version of the format of all configuration files.
 const APIVersion = "config.sluice.dev/v1alpha1"
@@ -66,24 +75,29 @@ func Load(path string, into File) error {
 }
 
 // Parse decodes YAML strictly: unknown and repeated fields, another apiVersion or kind, and all
-// problems that Validate finds are errors.
+// problems that Validate finds are errors. An error of a field in the file begins with its line and column.
 func Parse(raw []byte, into File) error {
-	if err := decodeStrict(raw, into); err != nil {
-		return err
+	at := newPositions(raw)
+	if errs := decodeStrict(raw, into); len(errs) > 0 {
+		return at.annotate(errs...)
 	}
-	var errs field.ErrorList
+	var invalid field.ErrorList
 	if stated := into.Type(); stated.APIVersion != APIVersion {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), stated.APIVersion, []string{APIVersion}))
+		invalid = append(invalid, field.NotSupported(field.NewPath("apiVersion"), stated.APIVersion, []string{APIVersion}))
 	} else if stated.Kind != into.Kind() {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), stated.Kind, []string{into.Kind()}))
+		invalid = append(invalid, field.NotSupported(field.NewPath("kind"), stated.Kind, []string{into.Kind()}))
 	}
 	into.Default()
-	return append(errs, into.Validate()...).ToAggregate()
+	var errs []error
+	for _, each := range append(invalid, into.Validate()...) {
+		errs = append(errs, each)
+	}
+	return at.annotate(errs...)
 }
 
 // decodeStrict is stricter than the usual decoders: field names are case-sensitive, and a second
 // document is an error.
-func decodeStrict(raw []byte, into any) error {
+func decodeStrict(raw []byte, into any) []error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for documents := 0; ; {
 		document, err := reader.Read()
@@ -91,21 +105,24 @@ func decodeStrict(raw []byte, into any) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return []error{err}
 		}
 		asJSON, err := yaml.YAMLToJSONStrict(document)
 		if err != nil {
-			return err
+			return []error{err}
 		}
 		if string(asJSON) == "null" {
 			continue // only comments
 		}
 		if documents++; documents > 1 {
-			return errors.New("more than one document: a configuration is one")
+			return []error{errors.New("more than one document: a configuration is one")}
 		}
 		strict, err := kjson.UnmarshalStrict(asJSON, into)
-		if err := errors.Join(append(strict, err)...); err != nil {
-			return err
+		if err != nil {
+			strict = append(strict, err)
+		}
+		if len(strict) > 0 {
+			return strict
 		}
 	}
 }
@@ -118,6 +135,7 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer, cfg
 	flags.SetOutput(stderr)
 	path := flags.String("config", "/etc/sluice/"+name+".yaml", "path of the configuration `file`, of kind "+cfg.Kind())
 	version := flags.Bool("version", false, "print the version and exit")
+	printDefaults := flags.Bool("print-defaults", false, "print a configuration file with all fields and their defaults, and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -127,7 +145,13 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer, cfg
 		fmt.Fprintf(stderr, "%s: %q: no arguments are expected, only flags\n", name, flags.Args())
 		return 2
 	case *version:
-		fmt.Fprintln(stderr, Version)
+		fmt.Fprintln(stderr, VersionText())
+		return 0
+	case *printDefaults:
+		if err := WriteDefaults(os.Stdout, cfg); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+			return 1
+		}
 		return 0
 	}
 	if err := Load(*path, cfg); err != nil {

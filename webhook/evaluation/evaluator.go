@@ -45,6 +45,8 @@ type Result struct {
 	Denials []merge.Finding
 	// Warnings are for the object's author.
 	Warnings []merge.Finding
+	// Paused are the policies that would deny the object without the pause.
+	Paused []string
 	// Original is the object as received, and Merged the object with the policies' changes. Merged shares its
 	// unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
@@ -231,7 +233,7 @@ func (e *Evaluator) evaluate(
 		Project: documents.Project, Department: documents.Department, NodePools: documents.NodePools,
 		Usage:    documents.Use,
 		Now:      e.Clock.Now().In(request.Tenant.TimeZone),
-		Template: request.IsTemplate,
+		Template: request.IsTemplate, PausedUntil: request.Tenant.PausedUntil,
 	}
 	if err := e.setWorkload(ctx, set, in, &requested); err != nil {
 		return nil, Result{}, nil, err
@@ -242,7 +244,7 @@ func (e *Evaluator) evaluate(
 	}
 	transient := slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })
 	return in, Result{
-		Denials: outcome.Denials, Warnings: outcome.Warnings, Transient: transient,
+		Denials: outcome.Denials, Warnings: outcome.Warnings, Paused: outcome.Paused, Transient: transient,
 		Violations: Violations{warned: newViolations(set, warnedFindings(&outcome), object.Object())},
 	}, outcome.Changes, nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
@@ -44,6 +45,8 @@ type Tenant struct {
 	ClosedAt time.Time
 	// Owners are the names of the project's owners.
 	Owners []string
+	// PausedUntil is the end of the present pause, in policy time; zero without one.
+	PausedUntil time.Time
 	// Version is a digest of all the other fields but Documents.Use: it changes only if one of them does, and not with
 	// each new status of the project.
 	Version string
@@ -64,6 +67,8 @@ type TenantResolver struct {
 	// Cache has the Projects, Departments, NodePools, WorkloadClocks and AdmissionParameters, with the indexes
 	// [ProjectNamespaceIndex] and [ClockControllerIndex].
 	Cache client.Reader
+	// Clock is policy time, for the end of a pause. Without a clock nothing pauses.
+	Clock policytime.Clock
 
 	mu      sync.RWMutex
 	tenants map[string]*Tenant
@@ -79,18 +84,18 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant
 	if err != nil {
 		return nil, err
 	}
-	limits, err := r.getSizeLimits(ctx)
+	limits, pausedUntil, err := r.getParameters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sources := sourceVersions(project, department, pools) + fmt.Sprint(" ", limits, refused)
+	sources := sourceVersions(project, department, pools) + fmt.Sprint(" ", limits, pausedUntil.Unix(), refused)
 	r.mu.RLock()
 	tenant := r.tenants[namespace]
 	r.mu.RUnlock()
 	if tenant != nil && tenant.sources == sources {
 		return tenant, nil
 	}
-	if tenant, err = newTenant(project, department, pools, refused, limits); err != nil {
+	if tenant, err = newTenant(project, department, pools, refused, limits, pausedUntil); err != nil {
 		return nil, err
 	}
 	tenant.sources = sources
@@ -140,14 +145,18 @@ func (r *TenantResolver) listNodePools(
 	return pools, input.RefusedNodes(all.Items), nil
 }
 
-// getSizeLimits returns the limits that the admission policies of the API server have.
-func (r *TenantResolver) getSizeLimits(ctx context.Context) (SizeLimits, error) {
+// getParameters returns the limits that the admission policies of the API server have, and the end of
+// the present pause.
+func (r *TenantResolver) getParameters(ctx context.Context) (limits SizeLimits, pausedUntil time.Time, err error) {
 	var parameters v1alpha1.AdmissionParameters
-	err := r.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters)
+	err = r.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters)
 	if client.IgnoreNotFound(err) != nil {
-		return SizeLimits{}, fmt.Errorf("get admission parameters: %w", err)
+		return SizeLimits{}, time.Time{}, fmt.Errorf("get admission parameters: %w", err)
 	}
-	return SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}, nil
+	if pause := parameters.Status.Pause; r.Clock != nil && pause.IsInForce(r.Clock.Now()) {
+		pausedUntil = pause.Until.Time
+	}
+	return SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}, pausedUntil, nil
 }
 
 func sourceVersions(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) string {
@@ -162,11 +171,12 @@ func sourceVersions(project *v1alpha1.Project, department *v1alpha1.Department, 
 
 func newTenant(
 	project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool,
-	refused []input.NodeLabel, limits SizeLimits,
+	refused []input.NodeLabel, limits SizeLimits, pausedUntil time.Time,
 ) (*Tenant, error) {
 	tenant := &Tenant{
 		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(), SizeLimits: limits,
-		NodePools: input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
+		PausedUntil: pausedUntil,
+		NodePools:   input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(tenant.NodePools))
 	for i := range tenant.NodePools {
@@ -203,7 +213,7 @@ func newTenant(
 	if !tenant.ClosedAt.IsZero() && project.DeletionTimestamp.IsZero() {
 		open := *project
 		open.Status.ClosedAt = nil
-		tenant.forReplacements, err = newTenant(&open, department, pools, refused, limits)
+		tenant.forReplacements, err = newTenant(&open, department, pools, refused, limits, pausedUntil)
 	}
 	return tenant, err
 }
@@ -212,7 +222,7 @@ func newTenant(
 // schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
 	encoded, err := json.Marshal([]any{
-		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.LongestExtension, t.SizeLimits,
+		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.LongestExtension, t.SizeLimits, t.PausedUntil,
 	})
 	sum := sha256.Sum256(encoded)
 	return string(sum[:]), err

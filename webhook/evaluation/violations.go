@@ -247,3 +247,11 @@ var violationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 }, []string{"policy"})
 
 func init() { metrics.Registry.MustRegister(violationsTotal) }
+
+// StartViolations creates the series of policies in force with the value 0, so that a query of the increase counts the first
+// violation too.
+func StartViolations(policies []engine.Version) {
+	for i := range policies {
+		violationsTotal.WithLabelValues(policies[i].Policy)
+	}
+}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
 )
@@ -52,19 +51,29 @@ func (DecisionsRemover) Handle(_ context.Context, req admission.Request) admissi
 	return response
 }
 
+// deniesAfterPause is the decision of a policy that would have denied the pod without a pause.
+const deniesAfterPause = "denial paused"
+
 // recordDecisions returns the merged pod with an annotation of the paths that each policy changed:
-// {"core.gpu": ["spec.containers[main].resources..."]}. If the API server calls the webhook again because another
+// {"core.gpu": ["spec.containers[main].resources..."]}, and of the policies whose denial a pause made a
+// warning. If the API server calls the webhook again because another
 // webhook changed the pod, the second call adds to the annotation.
-func recordDecisions(before map[string]any, result merge.Result) (map[string]any, error) {
-	decisions := make(map[string][]string, len(result.ChangedPaths))
-	former := schema.AsString(schema.AsMap(schema.AsMap(before["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
+func recordDecisions(result evaluation.Result) (map[string]any, error) {
+	decisions := make(map[string][]string, len(result.Merged.ChangedPaths))
+	former := schema.AsString(schema.AsMap(schema.AsMap(result.Original["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
 	if len(former) > maxDecisionsBytes || json.Unmarshal([]byte(former), &decisions) != nil || decisions == nil {
-		decisions = make(map[string][]string, len(result.ChangedPaths)) // there is none, or another webhook changed it
+		decisions = make(map[string][]string, len(result.Merged.ChangedPaths)) // there is none, or another webhook changed it
 	}
-	for policy, paths := range result.ChangedPaths {
-		all := slices.Concat(decisions[policy], paths)
+	add := func(policy string, decided ...string) {
+		all := slices.Concat(decisions[policy], decided)
 		slices.Sort(all)
 		decisions[policy] = slices.Compact(all)
+	}
+	for policy, paths := range result.Merged.ChangedPaths {
+		add(policy, paths...)
+	}
+	for _, policy := range result.Paused {
+		add(policy, deniesAfterPause)
 	}
 	text, err := json.Marshal(decisions)
 	if err == nil && len(text) > maxDecisionsBytes {
@@ -76,7 +85,7 @@ func recordDecisions(before map[string]any, result merge.Result) (map[string]any
 	if err != nil {
 		return nil, fmt.Errorf("encode decisions: %w", err)
 	}
-	after := maps.Clone(result.Object)
+	after := maps.Clone(result.Merged.Object)
 	metadata := cloneOrNew(after["metadata"])
 	annotations := cloneOrNew(metadata["annotations"])
 	annotations[v1alpha1.AnnotationDecisions] = string(text)

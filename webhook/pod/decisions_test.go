@@ -10,6 +10,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/schema"
+	"sluice.dev/webhook/evaluation"
 )
 
 func TestRecordDecisions(t *testing.T) {
@@ -20,18 +21,23 @@ func TestRecordDecisions(t *testing.T) {
 	tests := map[string]struct {
 		before  map[string]any
 		changes map[string][]string
+		paused  []string
 		want    string
 	}{
-		"first call":               {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"a second call adds":       {pod(`{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
-		"no object":                {pod("null"), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"invalid JSON":             {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"too long: only the names": {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
-		"an existing one too long": {pod(`{"b":["` + long + `"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"first call":               {before: map[string]any{}, changes: map[string][]string{"a": {"spec.x"}}, want: `{"a":["spec.x"]}`},
+		"a paused denial":          {before: map[string]any{}, paused: []string{"b"}, want: `{"b":["denial paused"]}`},
+		"the same again":           {before: pod(`{"b":["denial paused"]}`), paused: []string{"b"}, want: `{"b":["denial paused"]}`},
+		"a second call adds":       {before: pod(`{"a":["spec.x"]}`), changes: map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, want: `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
+		"no object":                {before: pod("null"), changes: map[string][]string{"a": {"spec.x"}}, want: `{"a":["spec.x"]}`},
+		"invalid JSON":             {before: pod(`{"a":`), changes: map[string][]string{"a": {"spec.x"}}, want: `{"a":["spec.x"]}`},
+		"too long: only the names": {before: map[string]any{}, changes: map[string][]string{"a": {long}}, want: `{"a":null}`},
+		"an existing one too long": {before: pod(`{"b":["` + long + `"]}`), changes: map[string][]string{"a": {"spec.x"}}, want: `{"a":["spec.x"]}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			after, err := recordDecisions(tc.before, merge.Result{Object: tc.before, ChangedPaths: tc.changes})
+			after, err := recordDecisions(evaluation.Result{
+				Original: tc.before, Merged: merge.Result{Object: tc.before, ChangedPaths: tc.changes}, Paused: tc.paused,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,6 +63,7 @@ type fakeReader struct {
 	projects   []v1alpha1.Project
 	department v1alpha1.Department
 	pools      map[string]*v1alpha1.NodePool
+	pause      *v1alpha1.Pause
 }
 
 func (s *fakeReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -83,6 +84,9 @@ func (s *fakeReader) List(_ context.Context, list client.ObjectList, opts ...cli
 func (s *fakeReader) Get(_ context.Context, _ types.NamespacedName, object client.Object, _ ...client.GetOption) error {
 	if department, ok := object.(*v1alpha1.Department); ok {
 		s.department.DeepCopyInto(department)
+	}
+	if parameters, ok := object.(*v1alpha1.AdmissionParameters); ok {
+		parameters.Status.Pause = s.pause.DeepCopy()
 	}
 	return nil
 }

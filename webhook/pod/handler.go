@@ -119,8 +119,8 @@ func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (cache
 		return cachedResponse{}, false, err
 	}
 	response := evaluation.NewResponse(result)
-	if response.Allowed && len(result.Merged.ChangedPaths) > 0 {
-		after, err := recordDecisions(result.Original, result.Merged)
+	if response.Allowed && len(result.Merged.ChangedPaths)+len(result.Paused) > 0 {
+		after, err := recordDecisions(result)
 		if err != nil {
 			return cachedResponse{}, false, err
 		}

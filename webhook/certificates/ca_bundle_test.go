@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cabundle
+package certificates
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -99,9 +97,8 @@ func TestForeignCertificatesAreLimited(t *testing.T) {
 func TestCertificateInOneConfigurationLeaves(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	before, after := newCertificate(t, 1, true, year), newCertificate(t, 2, true, year)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(path, encodeBundle([]certificate{after}), 0o600); err != nil {
+	own, err := x509.ParseCertificate([]byte(after))
+	if err != nil {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
@@ -118,8 +115,8 @@ func TestCertificateInOneConfigurationLeaves(t *testing.T) {
 	}
 	now := testTime
 	i := &Injector{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(validating, mutating).Build(),
-		CAFile: path, Validating: "sluice", Mutating: "sluice", now: func() time.Time { return now },
+		Client:      fake.NewClientBuilder().WithScheme(scheme).WithObjects(validating, mutating).Build(),
+		Authorities: func() []*x509.Certificate { return []*x509.Certificate{own} }, Validating: "sluice", Mutating: "sluice", now: func() time.Time { return now },
 	}
 	for now.Sub(testTime) <= otherCertificateAge {
 		if err := i.sync(t.Context()); err != nil {

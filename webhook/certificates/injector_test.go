@@ -1,13 +1,10 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cabundle
+package certificates
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,7 +29,7 @@ func TestBundlePatch(t *testing.T) {
 					ClientConfig struct{ CABundle []byte }
 				}
 			}
-			raw := bundlePatch(tc.list, bundle)
+			raw := bundlePatch("7", tc.list, bundle)
 			if raw != nil {
 				if err := json.Unmarshal(raw, &patch); err != nil {
 					t.Fatal(err)
@@ -49,20 +46,6 @@ func TestBundlePatch(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestReadBundleErrorNamesFile(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "ca.crt")
-	if _, err := readBundle(missing); err == nil || !strings.Contains(err.Error(), missing) {
-		t.Errorf("err = %v, want it to name %s", err, missing)
-	}
-	key := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(key, []byte("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readBundle(key); err == nil || !strings.Contains(err.Error(), "no certificate") {
-		t.Errorf("err = %v, want a key refused as an authority", err)
 	}
 }
 

@@ -1,14 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cabundle
+package certificates
 
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -87,13 +85,23 @@ func decodeBundle(bundle []byte) []certificate {
 	}
 }
 
-func readBundle(path string) ([]certificate, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authority: %w", err)
+// ownCertificates returns the certificates of this replica.
+func ownCertificates(authorities []*x509.Certificate) []certificate {
+	var own []certificate
+	for _, authority := range authorities {
+		own = append(own, certificate(authority.Raw))
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("certificate authority: %s holds no certificate in PEM form", path)
-	}
-	return decodeBundle(raw), nil
+	return own
+}
+
+// inAll reports whether each entry has a certificate.
+func inAll(c certificate, entries []webhookEntry) bool {
+	return !slices.ContainsFunc(entries, func(e webhookEntry) bool { return !slices.Contains(decodeBundle(e.caBundle), c) })
+}
+
+// noAuthority reports whether no entry has a valid certificate of an authority.
+func noAuthority(entries []webhookEntry, now time.Time) bool {
+	return !slices.ContainsFunc(entries, func(e webhookEntry) bool {
+		return slices.ContainsFunc(decodeBundle(e.caBundle), func(c certificate) bool { return isAuthority(c, now) })
+	})
 }

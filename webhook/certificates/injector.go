@@ -1,0 +1,238 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+)
+
+// syncInterval is the interval of checks, in machine time. It is far shorter than the overlap of certificate authorities
+// in a rotation.
+const syncInterval = 30 * time.Second
+
+// retryInterval is the interval before the first success.
+const retryInterval = time.Second
+
+// trustDelay is the time after the injection after which every API server has observed it, in machine time. They watch the
+// configurations, and observe a change within a second unless they are overloaded.
+const trustDelay = 15 * time.Second
+
+// Injector injects the CA bundle. It runs in every replica.
+//
+// It writes the replica's CA certificates to the caBundle of each entry of the two configurations, whenever either changes. It
+// never adds, removes or otherwise changes an entry: the manifests declare the webhooks. While the certificate authority
+// changes, replicas have different ones: each adds its own certificates, and removes another's only after an hour.
+type Injector struct {
+	// Client reads from and writes to the API server, without a cache.
+	Client client.Client
+	// Logger logs changes and failures.
+	Logger logr.Logger
+	// Authorities returns the CA certificates of this replica; none while it has no certificate.
+	Authorities func() []*x509.Certificate
+	// Validating and Mutating are the names of the configurations.
+	Validating, Mutating string
+
+	injected atomic.Bool
+	now      func() time.Time // machine time, if a test does not set it
+	changed  chan struct{}    // wakes Start up
+
+	mu sync.Mutex
+	// trustedSince has when this replica first knew its own certificates in all entries.
+	trustedSince map[certificate]time.Time
+	// others are the certificates of other replicas, of each configuration for itself.
+	othersValidating, othersMutating otherCertificates
+}
+
+// NewInjector returns an injector. The caller sets its fields before it starts.
+func NewInjector() *Injector {
+	return &Injector{changed: make(chan struct{}, 1), now: policytime.MachineNow}
+}
+
+// Update injects the present authorities soon.
+func (i *Injector) Update() {
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Trusted reports whether all API servers have had the time to observe the authority in the configurations.
+func (i *Injector) Trusted(authority *x509.Certificate) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	since, known := i.trustedSince[certificate(authority.Raw)]
+	return known && i.now().Sub(since) >= trustDelay
+}
+
+// Start injects the CA bundle until ctx ends. It implements manager.Runnable.
+func (i *Injector) Start(ctx context.Context) error {
+	lastFailure := "" // logged once, not at each retry
+	for {
+		err := i.sync(ctx)
+		switch {
+		case errors.Is(err, errNoAuthority): // logged by the store of the certificates
+		case err == nil:
+			i.injected.Store(true)
+			lastFailure = ""
+		case err.Error() != lastFailure && ctx.Err() == nil:
+			lastFailure = err.Error()
+			i.Logger.Error(err, "Failed to inject CA bundle, retrying")
+		}
+		wait := syncInterval
+		if !i.injected.Load() {
+			wait = retryInterval
+		}
+		timer := time.NewTimer(wait) //nolint:forbidigo // machine time: the interval of checks
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-i.changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (i *Injector) NeedLeaderElection() bool { return false }
+
+// Ready is a health check. It fails until the first injection.
+func (i *Injector) Ready(*http.Request) error {
+	if !i.injected.Load() {
+		return errors.New("the CA bundle is not injected yet")
+	}
+	return nil
+}
+
+var errNoAuthority = errors.New("no certificate yet")
+
+func (i *Injector) sync(ctx context.Context) error {
+	own := ownCertificates(i.Authorities())
+	if len(own) == 0 {
+		return errNoAuthority
+	}
+	var validating admissionv1.ValidatingWebhookConfiguration
+	var mutating admissionv1.MutatingWebhookConfiguration
+	var before []webhookEntry
+	err := errors.Join(
+		i.inject(ctx, i.Validating, &validating, own, &i.othersValidating, &before, func() []webhookEntry {
+			return webhookEntries(validating.Webhooks, func(w admissionv1.ValidatingWebhook) webhookEntry {
+				return webhookEntry{w.Name, w.ClientConfig.CABundle}
+			})
+		}),
+		i.inject(ctx, i.Mutating, &mutating, own, &i.othersMutating, &before, func() []webhookEntry {
+			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry {
+				return webhookEntry{w.Name, w.ClientConfig.CABundle}
+			})
+		}),
+	)
+	if err == nil {
+		i.recordTrust(own, before)
+	}
+	return err
+}
+
+// recordTrust records since when the own certificates are in all entries. At the first injection of the process, that is long
+// ago for a certificate that they had before; and if they had none, no replica serves yet and no request can fail.
+func (i *Injector) recordTrust(own []certificate, before []webhookEntry) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now, first := i.now(), i.trustedSince == nil
+	trusted := make(map[certificate]time.Time, len(own))
+	for _, c := range own {
+		since, known := i.trustedSince[c]
+		switch {
+		case known && inAll(c, before):
+			trusted[c] = since
+		case first && (inAll(c, before) || noAuthority(before, now)):
+			trusted[c] = time.Time{}
+		default:
+			trusted[c] = now
+		}
+	}
+	i.trustedSince = trusted
+}
+
+// webhookEntry is one webhook of a configuration.
+type webhookEntry struct {
+	name     string
+	caBundle []byte
+}
+
+func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhookEntry {
+	entries := make([]webhookEntry, 0, len(webhooks))
+	for _, w := range webhooks {
+		entries = append(entries, newEntry(w))
+	}
+	return entries
+}
+
+// inject patches one configuration, and adds its former entries to before. entries returns the webhooks of the object once it is
+// read.
+func (i *Injector) inject(ctx context.Context, name string, object client.Object, own []certificate, others *otherCertificates,
+	before *[]webhookEntry, entries func() []webhookEntry,
+) error {
+	// Without the resource version a replica could overwrite what another one added at the same time.
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := i.Client.Get(ctx, types.NamespacedName{Name: name}, object); err != nil {
+			if apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s does not exist: apply the manifests, or name another in registration: %w", object, name, err)
+			}
+			return fmt.Errorf("get %T %s: %w", object, name, err)
+		}
+		present := entries()
+		*before = append(*before, present...)
+		patch := bundlePatch(object.GetResourceVersion(), present, encodeBundle(others.merge(own, present, i.now())))
+		if patch == nil {
+			return nil
+		}
+		// A strategic merge patch merges the list of webhooks by their names.
+		rawPatch := client.RawPatch(types.StrategicMergePatchType, patch)
+		if err := i.Client.Patch(ctx, object, rawPatch, client.FieldOwner(v1alpha1.FieldManagerWebhook)); err != nil {
+			return fmt.Errorf("patch the caBundle of %T %s: %w", object, name, err)
+		}
+		i.Logger.Info("Injected CA bundle", "configuration", name, "type", fmt.Sprintf("%T", object))
+		return nil
+	})
+}
+
+// bundlePatch returns the patch that sets the bundle of every entry; nil if all entries have it.
+func bundlePatch(resourceVersion string, entries []webhookEntry, bundle []byte) []byte {
+	var webhooks []map[string]any
+	for _, e := range entries {
+		if !bytes.Equal(e.caBundle, bundle) {
+			webhooks = append(webhooks, map[string]any{"name": e.name, "clientConfig": map[string]any{"caBundle": bundle}})
+		}
+	}
+	if len(webhooks) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": resourceVersion}, "webhooks": webhooks,
+	})
+	if err != nil {
+		panic(err) // strings and bytes always marshal
+	}
+	return raw
+}

@@ -129,7 +129,7 @@ func TestKAIPods(t *testing.T) {
 			},
 		},
 		"with the limits of KAI's plugin hamicore": {
-			`{metadata: {annotations: {gpu-memory: "8000"}}, spec: {containers: [{name: main, env: [{name: CUDA_DEVICE_MEMORY_LIMIT, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: CUDA_DEVICE_MEMORY_LIMIT, optional: true}}}]}]}}`,
+			`{metadata: {annotations: {gpu-memory: "8000", runai/shared-gpu-configmap: p-abcdefg-shared-gpu}}, spec: {containers: [{name: main, env: [{name: CUDA_DEVICE_MEMORY_LIMIT, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: CUDA_DEVICE_MEMORY_LIMIT, optional: true}}}]}]}}`,
 			[]input.NodePool{kaiSharedPool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-train",

@@ -141,7 +141,8 @@ var systemNamespaces = map[string]bool{
 	"kueue-system":             true,
 	"node-feature-discovery":   true,
 	"nvidia-gpu-operator":      true,
-	"sluice-system":            true,
+	v1alpha1.AgentNamespace:    true,
+	v1alpha1.SystemNamespace:   true,
 	"volcano-system":           true,
 	"yunikorn":                 true,
 }

@@ -109,6 +109,7 @@ func TestDecideClaim(t *testing.T) {
 		},
 		"default":       {project: projectWithNamespace("default", "", nil), refused: tenancy.ReasonSystemNamespace},
 		"our own":       {project: projectWithNamespace("thesis", "sluice-system", nil), refused: tenancy.ReasonSystemNamespace},
+		"the agent's":   {project: projectWithNamespace("thesis", "sluice-agent", nil), refused: tenancy.ReasonSystemNamespace},
 		"a future kube": {project: projectWithNamespace("thesis", "kube-new", nil), refused: tenancy.ReasonSystemNamespace},
 		"an operator's": {project: projectWithNamespace("thesis", "gpu-operator", nil), refused: tenancy.ReasonSystemNamespace},
 	}

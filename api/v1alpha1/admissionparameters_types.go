@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -150,15 +151,100 @@ type AdmissionParametersSpec struct {
 	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
 }
 
+// MaxPause is the longest time from the request of a pause to its end.
+const MaxPause = 24 * time.Hour
+
+// Pause is a time in which Sluice refuses and ends less, so that people can mend what is wrong. The
+// denials of Policies are warnings, except those of built-in policies and of their replacements. No
+// workload is stopped for a time limit, no pod is evicted, and no project takes a step of its
+// expiry. Times are policy time.
+//
+// +kubebuilder:validation:XValidation:rule="self.until >= self.since",message="until must not be before since"
+// +kubebuilder:validation:XValidation:rule="self.until - self.since <= duration('24h')",message="until must be at most 24h after since: request another pause before this one ends"
+type Pause struct {
+	// Since is when the pause was requested.
+	//
+	// +required
+	Since metav1.Time `json:"since"`
+
+	// Until is when the pause ends by itself, at most 24 h after Since. What falls due before ends
+	// at the earliest the shortest lead after it.
+	//
+	// +required
+	Until metav1.Time `json:"until"`
+
+	// By is the user who requested the pause. An admission policy compares it with the request.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by"`
+
+	// Reason is why.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason"`
+
+	// EndedBy is the user who ended the pause early.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	EndedBy string `json:"endedBy,omitempty"`
+}
+
+// IsInForce reports whether the pause holds at a policy time. A pause that is longer than
+// [MaxPause] never does.
+func (p *Pause) IsInForce(now time.Time) bool {
+	return p.isValid() && !now.Before(p.Since.Add(-pauseClockSkew)) && now.Before(p.Until.Time)
+}
+
+// HeldUntil returns the end of the pause if it has begun, whether or not it is over, and the zero
+// time otherwise.
+func (p *Pause) HeldUntil(now time.Time) time.Time {
+	if !p.isValid() || now.Before(p.Since.Add(-pauseClockSkew)) {
+		return time.Time{}
+	}
+	return p.Until.Time
+}
+
+// pauseClockSkew is how far the clock of the machine that requests a pause may be ahead.
+const pauseClockSkew = 5 * time.Minute
+
+func (p *Pause) isValid() bool {
+	return p != nil && !p.Since.IsZero() && p.Until.After(p.Since.Time) && p.Until.Sub(p.Since.Time) <= MaxPause
+}
+
+// AdmissionParametersStatus is the state of what the parameters are for.
+type AdmissionParametersStatus struct {
+	// Pause is the present pause, or the last one. `sluice pause` writes it.
+	//
+	// +optional
+	Pause *Pause `json:"pause,omitempty"`
+
+	// Conditions has Paused, which lifecycle writes.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
 // AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. The only
 // object is named sluice. If it is deleted, the lifecycle controller creates it again. Until then,
 // the API server rejects all requests that the policies cover in governed namespaces, and
 // evaluates none in other namespaces.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=sladm,categories=sluice
 // +kubebuilder:printcolumn:name="Binders",type=string,JSONPath=`.spec.binders`
 // +kubebuilder:printcolumn:name="Managers",type=string,JSONPath=`.spec.managers`
+// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`
+// +kubebuilder:printcolumn:name="Pause-Until",type=string,JSONPath=`.status.pause.until`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: only one such object can exist"
 type AdmissionParameters struct {
@@ -169,6 +255,11 @@ type AdmissionParameters struct {
 	//
 	// +required
 	Spec AdmissionParametersSpec `json:"spec"`
+
+	// Status has the pause.
+	//
+	// +optional
+	Status AdmissionParametersStatus `json:"status,omitempty,omitzero"`
 }
 
 // AdmissionParametersList is a list of AdmissionParameters.

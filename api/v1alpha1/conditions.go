@@ -15,6 +15,9 @@ const (
 	ConditionQueueApplied = "QueueApplied"
 )
 
+// ConditionPaused is on the AdmissionParameters. It is true while a pause holds denials and ends.
+const ConditionPaused = "Paused"
+
 // ConditionMembersBound is false on a Project or Department whose members lack rights of their
 // roles. The message explains why. It is absent until a binding fails for the first time.
 const ConditionMembersBound = "MembersBound"
@@ -208,6 +211,8 @@ const (
 	// ReasonNoRecipient means that no recipient exists for a required warning. Without the
 	// warning the phase does not change.
 	ReasonNoRecipient = "NoRecipient"
+	// ReasonPaused means that `sluice pause` holds the step.
+	ReasonPaused = "Paused"
 	// ReasonMailPaused means that no mail can be sent: mail is paused, or not set up. Without its warnings no phase
 	// follows.
 	ReasonMailPaused = "MailPaused"

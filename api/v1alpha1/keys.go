@@ -227,8 +227,13 @@ const (
 	FieldManagerCLI       = "sluice"
 )
 
-// SystemNamespace is the namespace of Sluice itself. No project can use it.
-const SystemNamespace = "sluice-system"
+// The namespaces of Sluice itself. No project can use them.
+const (
+	// SystemNamespace has the webhook and lifecycle.
+	SystemNamespace = "sluice-system"
+	// AgentNamespace has the agents of GPU nodes, which are privileged.
+	AgentNamespace = "sluice-agent"
+)
 
 // Annotations that control the processes of a simulated pod. They have no
 // meaning on a node with real GPUs.

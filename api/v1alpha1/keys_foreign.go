@@ -65,6 +65,20 @@ const (
 // It replaces the value "true" only, so that it names the former value, too.
 const GPUClientPaused = "paused-by-sluice"
 
+// ResumedGPUClient returns the value that a label in [GPUClientLabels] gets when Sluice resumes its client, and
+// whether Sluice pauses it. A driver upgrade appends a value of its own
+// (paused-by-sluice_paused-for-driver-upgrade), which stays.
+func ResumedGPUClient(value string) (resumed string, ours bool) {
+	rest, found := strings.CutPrefix(value, GPUClientPaused)
+	switch {
+	case !found || rest != "" && rest[0] != '_':
+		return value, false
+	case rest == "":
+		return "true", true
+	}
+	return rest[1:], true
+}
+
 // GPUClientLabels returns the labels by which the GPU operator's DaemonSets select their nodes, of those
 // that keep GPUs open and that NVIDIA's MIG manager pauses. It pauses nvidia.com/gpu.deploy.client as
 // well, which Sluice's own agent has.

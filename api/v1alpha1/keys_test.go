@@ -61,7 +61,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 		switch {
 		case strings.HasPrefix(name, "Env"), strings.HasPrefix(name, "PriorityClass"),
 			strings.HasPrefix(name, "FieldManager"), strings.HasSuffix(name, "Prefix"),
-			name == "SystemNamespace", name == "ManagedBySluice":
+			name == "SystemNamespace", name == "AgentNamespace", name == "ManagedBySluice":
 			continue
 		}
 		if problems := validation.IsQualifiedName(value); len(problems) > 0 {

@@ -298,6 +298,14 @@ const (
 	NoticeTest NoticeKind = "Test"
 )
 
+// NoticeKinds are all kinds of Notices.
+var NoticeKinds = []NoticeKind{
+	NoticeProjectExpiring, NoticeProjectExpired, NoticeProjectSuspending, NoticeProjectSuspended, NoticeProjectDeletion,
+	NoticeProjectConfirm, NoticeProjectRenewed, NoticeProjectDeleted, NoticeWorkloadEnding, NoticeWorkloadIdle,
+	NoticeWorkloadStopped, NoticeWorkloadUnstoppable, NoticeShareExceeded, NoticePreemption, NoticeExtensionRequested,
+	NoticeExtensionDecided, NoticeQuotaThreshold, NoticeWeeklySummary, NoticeDigest, NoticeTest,
+}
+
 // IsOptional reports whether the recipient can mute the message. One that announces the end of a pod can not be
 // muted.
 func (s *NoticeSpec) IsOptional() bool {

@@ -143,8 +143,8 @@ func (e *Exception) IsInForce(now time.Time, zone *time.Location) bool {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slproj,categories=sluice
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters: lower-case letters, digits and hyphens"
-// +kubebuilder:validation:XValidation:rule="has(self.spec.__namespace__) || !(self.metadata.name in ['default', 'sluice-system'] || self.metadata.name.startsWith('kube-'))",message="metadata.name is also the name of the project's namespace, and default, sluice-system and kube-* belong to the system: choose another, or set spec.namespace"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.__namespace__) || !(self.spec.__namespace__ in ['default', 'sluice-system'] || self.spec.__namespace__.startsWith('kube-'))",fieldPath=".spec.namespace",message="must not be a namespace of the system: default, sluice-system and kube-* cannot be a project's"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.__namespace__) || !(self.metadata.name in ['default', 'sluice-agent', 'sluice-system'] || self.metadata.name.startsWith('kube-'))",message="metadata.name is also the name of the project's namespace, and default, sluice-agent, sluice-system and kube-* belong to the system: choose another, or set spec.namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.__namespace__) || !(self.spec.__namespace__ in ['default', 'sluice-agent', 'sluice-system'] || self.spec.__namespace__.startsWith('kube-'))",fieldPath=".spec.namespace",message="must not be a namespace of the system: default, sluice-agent, sluice-system and kube-* cannot be a project's"
 // +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.spec.department`
 // +kubebuilder:printcolumn:name="Quota",type=string,JSONPath=`.status.gpu.guaranteed`
 // +kubebuilder:printcolumn:name="Allocated of limit",type=string,JSONPath=`.status.poolSummary`

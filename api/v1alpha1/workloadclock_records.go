@@ -94,7 +94,7 @@ type ClockStop struct {
 	Times int32 `json:"times,omitempty"`
 }
 
-// ClockGPUUsage is how a workload uses its GPUs, as the agents of its nodes sampled it. A figure that
+// ClockGPUUsage is the use of GPUs by a workload, as the agents of its nodes sampled it. A figure that
 // is unknown for any running pod is absent.
 type ClockGPUUsage struct {
 	// ShareMiB is the GPU memory that the running pods may use, in MiB.

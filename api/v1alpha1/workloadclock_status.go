@@ -161,7 +161,7 @@ type WorkloadClockStatus struct {
 	// +optional
 	GPUs *resource.Quantity `json:"gpus,omitempty"`
 
-	// GPUUsage is how the workload uses its GPUs. It is absent until a GPU pod was bound. A change of
+	// GPUUsage is the use of the GPUs by the workload. It is absent until a GPU pod was bound. A change of
 	// these figures alone is written at most every five minutes.
 	//
 	// +optional
@@ -233,6 +233,12 @@ type ClockLimit struct {
 	//
 	// +optional
 	ShortenedFrom *period.Duration `json:"shortenedFrom,omitempty"`
+
+	// HeldFrom is the limit that would be in force without a pause, if a pause of Sluice held the
+	// end. Until the workload ends, InForce is longer.
+	//
+	// +optional
+	HeldFrom *period.Duration `json:"heldFrom,omitempty"`
 }
 
 // ClockLocal shows the times of a clock for display.
@@ -278,4 +284,9 @@ type ClockDeadline struct {
 	//
 	// +optional
 	AnnouncedAt *metav1.Time `json:"announcedAt,omitempty"`
+
+	// HeldFrom is when the workload would end without a pause, if a pause of Sluice held the end.
+	//
+	// +optional
+	HeldFrom *metav1.Time `json:"heldFrom,omitempty"`
 }

@@ -55,7 +55,7 @@ set_by_kai(container, name) if {
 	has_kai_share
 	variables := [variable | some variable in container.env; variable.name == name]
 	count(variables) == 1
-	kai.is_device_reference(variables[0].valueFrom.configMapKeyRef)
+	kai.is_device_reference(container, variables[0].valueFrom.configMapKeyRef)
 }
 
 # limited_by_kai: the variable is a limit that KAI's plugin hamicore sets.
@@ -245,13 +245,13 @@ deny contains {
 	some container in containers.entries
 	containers.has_gpu(container.spec)
 	some source in container.spec.envFrom
-	not added_by_kai(source)
+	not added_by_kai(container.spec, source)
 	can_set_guarded_variable(object.get(source, "prefix", ""))
 }
 
-added_by_kai(source) if {
+added_by_kai(container, source) if {
 	has_kai_share
-	kai.is_device_reference(source.configMapRef)
+	kai.is_device_reference(container, source.configMapRef)
 }
 
 guarded_variables := (bypass_variables | bypass_prefixes) | {"NVIDIA_VISIBLE_DEVICES"}

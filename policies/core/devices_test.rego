@@ -47,7 +47,10 @@ kai_variable(name, config_map) := {"name": name, "valueFrom": {"configMapKeyRef"
 
 removed_in_kai_pool(workload, env) := names if {
 	kai := object.union(fixtures.pool("kai", "KAI", [{"memoryMiB": 80000, "profiles": []}]), {"scheduler": "kai"})
-	share_input := object.union(fixtures.input_for(workload, [kai]), {"object": {"metadata": {}, "spec": {"containers": [{"name": "main", "env": env}]}}})
+	share_input := object.union(fixtures.input_for(workload, [kai]), {"object": {
+		"metadata": {"annotations": {"runai/shared-gpu-configmap": "p-abcdefg-shared-gpu"}},
+		"spec": {"containers": [{"name": "main", "env": env}]},
+	}})
 	names := {path[4].name | some path in policy.remove} with input as share_input
 }
 
@@ -56,6 +59,8 @@ test_limits_of_kai_stay if {
 	removed_in_kai_pool(fixtures.share(0.5), env) == set()
 	removed_in_kai_pool(fixtures.gpus(1), env) == {"NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"}
 	removed_in_kai_pool(fixtures.share(0.5), [kai_variable("CUDA_DEVICE_MEMORY_LIMIT", "mine")]) == {"CUDA_DEVICE_MEMORY_LIMIT"}
+	another := [kai_variable(name, "other-bcdefgh-shared-gpu-0") | some name in ["NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT"]]
+	removed_in_kai_pool(fixtures.share(0.5), another) == {"NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT"}
 	removed_in_kai_pool(fixtures.share(0.5), [kai_variable("CUDA_DISABLE_CONTROL", "p-abcdefg-shared-gpu-0")]) == {"CUDA_DISABLE_CONTROL"}
 	twice := [kai_variable("CUDA_DEVICE_MEMORY_LIMIT", "p-abcdefg-shared-gpu-0"), {"name": "CUDA_DEVICE_MEMORY_LIMIT", "value": "90g"}]
 	removed_in_kai_pool(fixtures.share(0.5), twice) == {"CUDA_DEVICE_MEMORY_LIMIT"}

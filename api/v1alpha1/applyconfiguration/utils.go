@@ -25,6 +25,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AdmissionParametersApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdmissionParametersSpec"):
 		return &apiv1alpha1.AdmissionParametersSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AdmissionParametersStatus"):
+		return &apiv1alpha1.AdmissionParametersStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Contact"):
 		return &apiv1alpha1.ContactApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Department"):
@@ -65,6 +67,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NoticeTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Owner"):
 		return &apiv1alpha1.OwnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Pause"):
+		return &apiv1alpha1.PauseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Policy"):
 		return &apiv1alpha1.PolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):

@@ -107,7 +107,37 @@ usable_memories(pool) := {memory |
 	memory > 0
 }
 
-# is_device_reference: KAI's webhook added this variable or source to a container with a
-# share. KAI's binder writes the GPU to the ConfigMap; an admission policy denies
-# ConfigMaps with such names from other users.
-is_device_reference(reference) if regex.match(`^.+-shared-gpu-i?[0-9]+(-evar)?$`, reference.name)
+# is_device_reference: KAI's webhook added this variable or source to this container of the
+# pod. It records the prefix of the names in an annotation, and the name ends with the
+# container's index, so that no pod refers to the devices of another one. KAI's binder
+# writes the GPU to the ConfigMap; an admission policy denies ConfigMaps with such names
+# from other users.
+is_device_reference(container, reference) if {
+	prefix := input.object.metadata.annotations["runai/shared-gpu-configmap"]
+	is_own_prefix(prefix)
+	some list, mark in {"containers": "", "initContainers": "i"}
+	some index, other in input.object.spec[list]
+	other.name == container.name
+	reference.name in {sprintf("%s-%s%d%s", [prefix, mark, index, suffix]) | some suffix in {"", "-evar"}}
+}
+
+# is_own_prefix: KAI's webhook can have generated the prefix for this pod, from the name of
+# its first owner, of which it keeps about 33 characters. The name of a pod without an owner
+# is not compared, since a policy that reads it is evaluated for each pod of a controller.
+is_own_prefix(prefix) if {
+	base := regex.find_all_string_submatch_n(`^(.*)-[a-z0-9]{7}-shared-gpu$`, prefix, 1)[0][1]
+	is_base_of_owner(base)
+}
+
+is_base_of_owner(_) if not input.object.metadata.ownerReferences[0]
+
+is_base_of_owner(base) if base == input.object.metadata.ownerReferences[0].name
+
+is_base_of_owner(base) if {
+	count(base) >= shortest_cut_name
+	startswith(input.object.metadata.ownerReferences[0].name, base)
+}
+
+# shortest_cut_name is the least length to which KAI shortens a name: 33 characters, less the
+# further digits of a container's index.
+shortest_cut_name := 31

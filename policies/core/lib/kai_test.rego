@@ -35,11 +35,35 @@ test_share_is_rounded_up if {
 	[kai.share_milli(milli) | some milli in [1, 4, 10, 125, 130, 990, 991]] == [10, 10, 10, 130, 130, 990, 1000]
 }
 
-test_is_device_reference if {
-	kai.is_device_reference({"name": "train-x8b2k4z-shared-gpu-0"})
-	kai.is_device_reference({"name": "train-x8b2k4z-shared-gpu-i1-evar"})
-	not kai.is_device_reference({"name": "shared-gpu-0"})
-	not kai.is_device_reference({"name": "train-shared-gpu-0-mine"})
+is_reference(metadata, name) if {
+	spec := {"initContainers": [{"name": "load"}], "containers": [{"name": "proxy"}, {"name": "main"}]}
+	kai.is_device_reference({"name": "main"}, {"name": name}) with input as {"object": {"metadata": metadata, "spec": spec}}
+}
+
+annotated(prefix) := {"annotations": {"runai/shared-gpu-configmap": prefix}}
+
+test_device_reference_of_this_container if {
+	is_reference(annotated("train-x8b2k4z-shared-gpu"), "train-x8b2k4z-shared-gpu-1")
+	is_reference(annotated("train-x8b2k4z-shared-gpu"), "train-x8b2k4z-shared-gpu-1-evar")
+	not is_reference(annotated("train-x8b2k4z-shared-gpu"), "train-x8b2k4z-shared-gpu-0")
+	not is_reference(annotated("train-x8b2k4z-shared-gpu"), "train-x8b2k4z-shared-gpu-i1")
+	not is_reference(annotated("train-x8b2k4z-shared-gpu"), "train-x8b2k4z-shared-gpu-1-mine")
+}
+
+test_device_reference_of_another_pod if {
+	not is_reference({}, "train-x8b2k4z-shared-gpu-1")
+	not is_reference(annotated("train-x8b2k4z-shared-gpu"), "other-a7c3l5y-shared-gpu-1")
+	not is_reference(annotated("shared-gpu"), "shared-gpu-1")
+}
+
+owned(name) := object.union(annotated("train-x8b2k4z-shared-gpu"), {"ownerReferences": [{"name": name}]})
+
+test_device_reference_of_another_owner if {
+	is_reference(owned("train"), "train-x8b2k4z-shared-gpu-1")
+	not is_reference(owned("train-2"), "train-x8b2k4z-shared-gpu-1")
+	long := "a-workload-with-a-very-long-name-of-fifty-characters"
+	cut := object.union(annotated(sprintf("%s-x8b2k4z-shared-gpu", [substring(long, 0, 33)])), {"ownerReferences": [{"name": long}]})
+	is_reference(cut, sprintf("%s-x8b2k4z-shared-gpu-1", [substring(long, 0, 33)]))
 }
 
 test_units_per_gpu if {

@@ -58,6 +58,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: spec
       type:
         namedType: dev.sluice.api.v1alpha1.AdmissionParametersSpec
+    - name: status
+      type:
+        namedType: dev.sluice.api.v1alpha1.AdmissionParametersStatus
 - name: dev.sluice.api.v1alpha1.AdmissionParametersSpec
   map:
     fields:
@@ -125,6 +128,20 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.UserPattern
           elementRelationship: associative
+- name: dev.sluice.api.v1alpha1.AdmissionParametersStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: pause
+      type:
+        namedType: dev.sluice.api.v1alpha1.Pause
 - name: dev.sluice.api.v1alpha1.ApproverRole
   scalar: string
 - name: dev.sluice.api.v1alpha1.Burst
@@ -661,6 +678,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         scalar: string
+- name: dev.sluice.api.v1alpha1.Pause
+  map:
+    fields:
+    - name: by
+      type:
+        scalar: string
+    - name: endedBy
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: until
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: dev.sluice.api.v1alpha1.PodSecurity
   scalar: string
 - name: dev.sluice.api.v1alpha1.Policy

@@ -26,6 +26,8 @@ type AdmissionParametersApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Spec has the identities, names and limits that the policies use.
 	Spec *AdmissionParametersSpecApplyConfiguration `json:"spec,omitempty"`
+	// Status has the pause.
+	Status *AdmissionParametersStatusApplyConfiguration `json:"status,omitempty"`
 }
 
 // AdmissionParameters constructs a declarative configuration of the AdmissionParameters type for use with
@@ -70,6 +72,12 @@ func ExtractAdmissionParametersFrom(admissionParameters *apiv1alpha1.AdmissionPa
 // applied if another fieldManager has updated or force applied any of the previously applied fields.
 func ExtractAdmissionParameters(admissionParameters *apiv1alpha1.AdmissionParameters, fieldManager string) (*AdmissionParametersApplyConfiguration, error) {
 	return ExtractAdmissionParametersFrom(admissionParameters, fieldManager, "")
+}
+
+// ExtractAdmissionParametersStatus extracts the applied configuration owned by fieldManager from
+// admissionParameters for the status subresource.
+func ExtractAdmissionParametersStatus(admissionParameters *apiv1alpha1.AdmissionParameters, fieldManager string) (*AdmissionParametersApplyConfiguration, error) {
+	return ExtractAdmissionParametersFrom(admissionParameters, fieldManager, "status")
 }
 
 func (b AdmissionParametersApplyConfiguration) IsApplyConfiguration() {}
@@ -237,6 +245,14 @@ func (b *AdmissionParametersApplyConfiguration) ensureObjectMetaApplyConfigurati
 // If called multiple times, the Spec field is set to the value of the last call.
 func (b *AdmissionParametersApplyConfiguration) WithSpec(value *AdmissionParametersSpecApplyConfiguration) *AdmissionParametersApplyConfiguration {
 	b.Spec = value
+	return b
+}
+
+// WithStatus sets the Status field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Status field is set to the value of the last call.
+func (b *AdmissionParametersApplyConfiguration) WithStatus(value *AdmissionParametersStatusApplyConfiguration) *AdmissionParametersApplyConfiguration {
+	b.Status = value
 	return b
 }
 

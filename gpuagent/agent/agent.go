@@ -21,8 +21,8 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// Run runs the agent on a driver until ctx ends, and then returns nil. It returns an error if the agent
-// cannot start. A missing driver or a lost GPU is no such error: the agent reports it in the GPUNode
+// Run runs the agent on a driver until ctx ends, and then returns nil. It waits for the API server and the CRD
+// of GPUNodes. It returns an error if the agent cannot start. A missing driver or a lost GPU is no such error: the agent reports it in the GPUNode
 // and tries again.
 func Run(ctx context.Context, cfg *Config, library nvml.Library, logger logr.Logger) error {
 	if err := run(ctx, cfg, library, logger); err != nil {
@@ -61,17 +61,20 @@ func run(ctx context.Context, cfg *Config, library nvml.Library, logger logr.Log
 	if err != nil {
 		return err
 	}
-	if err := client.checkAPI(ctx); err != nil {
+	if err := cfg.WaitForKinds(ctx, connection, logger, kindGPUNode); err != nil || ctx.Err() != nil {
 		return err
 	}
 	r := newReconciler(client, cfg, library, kubelet, journal, logger)
-	endpoints, err := r.listen(ctx)
+	endpoints, err := r.listen(ctx, client)
 	if err != nil {
 		return err
 	}
 	logger.Info("Starting gpuagent", "version", base.Version, "node", cfg.NodeName, "boot", boot)
 	return r.run(ctx, endpoints)
 }
+
+// kindGPUNode is the only kind of Sluice that the agent uses.
+const kindGPUNode = "GPUNode"
 
 func newReconciler(client *kubeClient, cfg *Config, driver nvml.Library, kubelet *devices.Kubelet, journal *partition.Journal,
 	logger logr.Logger,

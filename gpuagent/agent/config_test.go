@@ -24,7 +24,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	want := Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: ConfigKind},
-		Common:   config.Common{Metrics: ":8080", Health: ":8081", Logging: config.Logging{Level: "info", Format: "json"}},
+		Common:   config.Common{Metrics: ":8080", MetricsAccess: config.MetricsAuthorized, Health: ":8081", Logging: config.Logging{Level: "info", Format: "json"}},
 		NodeName: "dgx-01", Proc: "/proc", Sys: "/sys", HostRoot: "/host", DriverRoot: "/run/nvidia/driver",
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		StateDir:     "/var/lib/sluice/gpuagent",

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,21 +33,37 @@ var (
 
 // listen listens on the addresses for the kubelet's health checks and for Prometheus. It returns
 // functions that serve them until their ctx ends.
-func (r *reconciler) listen(ctx context.Context) ([]func(context.Context) error, error) {
-	health, err := listenOn(ctx, "health", r.cfg.Health, r.healthHandler())
+func (r *reconciler) listen(ctx context.Context, client *kubeClient) ([]func(context.Context) error, error) {
+	health, err := listenOn(ctx, "health", r.cfg.Health, r.healthHandler(), nil)
 	if err != nil || r.cfg.Metrics == base.DisabledAddress {
 		return []func(context.Context) error{health}, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(newRegistry(), promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
-	metrics, err := listenOn(ctx, "metrics", r.cfg.Metrics, mux)
+	if r.cfg.Profiling {
+		handleProfiles(mux)
+	}
+	var handler http.Handler = mux
+	var secure *tls.Config
+	if r.cfg.MetricsAccess != base.MetricsOpen {
+		access := &metricsAccess{client: client, log: r.log.WithName("metrics"), now: time.Now}
+		handler = access.protect(mux)
+		if secure, err = newSelfSignedTLS(r.cfg.NodeName); err != nil {
+			return nil, err
+		}
+	}
+	metrics, err := listenOn(ctx, "metrics", r.cfg.Metrics, handler, secure)
 	return []func(context.Context) error{health, metrics}, err
 }
 
-func listenOn(ctx context.Context, field, address string, handler http.Handler) (func(context.Context) error, error) {
+// listenOn listens with TLS, or without if secure is nil.
+func listenOn(ctx context.Context, field, address string, handler http.Handler, secure *tls.Config) (func(context.Context) error, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen (%s): %w", field, err)
+	}
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
 	}
 	return func(ctx context.Context) error {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: endpointHeaderTimeout, IdleTimeout: endpointIdleTimeout}

@@ -66,14 +66,14 @@ func TestEndpointsServeBeforeTheCacheIsFilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reconciler{log: logr.Discard(), cfg: &Config{Common: config.Common{Health: "127.0.0.1:0", Metrics: address}}}
+	r := &reconciler{log: logr.Discard(), cfg: &Config{Common: config.Common{Health: "127.0.0.1:0", Metrics: address, MetricsAccess: config.MetricsOpen}}}
 	r.cache = newNodeCache(client, r.onGPUNode(), r.onPod())
 	r.hungCalls.library = &nvml.MonitoredLibrary{}
-	if _, err := r.listen(t.Context()); err == nil || !strings.Contains(err.Error(), "(metrics)") || !strings.Contains(err.Error(), address) {
+	if _, err := r.listen(t.Context(), client); err == nil || !strings.Contains(err.Error(), "(metrics)") || !strings.Contains(err.Error(), address) {
 		t.Errorf("an address in use: %v", err)
 	}
 	_ = used.Close()
-	endpoints, err := r.listen(t.Context())
+	endpoints, err := r.listen(t.Context(), client)
 	if err != nil || len(endpoints) != 2 {
 		t.Fatalf("%d endpoints, %v", len(endpoints), err)
 	}

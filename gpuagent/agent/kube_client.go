@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +41,8 @@ const fieldName = "metadata.name"
 type kubeClient struct {
 	node                 string
 	core, sluice, events rest.Interface
+	// authentication and authorization review the clients of the metrics.
+	authentication, authorization rest.Interface
 }
 
 var _ status.Client = (*kubeClient)(nil)
@@ -46,7 +50,9 @@ var _ status.Client = (*kubeClient)(nil)
 // newKubeClient returns a client. It sends no request.
 func newKubeClient(cfg *rest.Config, node string) (*kubeClient, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, eventsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build scheme: %w", err)
 		}
@@ -67,6 +73,8 @@ func newKubeClient(cfg *rest.Config, node string) (*kubeClient, error) {
 	}{
 		{corev1.SchemeGroupVersion, "/api", runtime.ContentTypeProtobuf, &c.core},
 		{eventsv1.SchemeGroupVersion, "/apis", runtime.ContentTypeProtobuf, &c.events},
+		{authenticationv1.SchemeGroupVersion, "/apis", runtime.ContentTypeJSON, &c.authentication},
+		{authorizationv1.SchemeGroupVersion, "/apis", runtime.ContentTypeJSON, &c.authorization},
 		{v1alpha1.GroupVersion, "/apis", runtime.ContentTypeJSON, &c.sluice},
 	} {
 		if *each.into, err = newRESTClient(cfg, connection, each.group, each.path, each.contentType); err != nil {
@@ -80,14 +88,6 @@ func newRESTClient(cfg *rest.Config, connection *http.Client, group schema.Group
 	cfg = rest.CopyConfig(cfg)
 	cfg.GroupVersion, cfg.APIPath, cfg.ContentType = &group, path, contentType
 	return rest.RESTClientForConfigAndClient(cfg, connection)
-}
-
-// checkAPI returns an error if the API server does not answer or lacks Sluice's kinds.
-func (c *kubeClient) checkAPI(ctx context.Context) error {
-	if err := c.sluice.Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("find %s at the API server: %w", v1alpha1.GroupVersion, err)
-	}
-	return nil
 }
 
 // GetGPUNode implements status.Client.

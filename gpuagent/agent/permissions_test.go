@@ -23,11 +23,11 @@ import (
 func TestAgentPermissions(t *testing.T) {
 	w := newTestNode(t)
 	other := newTestNode(t)
-	own, err := w.cluster.NodeBoundKubeconfig(t.Context(), v1alpha1.SystemNamespace, "gpuagent", w.name)
+	own, err := w.cluster.NodeBoundKubeconfig(t.Context(), v1alpha1.AgentNamespace, "gpuagent", w.name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody, err := w.cluster.ServiceAccountKubeconfig(t.Context(), v1alpha1.SystemNamespace, "gpuagent")
+	nobody, err := w.cluster.ServiceAccountKubeconfig(t.Context(), v1alpha1.AgentNamespace, "gpuagent")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,13 +75,16 @@ func installCluster(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifests.Build(manifests.Base)
+	objects, err := manifests.Build(manifests.Production)
 	if err != nil {
 		return err
 	}
 	for _, object := range objects {
 		switch object.GetName() {
-		case "gpunodes.sluice.dev", "sluice-gpuagent", "gpuagent", v1alpha1.SystemNamespace:
+		case "gpunodes.sluice.dev", "sluice-gpuagent", "gpuagent", v1alpha1.AgentNamespace:
+			if object.GetKind() == "DaemonSet" { // the agents run in the test
+				continue
+			}
 			if err := admin.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 				return err
 			}
@@ -295,7 +298,7 @@ func (w *testNode) newConfig() *agent.Config {
 // configFile returns the agent's configuration file.
 func (w *testNode) configFile(observe string) string {
 	w.Helper()
-	kubeconfig, err := w.cluster.NodeBoundKubeconfig(w.Context(), v1alpha1.SystemNamespace, "gpuagent", w.name)
+	kubeconfig, err := w.cluster.NodeBoundKubeconfig(w.Context(), v1alpha1.AgentNamespace, "gpuagent", w.name)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -303,7 +306,7 @@ func (w *testNode) configFile(observe string) string {
 apiVersion: config.sluice.dev/v1alpha1
 kind: GPUAgentConfig
 kubeconfig: KUBECONFIG
-metrics: "0"
+metrics: 127.0.0.1:0
 health: HEALTH
 nodeName: NODE
 driver: {simulator: DIR/nvml.sock}

@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manifests contains the objects of a Sluice installation, as files for kubectl and
-// kustomize and as an embedded file system: CRDs, RBAC and webhook configurations (base), the
-// agent of GPU nodes (agent, agent-without-operator), and samples. [Build] returns the objects of a kustomization. The
-// package never connects to a cluster.
+// kustomize and as an embedded file system: CRDs, RBAC, admission and the Deployments (base), the
+// agent of GPU nodes (agent), the installations made of them (overlays), and samples. [Build] returns
+// the objects of a kustomization. The package never connects to a cluster.
 package manifests
 
 import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -19,17 +20,29 @@ import (
 
 // Files are the manifests in this folder.
 //
-//go:embed crds base agent agent-without-operator samples
+//go:embed crds base agent certmanager openshift overlays monitoring dashboards samples
 var Files embed.FS
 
 // The kustomizations in [Files].
 const (
-	// Base is required in every installation.
+	// Base is required in every installation: all objects but those of the agent.
 	Base = "base"
-	// Agent is Base with the agent on GPU nodes.
-	Agent = "agent"
-	// AgentWithoutOperator is Agent for clusters without NVIDIA's GPU operator.
-	AgentWithoutOperator = "agent-without-operator"
+	// Minimal is Base with one replica of each component.
+	Minimal = "overlays/minimal"
+	// Production is Base with the agent on GPU nodes.
+	Production = "overlays/production"
+	// RKE2 is Production on RKE2.
+	RKE2 = "overlays/rke2"
+	// WithoutOperator is Production for clusters without NVIDIA's GPU operator.
+	WithoutOperator = "overlays/without-operator"
+	// OpenShift is a component: SecurityContextConstraints.
+	OpenShift = "openshift"
+	// CertManager is a component: cert-manager issues the webhook's certificate.
+	CertManager = "certmanager"
+	// Monitoring has the alerts and the scrape targets, for the Prometheus operator. It is a component.
+	Monitoring = "monitoring"
+	// Dashboards are ConfigMaps for Grafana.
+	Dashboards = "dashboards"
 	// University is a sample: three departments with projects, and two pools.
 	University = "samples/university"
 	// Fairness is a sample for Kueue: four teams that share sixteen GPUs.
@@ -42,9 +55,33 @@ func Build(folder string) ([]*unstructured.Unstructured, error) {
 	return BuildFrom(Files, folder)
 }
 
+// BuildWith is Build of a folder with components, in this order.
+func BuildWith(folder string, components ...string) ([]*unstructured.Unstructured, error) {
+	kustomization := "resources: [../" + folder + "]\ncomponents: [../" + strings.Join(components, ", ../") + "]\n"
+	const name = "with-components"
+	return buildIn(Files, map[string]string{name + "/kustomization.yaml": kustomization}, name)
+}
+
+// BuildOverlay returns the objects of a kustomization that stands beside the folders of [Files],
+// which it names as resources: ../overlays/production.
+func BuildOverlay(kustomization []byte) ([]*unstructured.Unstructured, error) {
+	const name = "overlay"
+	return buildIn(Files, map[string]string{name + "/kustomization.yaml": string(kustomization)}, name)
+}
+
 // BuildFrom is Build with other files.
 func BuildFrom(files fs.FS, folder string) ([]*unstructured.Unstructured, error) {
+	return buildIn(files, nil, folder)
+}
+
+// buildIn is Build with further files, by path.
+func buildIn(files fs.FS, further map[string]string, folder string) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
+	for path, content := range further {
+		if err := disk.WriteFile("/"+path, []byte(content)); err != nil {
+			return nil, fmt.Errorf("copy manifests: %w", err)
+		}
+	}
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

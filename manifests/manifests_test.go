@@ -78,7 +78,7 @@ func findObject(t *testing.T, objects []*unstructured.Unstructured, kind, name s
 // The agent's DaemonSet matches the other manifests: its account, its folders, and a namespace that
 // admits it.
 func TestAgent(t *testing.T) {
-	objects, err := manifests.Build(manifests.Agent)
+	objects, err := manifests.Build(manifests.Production)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAgent(t *testing.T) {
 	findObject(t, objects, "DaemonSet", "gpuagent", &set)
 	findObject(t, objects, "ServiceAccount", "gpuagent", &account)
 	findObject(t, objects, "ConfigMap", "gpuagent", &files)
-	findObject(t, objects, "Namespace", v1alpha1.SystemNamespace, &namespace)
+	findObject(t, objects, "Namespace", v1alpha1.AgentNamespace, &namespace)
 
 	pod := set.Spec.Template.Spec
 	if set.Namespace != account.Namespace || pod.ServiceAccountName != account.Name {
@@ -167,8 +167,8 @@ func TestAgentLeavesForDriverUpgrades(t *testing.T) {
 		selector map[string]string
 		affinity []string
 	}{
-		manifests.Agent:                {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, nil},
-		manifests.AgentWithoutOperator: {nil, []string{v1alpha1.LabelNodePool + " Exists"}},
+		manifests.Production:      {map[string]string{"nvidia.com/gpu.deploy.client": "true"}, nil},
+		manifests.WithoutOperator: {nil, []string{v1alpha1.LabelNodePool + " Exists"}},
 	} {
 		objects, err := manifests.Build(folder)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestAgentLeavesForDriverUpgrades(t *testing.T) {
 // Rights of the agent: no Node, no spec, nothing of other nodes that admission does not
 // look at.
 func TestAgentRBAC(t *testing.T) {
-	objects, err := manifests.Build(manifests.Base)
+	objects, err := manifests.Build(manifests.Production)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,8 @@ func TestAgentRBAC(t *testing.T) {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
 				write := !slices.Contains(reads, verb)
-				if write && resource != "gpunodes/status" && resource != "events" {
+				reviews := verb == "create" && slices.Contains([]string{"tokenreviews", "subjectaccessreviews"}, resource) // who reads its metrics
+				if write && resource != "gpunodes/status" && resource != "events" && !reviews {
 					t.Errorf("it may %s %s", verb, resource)
 				}
 			}
@@ -226,19 +227,22 @@ func TestAgentRBAC(t *testing.T) {
 // The NetworkPolicies allow the ports that the components use, metrics only from namespaces with the label, and
 // nothing else: an unauthenticated request to the webhook would learn of other projects.
 func TestNetworkPolicies(t *testing.T) {
-	objects, err := manifests.Build(manifests.Agent)
+	objects, err := manifests.Build(manifests.Production)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const apiServer, dns, mail, exporter = "443,6443", "53,53 kube-system", "587,465,25", "9400 gpu-operator,kube-system,nvidia-gpu-operator"
-	for name, want := range map[string]struct{ ingress, egress []string }{
-		"webhook":   {[]string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
-		"lifecycle": {[]string{"8080 monitoring"}, []string{apiServer, dns, mail}},
-		"gpuagent":  {[]string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
+	const apiServer, dns, mail, exporter = "443,6443", "53,53,5353,5353 kube-system,openshift-dns 169.254.20.10/32", "587,465,25", "9400 gpu-operator,kube-system,nvidia-gpu-operator"
+	for name, want := range map[string]struct {
+		namespace       string
+		ingress, egress []string
+	}{
+		"webhook":   {v1alpha1.SystemNamespace, []string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
+		"lifecycle": {v1alpha1.SystemNamespace, []string{"8080 monitoring"}, []string{apiServer, dns, mail}},
+		"gpuagent":  {v1alpha1.AgentNamespace, []string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
 	} {
 		var policy networkingv1.NetworkPolicy
 		findObject(t, objects, "NetworkPolicy", name, &policy)
-		if got := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; got != "sluice-"+name || policy.Namespace != v1alpha1.SystemNamespace {
+		if got := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; got != "sluice-"+name || policy.Namespace != want.namespace {
 			t.Errorf("%s selects %s in %s", name, got, policy.Namespace)
 		}
 		if len(policy.Spec.PolicyTypes) != 2 {
@@ -270,6 +274,10 @@ func describeRule(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.N
 	}
 	parts := []string{strings.Join(numbers, ",")}
 	for _, peer := range peers {
+		if peer.IPBlock != nil {
+			parts = append(parts, peer.IPBlock.CIDR)
+			continue
+		}
 		labels := peer.NamespaceSelector.MatchLabels
 		if labels["sluice.dev/monitoring"] == "true" {
 			parts = append(parts, "monitoring")

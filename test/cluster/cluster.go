@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +53,10 @@ func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 // files in its subfolder "components", which Stop removes. Stop leaves other files in a
 // folder that Options.Dir names, and then keeps the folder.
 func (c *Cluster) Dir() string { return c.folder.path }
+
+// ServiceSocket returns the path of the Unix socket through which the API server connects to
+// Services, with HTTP CONNECT. A component may serve it; until then the connections fail.
+func (c *Cluster) ServiceSocket() string { return c.folder.pathOf(serviceSocket) }
 
 // Processes returns the group of the cluster's processes. Callers may add components to it;
 // Stop ends those first.
@@ -132,10 +138,12 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.group = group
-	programs, err := build.Programs(ctx, c.options.Progress, controlPlaneComponents...)
+	missing := slices.DeleteFunc(slices.Clone(controlPlaneComponents), func(name string) bool { return c.options.Programs[name] != "" })
+	programs, err := build.Programs(ctx, c.options.Progress, missing...)
 	if err != nil {
 		return err
 	}
+	maps.Copy(programs, c.options.Programs)
 	begin := time.Now()
 	plane, err := newControlPlaneSetup(c.options, c.folder, &c.reserved, programs)
 	if err != nil {

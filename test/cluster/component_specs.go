@@ -51,6 +51,21 @@ func (p *controlPlaneSetup) etcdSpec() (process.Spec, error) {
 	}, nil
 }
 
+// egressConfig leads the API server's connections to Services, such as those of webhooks,
+// through the socket of a proxy, since this machine does not route to their addresses.
+const egressConfig = `apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      uds: {udsName: %q}
+`
+
+// serviceSocket is the name of the proxy's socket in the cluster's folder.
+const serviceSocket = "services.sock"
+
 // apiServerSpec describes an API server with the access control of a real cluster: RBAC,
 // the Node authorizer, the default admission plugins, NodeRestriction, and no anonymous
 // users.
@@ -58,6 +73,10 @@ func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 	ready, err := newHealthProbe(httpsURL(p.ports.APIServer)+"/readyz", p.ca, p.adminPair)
 	if err != nil {
 		return process.Spec{}, err
+	}
+	egress := p.folder.pathOf("egress-selector.yaml")
+	if err := writeFile(egress, fmt.Appendf(nil, egressConfig, p.folder.pathOf(serviceSocket))); err != nil {
+		return process.Spec{}, fmt.Errorf("write configuration of %s: %w", APIServer, err)
 	}
 	return process.Spec{
 		Name:  APIServer,
@@ -88,6 +107,7 @@ func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 			"--service-account-key-file=" + p.pkiFile("sa.pub"),
 			"--service-account-signing-key-file=" + p.pkiFile("sa.key"),
 			"--service-cluster-ip-range=" + serviceRange,
+			"--egress-selector-config-file=" + egress,
 			// Pods cannot use an endpoint on loopback.
 			"--endpoint-reconciler-type=none",
 			"--profiling=false",

@@ -49,6 +49,9 @@ type Options struct {
 	// ExtraArgs holds further arguments by component. They follow the component's own; the
 	// last value of a repeated flag counts.
 	ExtraArgs map[string][]string
+	// Programs are the paths of the components' programs by name. Start builds the programs
+	// that are missing here.
+	Programs map[string]string
 	// ReadyTimeout bounds the time until each component is ready; the default is two
 	// minutes.
 	ReadyTimeout time.Duration

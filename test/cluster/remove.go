@@ -118,8 +118,8 @@ func lockExisting(dir string) (*folder, error) {
 
 // clusterEntryPattern matches the names of all files that a cluster and Sluice's components
 // create in the cluster's folder. The suffixes belong to files that are being replaced.
-var clusterEntryPattern = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|mail|kubeconfigs|flexvolumes` +
-	`|(cluster\.json|scheduler|kubeconfig|kube-scheduler\.yaml|report\.json)(\.new)?` +
+var clusterEntryPattern = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|mail|kubeconfigs|flexvolumes|pods|services\.sock` +
+	`|(cluster\.json|scheduler|kubeconfig|kube-scheduler\.yaml|egress-selector\.yaml|report\.json)(\.new)?` +
 	`|clock\.json(\.lock|\.[0-9]+)?|lock)$`)
 
 // LeftError reports that a cluster was removed and its folder was kept, since the folder

@@ -8,7 +8,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -83,8 +82,8 @@ func TestProgramsCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)",
-		"building kwok v0.8.0 (2 of 2): ", "are built",
+		"building the cluster's programs into ", ": etcd v3.7.3, kwok v0.8.0\n", "built etcd v3.7.3 (", "built kwok v0.8.0 (", " (2 of 2)\n",
+		"are built",
 	} {
 		if !strings.Contains(output.String(), want) {
 			t.Errorf("progress lacks %q:\n%s", want, &output)
@@ -322,51 +321,6 @@ func TestCacheKey(t *testing.T) {
 	}
 }
 
-func TestAssetsTakePrecedence(t *testing.T) {
-	newFakePins(t, hello)
-	assets := newSourceTree(t, map[string]string{
-		"etcd" + executableSuffix():           "#!/bin/sh\n",
-		"kube-scheduler" + executableSuffix(): "not executable",
-	})
-	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(assetsVariable, assets)
-	var output bytes.Buffer
-	paths, err := Programs(t.Context(), &output, "etcd", "kwok")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := filepath.Join(assets, "etcd"+executableSuffix()); paths["etcd"] != want {
-		t.Errorf("etcd is %s, want %s", paths["etcd"], want)
-	}
-	if paths["kwok"] == "" || filepath.Dir(paths["kwok"]) == assets {
-		t.Errorf("kwok is %q, want it built", paths["kwok"])
-	}
-	if !strings.Contains(output.String(), "using etcd from "+assets) {
-		t.Errorf("progress:\n%s", &output)
-	}
-	if runtime.GOOS != "windows" && isProgram(filepath.Join(assets, "kube-scheduler")) {
-		t.Error("a file that is not executable counts as a program")
-	}
-}
-
-func TestAssetsNeedNoPins(t *testing.T) {
-	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n"})
-	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(assetsVariable, assets)
-	t.Setenv(pinsVariable, "/nowhere")
-	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
-		t.Error(err)
-	}
-	_, err := Programs(t.Context(), nil, "kwok")
-	if err == nil || !strings.Contains(err.Error(), "SLUICE_PINS=/nowhere: must be the folder of module") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestUnknownProgram(t *testing.T) {
 	_, err := Programs(t.Context(), nil, "kubelet")
 	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; the programs are etcd, kube-apiserver`) {
@@ -416,6 +370,27 @@ func TestVersionFlags(t *testing.T) {
 	}
 }
 
+func TestPrometheusVersion(t *testing.T) {
+	for module, want := range map[string]string{"v0.316.0": "3.16.0", "v0.305.2": "3.5.2", "v0.1.2": "v0.1.2"} {
+		if got := prometheusVersionFlags(moduleInfo{Version: module}); got["github.com/prometheus/common/version.Version"] != want {
+			t.Errorf("module %s has the version %v, want %s", module, got, want)
+		}
+	}
+}
+
+// Prometheus is built without the clients of clouds, and never for a cluster alone.
+func TestPrometheusBuiltOnlyWhenRequested(t *testing.T) {
+	for _, name := range []string{Prometheus, Promtool} {
+		at := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+		if flags := buildFlags(programs[at], moduleInfo{Version: "v0.316.0"}); !slices.Contains(flags, "remove_all_sd") {
+			t.Errorf("%s is built with %v", name, flags)
+		}
+		if slices.Contains(Names(), name) {
+			t.Errorf("%v contains %s", Names(), name)
+		}
+	}
+}
+
 func TestSuggestFix(t *testing.T) {
 	tests := []struct{ output, want string }{
 		{"link: writing out: no space left on device", "make room on the disk"},
@@ -456,12 +431,58 @@ func TestProgressRemindersWithoutTerminal(t *testing.T) {
 	var output syncBuffer
 	s := newProgressWriter(&output)
 	s.every = 10 * time.Millisecond
-	done := s.startStep("building %s", "etcd")
-	for strings.Count(output.String(), "building etcd: 0s, so far\n") < 2 {
+	task := s.start("building", 200)
+	task.advance(86)
+	for strings.Count(output.String(), "building: 43 %, 0s so far") < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	done(nil)
-	if lines := strings.Split(output.String(), "\n"); lines[0] != "building etcd" || lines[len(lines)-2] != "building etcd: 0s, done" {
+	task.note("built etcd")
+	task.finish()
+	if lines := strings.Split(output.String(), "\n"); !slices.Contains(lines, "built etcd") {
 		t.Errorf("progress:\n%s", output.String())
+	}
+}
+
+func TestRemainingTime(t *testing.T) {
+	for _, tc := range []struct {
+		total, done int
+		elapsed     time.Duration
+		want        string
+	}{
+		{200, 0, 31 * time.Second, "building: 0 %, 31s so far"},
+		{200, 50, time.Minute, "building: 25 %, 1m0s so far, about 3m0s left"},
+		{200, 150, 91 * time.Second, "building: 75 %, 1m31s so far, about 30s left"},
+		{200, 200, time.Minute, "building: 100 %, 1m0s so far"},
+		{0, 0, time.Second, "building: 0 %, 1s so far"},
+	} {
+		task := &task{name: "building", total: tc.total}
+		task.advance(tc.done)
+		if got := task.describe(tc.elapsed); got != tc.want {
+			t.Errorf("%d of %d: %q, want %q", tc.done, tc.total, got, tc.want)
+		}
+	}
+}
+
+// The percentage counts the packages that are compiled, not those in Go's build cache.
+func TestProgressCountsStalePackages(t *testing.T) {
+	pins := newFakePins(t, hello)
+	t.Setenv("GOCACHE", t.TempDir())
+	list := programsPinnedIn("")
+	list = slices.DeleteFunc(list, func(p program) bool { return p.name != "kwok" })
+	stale, err := stalePackages(t.Context(), pins, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !stale["sigs.k8s.io/kwok/pkg/consts"] || !stale["runtime"] {
+		t.Fatalf("stale packages: %v", stale)
+	}
+	task := newProgressWriter(nil).start("building", len(stale))
+	defer task.finish()
+	compile(t.Context(), pins, list, stale, task)
+	if task.done != len(stale) {
+		t.Errorf("%d of %d packages are counted", task.done, len(stale))
+	}
+	if stale, err = stalePackages(t.Context(), pins, list); err != nil || stale["runtime"] {
+		t.Errorf("after the build: %v, %v", stale, err)
 	}
 }

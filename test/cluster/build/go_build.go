@@ -5,6 +5,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,7 +154,11 @@ func buildFlags(p program, module moduleInfo) []string {
 			ld = append(ld, "-X", name+"="+flags[name])
 		}
 	}
-	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " ")}
+	flags := []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " ")}
+	if p.tags != "" {
+		flags = append(flags, "-tags", p.tags)
+	}
+	return flags
 }
 
 // kubernetesVersionFlags returns the flags of Kubernetes' own release build. Without them
@@ -199,4 +204,21 @@ func kueueVersionFlags(module moduleInfo) map[string]string {
 		flags[pkg+".BuildDate"] = module.Time.UTC().Format(time.RFC3339)
 	}
 	return flags
+}
+
+// helmVersionFlags sets the version of `helm version`. Without them Helm reports the minor version only.
+func helmVersionFlags(module moduleInfo) map[string]string {
+	return map[string]string{"helm.sh/helm/v4/internal/version.version": module.Version}
+}
+
+// prometheusVersionFlags sets the version that Prometheus reports.
+func prometheusVersionFlags(module moduleInfo) map[string]string {
+	// The Go module has the major version 0: v0.316.0 is Prometheus 3.16.0.
+	minor, patch, _ := strings.Cut(strings.TrimPrefix(module.Version, "v0."), ".")
+	version := module.Version
+	if n := len(minor); n > 2 {
+		major, rest := minor[:n-2], strings.TrimPrefix(minor[n-2:], "0")
+		version = fmt.Sprintf("%s.%s.%s", major, cmp.Or(rest, "0"), patch)
+	}
+	return map[string]string{"github.com/prometheus/common/version.Version": version}
 }

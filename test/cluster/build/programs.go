@@ -12,27 +12,32 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"sluice.dev/test/cluster/process"
 )
 
-// assetsVariable names a folder of ready programs. Other test suites for Kubernetes use the
-// same variable.
-const assetsVariable = "KUBEBUILDER_ASSETS"
-
 // unfinished is the suffix of a program that is being built.
 const unfinished = ".new"
 
-// Kueue is a program that is built only on request. Its manifests are stored beside it: see
-// [Manifests].
-const Kueue = "kueue"
+// The programs that are built only on request. Kueue's manifests are stored beside it: see
+// [Manifests]. Helm installs the chart. Promtool tests the rules that Prometheus evaluates.
+const (
+	Kueue      = "kueue"
+	Helm       = "helm"
+	Prometheus = "prometheus"
+	Promtool   = "promtool"
+)
 
 // program is a program that a pins module can build.
 type program struct {
 	name, pkg    string
 	module       string // the version and time of the version flags
 	versionFlags func(moduleInfo) map[string]string
+	tags         string // of the build
 	// pins is the folder of the pins module below the first one. Each module has its own
 	// cache key, so that a change of one does not rebuild the programs of the other.
 	pins string
@@ -61,7 +66,22 @@ var programs = []program{
 		name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags,
 		pins: "kueue", manifests: "config",
 	},
+	{name: Helm, pkg: "helm.sh/helm/v4/cmd/helm", module: "helm.sh/helm/v4", versionFlags: helmVersionFlags, pins: "helm"},
+	{
+		name: Prometheus, pkg: prometheusModule + "/cmd/prometheus", module: prometheusModule, versionFlags: prometheusVersionFlags,
+		pins: "prometheus", tags: withoutServiceDiscovery,
+	},
+	{
+		name: Promtool, pkg: prometheusModule + "/cmd/promtool", module: prometheusModule, versionFlags: prometheusVersionFlags,
+		pins: "prometheus", tags: withoutServiceDiscovery,
+	},
 }
+
+const (
+	prometheusModule = "github.com/prometheus/prometheus"
+	// withoutServiceDiscovery leaves out the clients of two dozen clouds, which tests do not need.
+	withoutServiceDiscovery = "remove_all_sd"
+)
 
 // Names returns the programs of every embedded cluster.
 func Names() []string { return namesOf(programsPinnedIn("")) }
@@ -80,15 +100,31 @@ func programsPinnedIn(pins string) []program {
 }
 
 // Programs returns the path of each named program, and builds those that are neither in
-// KUBEBUILDER_ASSETS nor in the cache. It writes the builds, waits and ready programs to
-// progress, which may be nil. The first build takes minutes. A failed build keeps the
-// programs that it has built.
+// KUBEBUILDER_ASSETS nor in the cache. Programs in KUBEBUILDER_ASSETS must have a version
+// that fits. It writes the builds, waits and ready programs to progress, which may be nil.
+// The first build takes minutes. A failed build keeps the programs that it has built.
 func Programs(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
+	return findOrBuild(ctx, out, false, names)
+}
+
+// ProgramsOrInstalled is Programs, and uses fitting programs in the folders of PATH too.
+func ProgramsOrInstalled(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
+	return findOrBuild(ctx, out, true, names)
+}
+
+func findOrBuild(ctx context.Context, out io.Writer, searchPath bool, names []string) (map[string]string, error) {
 	progress := newProgressWriter(out)
-	paths, missing, err := findInAssets(progress, names)
-	if err != nil || len(missing) == 0 {
-		return paths, err
+	var missing []program
+	for _, name := range names {
+		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("build: no program %q; the programs are %s", name, strings.Join(namesOf(programs), ", "))
+		}
+		missing = append(missing, programs[i])
 	}
+	paths := findInstalled(ctx, progress, names, searchPath)
+	findInAssets(progress, missing, paths)
+	missing = slices.DeleteFunc(missing, func(p program) bool { return paths[p.name] != "" })
 	for len(missing) > 0 {
 		pins := missing[0].pins
 		other := func(p program) bool { return p.pins != pins }
@@ -132,34 +168,12 @@ func addFromCache(ctx context.Context, progress *progressWriter, below string, r
 	return buildPrograms(ctx, progress, pins, cache, missingFrom(cache, missing))
 }
 
-// findInAssets returns the paths of the programs in KUBEBUILDER_ASSETS, and the programs
-// that are missing there.
-func findInAssets(progress *progressWriter, names []string) (paths map[string]string, missing []program, err error) {
-	paths = make(map[string]string, len(names))
-	assets := os.Getenv(assetsVariable)
-	var used []string
-	for _, name := range names {
-		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
-		if i < 0 {
-			return nil, nil, fmt.Errorf("build: no program %q; the programs are %s", name, strings.Join(namesOf(programs), ", "))
-		}
-		if assets != "" {
-			path := filepath.Join(assets, name+executableSuffix())
-			if programs[i].existsAt(path) {
-				paths[name] = path
-				used = append(used, name)
-				continue
-			}
-		}
-		missing = append(missing, programs[i])
-	}
-	if len(used) > 0 {
-		progress.printf("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
-	}
-	return paths, missing, nil
-}
+// linkWeight is the time of linking one program, in packages to compile.
+const linkWeight = 40
 
-// buildPrograms builds the programs into the cache folder, whose lock the caller holds.
+// buildPrograms builds the programs into the cache folder, whose lock the caller holds. One go
+// command compiles the packages of all programs, so that it uses all processors and compiles
+// no package twice. The programs are then linked at the same time.
 func buildPrograms(ctx context.Context, progress *progressWriter, pins, cache string, todo []program) error {
 	if len(todo) == 0 {
 		return nil // another process has built them
@@ -169,17 +183,39 @@ func buildPrograms(ctx context.Context, progress *progressWriter, pins, cache st
 	if err != nil {
 		return err
 	}
-	progress.printf("building the cluster's programs into %s (once; the first build takes minutes)", cache)
-	begin := time.Now()
-	for i, p := range todo {
-		done := progress.startStep("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
-		err := buildProgram(ctx, pins, filepath.Join(cache, p.name+executableSuffix()), p, modules[p.module])
-		done(err)
-		if err != nil {
-			return err
-		}
+	var versions []string
+	for _, p := range todo {
+		versions = append(versions, p.name+" "+modules[p.module].Version)
 	}
-	progress.printf("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
+	progress.printf("building the cluster's programs into %s (once; the first build takes minutes): %s", cache, strings.Join(versions, ", "))
+	begin := time.Now()
+	stale, err := stalePackages(ctx, pins, todo)
+	if err != nil {
+		return err
+	}
+	task := progress.start("building", len(stale)+linkWeight*len(todo))
+	defer task.finish()
+	// An error of a package is reported below, with the program that needs it.
+	compile(ctx, pins, todo, stale, task)
+	var built atomic.Int32
+	var group errgroup.Group // a failure keeps the other builds
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range todo {
+		group.Go(func() error {
+			err := buildProgram(ctx, pins, filepath.Join(cache, p.name+executableSuffix()), p, modules[p.module])
+			if err != nil {
+				task.note("building %s failed", versions[i])
+				return err
+			}
+			task.advance(linkWeight)
+			task.note("built %s (%d of %d)", versions[i], built.Add(1), len(todo))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	task.note("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -16,10 +17,12 @@ const (
 	redrawInterval = time.Second
 	// reminderInterval is the period of "so far" lines in a log, which cannot be redrawn.
 	reminderInterval = 30 * time.Second
+	// estimateFrom is the share of the work from which on the remaining time is estimated.
+	estimateFrom = 0.03
 )
 
 // progressWriter reports progress: on a terminal as one line that is redrawn with the
-// elapsed time, elsewhere as separate lines.
+// percentage and the remaining time, elsewhere as separate lines.
 type progressWriter struct {
 	out      io.Writer
 	terminal bool
@@ -41,48 +44,90 @@ func (s *progressWriter) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// startStep reports the start of a step, and periodically that it continues, until the
-// caller calls done with the step's outcome.
-func (s *progressWriter) startStep(format string, args ...any) (done func(error)) {
-	step, started := fmt.Sprintf(format, args...), time.Now()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	if s.terminal {
-		fmt.Fprint(s.out, step)
-	} else {
-		s.printf("%s", step)
-	}
+// task is work of a known size that reports its progress until finish.
+type task struct {
+	writer  *progressWriter
+	name    string
+	started time.Time
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu          sync.Mutex
+	total, done int
+}
+
+// start begins a task of total units. The caller must call finish.
+func (s *progressWriter) start(name string, total int) *task {
+	t := &task{writer: s, name: name, started: time.Now(), total: total, stop: make(chan struct{}), stopped: make(chan struct{})}
 	go func() {
-		defer close(stopped)
+		defer close(t.stopped)
 		tick := time.NewTicker(s.every)
 		defer tick.Stop()
 		for {
 			select {
-			case <-stop:
+			case <-t.stop:
 				return
 			case <-tick.C:
-				s.printState(step, started, "so far")
+				t.mu.Lock()
+				t.printStateLocked()
+				t.mu.Unlock()
 			}
 		}
 	}()
-	return func(err error) {
-		close(stop)
-		<-stopped
-		outcome := "done"
-		if err != nil {
-			outcome = "failed"
-		}
-		s.printState(step, started, outcome)
-		if s.terminal {
-			fmt.Fprintln(s.out)
-		}
+	return t
+}
+
+// advance counts units of work as done.
+func (t *task) advance(units int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = min(t.done+units, t.total)
+}
+
+// note prints a line about a part of the task.
+func (t *task) note(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clearLocked()
+	t.writer.printf(format, args...)
+}
+
+// finish ends the task's reports.
+func (t *task) finish() {
+	close(t.stop)
+	<-t.stopped
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clearLocked()
+}
+
+// clearLocked removes the line that is redrawn.
+func (t *task) clearLocked() {
+	if t.writer.terminal {
+		fmt.Fprint(t.writer.out, "\r\x1b[K")
 	}
 }
 
-func (s *progressWriter) printState(step string, started time.Time, state string) {
-	elapsed := time.Since(started).Round(time.Second)
-	if s.terminal {
-		fmt.Fprintf(s.out, "\r\x1b[K%s: %s, %s", step, elapsed, state)
+func (t *task) printStateLocked() {
+	line := t.describe(time.Since(t.started))
+	if t.writer.terminal {
+		fmt.Fprintf(t.writer.out, "\r\x1b[K%s", line)
 		return
 	}
-	s.printf("%s: %s, %s", step, elapsed, state)
+	t.writer.printf("%s", line)
+}
+
+// describe returns the state after the elapsed time, such as "building: 43 %, 1m10s so far,
+// about 1m30s left".
+func (t *task) describe(elapsed time.Duration) string {
+	share := 0.0
+	if t.total > 0 {
+		share = float64(t.done) / float64(t.total)
+	}
+	line := fmt.Sprintf("%s: %d %%, %s so far", t.name, int(100*share), elapsed.Round(time.Second))
+	if share < estimateFrom || share >= 1 {
+		return line
+	}
+	left := time.Duration(float64(elapsed) * (1 - share) / share)
+	return fmt.Sprintf("%s, about %s left", line, left.Round(10*time.Second))
 }

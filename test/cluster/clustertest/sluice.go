@@ -152,7 +152,7 @@ func StartSluice(ctx context.Context, bin, dir string, flags ...string) (*Sluice
 	err = s.group.Start(ctx, process.Spec{
 		Name:         "sluice-up",
 		Path:         s.Binary,
-		Args:         append([]string{"up", "--dir", dir}, flags...),
+		Args:         append([]string{"up", "--dir", dir, "--pinned"}, flags...),
 		Ready:        func(ctx context.Context) error { _, err := s.Report(ctx); return err },
 		ReadyTimeout: 5 * time.Minute,
 		StopTimeout:  time.Minute,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
@@ -140,18 +141,25 @@ const nodeKey = ""
 // informers returns the informers of the node's pods and of the Node itself, which add the
 // keys of changed objects to the queue.
 func (k *kubelet) informers() (pods, nodes cache.SharedIndexInformer) {
-	pods = k.informer("pods", "spec.nodeName", &corev1.Pod{}, func(obj any) {
+	pods = k.informer("pods", podsOnNode(k.node.Name), &corev1.Pod{}, func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			k.queue.Add(key)
 		}
 	})
-	nodes = k.informer("nodes", "metadata.name", &corev1.Node{}, func(any) { k.queue.Add(nodeKey) })
+	nodes = k.informer("nodes", fields.OneTermEqualSelector("metadata.name", k.node.Name), &corev1.Node{}, func(any) { k.queue.Add(nodeKey) })
 	return pods, nodes
 }
 
-func (k *kubelet) informer(resource, field string, object runtime.Object, changed func(obj any)) cache.SharedIndexInformer {
-	source := cache.NewListWatchFromClient(k.client.CoreV1().RESTClient(), resource, metav1.NamespaceAll,
-		fields.OneTermEqualSelector(field, k.node.Name))
+// podsOnNode selects the pods of a node, without those that run as processes of this machine
+// (package launcher).
+func podsOnNode(node string) fields.Selector {
+	return fields.AndSelectors(fields.OneTermEqualSelector("spec.nodeName", node),
+		fields.OneTermNotEqualSelector("metadata.namespace", v1alpha1.SystemNamespace),
+		fields.OneTermNotEqualSelector("metadata.namespace", v1alpha1.AgentNamespace))
+}
+
+func (k *kubelet) informer(resource string, selector fields.Selector, object runtime.Object, changed func(obj any)) cache.SharedIndexInformer {
+	source := cache.NewListWatchFromClient(k.client.CoreV1().RESTClient(), resource, metav1.NamespaceAll, selector)
 	informer := cache.NewSharedIndexInformer(source, object, 0, cache.Indexers{})
 	// Both fail only on an informer that has been started or stopped.
 	_ = informer.SetTransform(withoutManagedFields)

@@ -98,16 +98,15 @@ func (g *Group) Restart(ctx context.Context, name string) error {
 	}
 }
 
-// Remove stops one component and removes it from the group. When ctx ends it kills the
-// component.
-func (g *Group) Remove(ctx context.Context, name string) error {
+// Remove stops one component, removes it from the group and returns its last status. When
+// ctx ends it kills the component.
+func (g *Group) Remove(ctx context.Context, name string) (Status, error) {
 	c, err := g.find(name)
 	if err != nil {
-		return err
+		return Status{}, err
 	}
 	err = c.stop(ctx)
-	g.remove(c)
-	return err
+	return g.remove(c), err
 }
 
 // Stop ends all components, the last started first: with SIGTERM, and with SIGKILL after
@@ -146,11 +145,12 @@ func (g *Group) add(spec Spec) (*component, error) {
 	return c, nil
 }
 
-func (g *Group) remove(c *component) {
+func (g *Group) remove(c *component) Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.components = slices.DeleteFunc(g.components, func(other *component) bool { return other == c })
 	g.notifyLocked()
+	return c.status
 }
 
 func (g *Group) find(name string) (*component, error) {

@@ -459,7 +459,7 @@ func TestRemove(t *testing.T) {
 	start(t, g, shellSpec("one", "exec sleep 1000"))
 	start(t, g, shellSpec("two", "exec sleep 1000"))
 	pid := status(t, g, "one").PID
-	if err := g.Remove(t.Context(), "one"); err != nil {
+	if _, err := g.Remove(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
 	if list := g.List(); isAlive(t, pid) || len(list) != 1 || list[0].Name != "two" {
@@ -537,4 +537,58 @@ func TestStopDuringStart(t *testing.T) {
 	if err := <-failed; !errors.Is(err, ErrStopped) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A component of ReadyLater may take any time to become ready, may end before, and may be
+// restarted meanwhile.
+func TestReadyLater(t *testing.T) {
+	g := newGroup(t)
+	spec := shellSpec("late", "echo started; exec sleep 1000")
+	ready := filepath.Join(t.TempDir(), "ready")
+	spec.ReadyLater, spec.ReadyTimeout = true, time.Nanosecond
+	spec.Ready = func(context.Context) error {
+		_, err := os.Stat(ready)
+		return err
+	}
+	start(t, g, spec)
+	if s := status(t, g, "late"); s.State != Starting || s.PID == 0 {
+		t.Errorf("after the start: %+v", s)
+	}
+	first := status(t, g, "late").PID
+	if err := g.Restart(t.Context(), "late"); err != nil {
+		t.Fatal(err)
+	}
+	if s := status(t, g, "late"); s.State != Starting || s.Restarts != 1 || s.PID == first || s.LastExitCode != 128+15 {
+		t.Errorf("after a restart: %+v, before it was process %d", s, first)
+	}
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the component to be ready", func() bool { return status(t, g, "late").State == Running })
+}
+
+func TestRestartAfter(t *testing.T) {
+	g := newGroup(t)
+	flag := filepath.Join(t.TempDir(), "flag")
+	spec := shellSpec("job", "test -e "+flag+" && exit 0; touch "+flag+"; exit 7")
+	spec.ReadyLater, spec.RestartAfter = true, func(code int) bool { return code != 0 }
+	start(t, g, spec)
+	eventually(t, "the second run to succeed", func() bool { return status(t, g, "job").State == Exited })
+	if s := status(t, g, "job"); s.Restarts != 1 || s.LastExitCode != 0 || s.PID != 0 {
+		t.Errorf("status = %+v, want one restart after exit code 7", s)
+	}
+	if _, err := g.Remove(t.Context(), "job"); err != nil {
+		t.Errorf("remove a component that has ended: %v", err)
+	}
+}
+
+func TestUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run programs as other users")
+	}
+	g := newGroup(t)
+	spec := shellSpec("other", "id -u; id -g; exec sleep 1000")
+	spec.User, spec.WorkDir = &User{UID: 65532, GID: 65533}, "/"
+	spec.Ready = readLog(g, "other", "65532\n65533\n")
+	start(t, g, spec)
 }

@@ -26,6 +26,8 @@ type instance interface {
 	exited() <-chan struct{}
 	// exit describes how the instance ended, or that it is still running.
 	exit() string
+	// exitCode returns Status.LastExitCode of an instance that has ended.
+	exitCode() int
 }
 
 func (g *Group) launch(spec Spec, logPath string) (instance, error) {
@@ -83,6 +85,8 @@ func (f *function) exit() string {
 	return "Run ignores the end of its context"
 }
 
+func (f *function) exitCode() int { return 1 }
+
 // inheritedEnv lists the environment variables that a program inherits from this process.
 // GOGC lets tests save processor time for memory.
 var inheritedEnv = []string{"PATH", "HOME", "USER", "TMPDIR", "LANG", "TZ", "GOCOVERDIR", "GOGC", "SystemRoot"}
@@ -99,6 +103,9 @@ func startProgram(spec Spec, log *os.File, dir string) (*program, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = spec.WorkDir, log, log
 	cmd.Env = append(environment(), spec.Env...)
 	cmd.SysProcAttr = processAttributes()
+	if spec.User != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: spec.User.UID, Gid: spec.User.GID}
+	}
 	if err := forkOnThread(cmd); err != nil {
 		return nil, err
 	}
@@ -139,6 +146,19 @@ func (p *program) exit() string {
 	}
 	return "still running after SIGKILL"
 }
+
+func (p *program) exitCode() int {
+	if !isClosed(p.done) {
+		return int(syscall.SIGKILL) + signalExitCode
+	}
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return int(status.Signal()) + signalExitCode
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// signalExitCode is added to the number of the signal that ended a program, as in a shell.
+const signalExitCode = 128
 
 func environment() []string {
 	var env []string

@@ -38,7 +38,7 @@ func TestPreviousLogKept(t *testing.T) {
 		spec := shellSpec("web", "echo "+word+"; exec sleep 1000")
 		spec.Ready = readLog(g, "web", word)
 		start(t, g, spec)
-		if err := g.Remove(t.Context(), "web"); err != nil {
+		if _, err := g.Remove(t.Context(), "web"); err != nil {
 			t.Fatal(err)
 		}
 	}

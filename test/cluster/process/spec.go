@@ -33,6 +33,9 @@ type Spec struct {
 	Env []string
 	// WorkDir is the program's working directory; the default is that of this process.
 	WorkDir string
+	// User runs the program as another user, which only root can do; nil means the user of
+	// this process.
+	User *User
 
 	// Run is a function that runs instead of Path, until its context ends. An earlier
 	// return or a panic counts as a crash. Log(ctx) is its log file.
@@ -44,10 +47,20 @@ type Spec struct {
 	Ready func(ctx context.Context) error
 	// ReadyTimeout bounds the time until Ready succeeds; the default is a minute.
 	ReadyTimeout time.Duration
+	// ReadyLater makes Start and Restart return as soon as the component has started. It is
+	// Starting until Ready succeeds, for as long as that takes. If it ends before, the group
+	// restarts it.
+	ReadyLater bool
+	// RestartAfter reports whether the group restarts the component after it has ended with
+	// this exit code; nil means always. A component that is not restarted is Exited.
+	RestartAfter func(exitCode int) bool
 	// StopTimeout is the time after SIGTERM, or after the end of Run's context, before the
 	// group kills the component. The default is ten seconds.
 	StopTimeout time.Duration
 }
+
+// User is the user and group of a program.
+type User struct{ UID, GID uint32 }
 
 var nameFormat = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
@@ -60,8 +73,8 @@ func (s Spec) withDefaults() (Spec, error) {
 	if (s.Path == "") == (s.Run == nil) {
 		return s, fmt.Errorf("Spec %s: set either Path or Run", s.Name)
 	}
-	if s.Run != nil && (len(s.Args) > 0 || len(s.Env) > 0 || s.WorkDir != "") {
-		return s, fmt.Errorf("Spec %s: Args, Env and WorkDir belong to Path, not to Run", s.Name)
+	if s.Run != nil && (len(s.Args) > 0 || len(s.Env) > 0 || s.WorkDir != "" || s.User != nil) {
+		return s, fmt.Errorf("Spec %s: Args, Env, WorkDir and User belong to Path, not to Run", s.Name)
 	}
 	if s.ReadyTimeout < 0 || s.StopTimeout < 0 {
 		return s, errors.New("Spec " + s.Name + ": ReadyTimeout and StopTimeout must not be negative")
@@ -89,6 +102,8 @@ const (
 	Stopping State = "Stopping"
 	// Stopped components were ended by the group.
 	Stopped State = "Stopped"
+	// Exited components have ended, and Spec.RestartAfter does not restart them.
+	Exited State = "Exited"
 )
 
 // Status describes one component for a screen.
@@ -106,6 +121,9 @@ type Status struct {
 	LastExit string
 	// LastExitAt is the time of LastExit.
 	LastExitAt time.Time
+	// LastExitCode is the exit code of the program, 128 and the signal's number if a signal
+	// ended it, and 1 for a function.
+	LastExitCode int
 	// NextStart is the time of the next launch in state BackOff.
 	NextStart time.Time
 	// LogPath is the file of the component's output.

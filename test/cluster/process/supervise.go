@@ -69,6 +69,10 @@ func (g *Group) launchAndWait(ctx context.Context, c *component) (instance, *Sta
 		}
 		s.State, s.PID, s.StartedAt, s.NextStart = Starting, in.pid(), in.startTime(), time.Time{}
 	})
+	if c.spec.ReadyLater {
+		go g.markReady(c, in)
+		return in, nil
+	}
 	if err := c.awaitReady(ctx, in); err != nil {
 		if !isClosed(in.exited()) {
 			c.kill(in)
@@ -80,13 +84,28 @@ func (g *Group) launchAndWait(ctx context.Context, c *component) (instance, *Sta
 	return in, nil
 }
 
+// markReady waits until an instance of Spec.ReadyLater is ready or has ended.
+func (g *Group) markReady(c *component, in instance) {
+	if c.awaitReady(c.stopCtx, in) != nil {
+		return // it has ended, or is being stopped
+	}
+	g.change(c, func(s *Status) {
+		if s.State == Starting && s.PID == in.pid() && s.StartedAt.Equal(in.startTime()) {
+			s.State = Running
+		}
+	})
+}
+
 func (c *component) awaitReady(ctx context.Context, in instance) error {
 	if c.spec.Ready == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.spec.ReadyTimeout,
-		fmt.Errorf("not ready after %s", c.spec.ReadyTimeout))
-	defer cancel()
+	if !c.spec.ReadyLater {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.spec.ReadyTimeout,
+			fmt.Errorf("not ready after %s", c.spec.ReadyTimeout))
+		defer cancel()
+	}
 	tick := time.NewTicker(readyPollInterval)
 	defer tick.Stop()
 	var lastErr error
@@ -123,7 +142,7 @@ func (g *Group) supervise(c *component, in instance) {
 		select {
 		case <-c.stopCtx.Done():
 			c.terminate(in)
-			g.markEnded(c, in.exit())
+			g.markEnded(c, Stopped, in.exit(), in.exitCode())
 			return
 		case result = <-c.restart:
 			g.change(c, func(s *Status) { s.State = Stopping })
@@ -134,7 +153,13 @@ func (g *Group) supervise(c *component, in instance) {
 				c.crashes = 0
 			}
 			c.crashes++
+			if c.spec.RestartAfter != nil && !c.spec.RestartAfter(in.exitCode()) {
+				g.markEnded(c, Exited, in.exit(), in.exitCode())
+				<-c.stopCtx.Done()
+				return
+			}
 		}
+		g.change(c, func(s *Status) { s.LastExitCode = in.exitCode() })
 		in = g.restartUntilReady(c, in.exit(), result)
 	}
 }
@@ -147,7 +172,7 @@ func (g *Group) restartUntilReady(c *component, exit string, result chan<- error
 			if result != nil {
 				result <- fmt.Errorf("restart %s: %w", c.spec.Name, ErrStopped)
 			}
-			g.markEnded(c, exit)
+			g.change(c, func(s *Status) { s.State, s.PID, s.NextStart = Stopped, 0, time.Time{} })
 			return nil
 		}
 		in, err := g.launchAndWait(c.stopCtx, c)
@@ -182,10 +207,10 @@ func (g *Group) waitBackOff(c *component, exit string) bool {
 }
 
 // markEnded records that the component has ended.
-func (g *Group) markEnded(c *component, exit string) {
+func (g *Group) markEnded(c *component, state State, exit string, code int) {
 	g.change(c, func(s *Status) {
-		s.State, s.PID, s.NextStart = Stopped, 0, time.Time{}
-		s.LastExit, s.LastExitAt = exit, time.Now()
+		s.State, s.PID, s.NextStart = state, 0, time.Time{}
+		s.LastExit, s.LastExitAt, s.LastExitCode = exit, time.Now(), code
 	})
 }
 

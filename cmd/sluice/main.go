@@ -20,6 +20,6 @@ func main() {
 	root := commands.NewRootCommand()
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(err.Error()))
-		os.Exit(1)
+		os.Exit(commands.ExitStatus(err))
 	}
 }

@@ -76,7 +76,7 @@ func newFakeClient(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
-		WithStatusSubresource(&v1alpha1.Extension{}).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
+		WithStatusSubresource(&v1alpha1.Extension{}, &v1alpha1.AdmissionParameters{}).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
 }
 
 func forbiddenError() error {

@@ -29,7 +29,7 @@ func NewRootCommand() *cobra.Command {
 		Long: `sluice shows and changes how Sluice governs a GPU cluster: time limits, extensions,
 notices and the use of GPUs. It also runs a whole cluster on this machine: a real Kubernetes
 with simulated DGX nodes.`,
-		Version:       config.Version,
+		Version:       config.VersionText(),
 		SilenceErrors: true, // main prints them once
 		SilenceUsage:  true, // the usage would hide the error
 	}
@@ -52,10 +52,12 @@ with simulated DGX nodes.`,
 			newNoticesListCommand(), newNoticesShowCommand(), newNoticesResendCommand(), newNoticesTestCommand(),
 			newNoticesPauseCommand(), newNoticesResumeCommand(), newNoticesPreviewCommand()),
 		newGroup("brake", "Show or release the stop limiter", brakeHelp, newBrakeShowCommand(), newBrakeReleaseCommand()),
+		newPauseCommand(), newResumeCommand(), newUninstallCommand(),
 		newGroup("policy", "Check policies", policyHelp, newPolicyCheckCommand()),
 		newTopCommand(), newUsageCommand(),
 		newReportCommand(),
 		newSimulateCommand(),
+		newDoctorCommand(), newAdoptCommand(),
 	)
 	return root
 }

@@ -35,7 +35,8 @@ kube-apiserver, kube-controller-manager and kube-scheduler, simulated DGX nodes,
 Sluice's components, each under its own ServiceAccount, and a sample university.
 With --scheduler kueue the cluster also runs Kueue, and four teams share its GPUs.
 
-The first run builds Kubernetes from its Go modules, which takes minutes. Later
+The first run builds Kubernetes from its Go modules, which takes minutes, unless
+KUBEBUILDER_ASSETS or PATH has its programs in a version that Sluice supports. Later
 runs start within seconds. The cluster runs until you interrupt the command, and
 keeps its data for the next run. With --detach it runs in the background until
 ` + "`sluice down`" + `.`,
@@ -52,7 +53,7 @@ keeps its data for the next run. With --detach it runs in the background until
 			options.TimeScale = float64(scale)
 			options.NodesUnset = !cmd.Flags().Changed("nodes")
 			if buildOnly {
-				_, err := up.Build(cmd.Context(), options.Output, options.Scheduler)
+				_, err := up.Build(cmd.Context(), options)
 				return err
 			}
 			if running, err := up.CheckRunning(options); running || err != nil {
@@ -74,6 +75,8 @@ keeps its data for the next run. With --detach it runs in the background until
 			"and every third node has", up.DefaultNodesKueue))
 	flags.IntVar(&options.Port, "port", 0, "Port of the API server on 127.0.0.1 (default: the cluster's own, or a free port)")
 	flags.Var(&scale, "time-scale", "Speed of policy time, 1 to 3600 times real time (default: the cluster's own, or 1)")
+	flags.BoolVar(&options.Pinned, "pinned", false,
+		"Run the versions of Kubernetes and etcd that Sluice is tested with, also where others are installed")
 	flags.BoolVar(&buildOnly, "build-only", false, "Only build the programs of the cluster")
 	return cmd
 }

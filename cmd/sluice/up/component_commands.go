@@ -4,24 +4,20 @@
 package up
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/client-go/tools/clientcmd"
 
-	"sluice.dev/api/config"
-	agentconfig "sluice.dev/gpuagent/agent"
-	lifecycleconfig "sluice.dev/lifecycle/config"
-	"sluice.dev/test/cluster"
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/kwok"
+	"sluice.dev/test/cluster/launcher"
 	"sluice.dev/test/cluster/process"
-	webhookconfig "sluice.dev/webhook"
 )
 
 func kwokCommand(s componentContext) (process.Spec, error) {
@@ -50,88 +46,40 @@ func fakekubeletCommand(s componentContext) (process.Spec, error) {
 	}, err
 }
 
-func lifecycleCommand(s componentContext) (process.Spec, error) {
-	var identities lifecycleconfig.Identities
-	if s.scheduler == schedulerKueue {
-		identities.Queues = []string{kueueUser}
-	}
-	return productSpec(s, "lifecycle", lifecycleconfig.Config{
-		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
-		Common:   s.commonConfig(),
-		// The lock of the folder allows only one process. A Lease would only delay the
-		// start after a crash.
-		LeaderElection: lifecycleconfig.LeaderElection{Disabled: true},
-		GPUPodsOutside: lifecycleconfig.Deny,
-		Identities:     identities,
-		Mail:           s.mailConfig(),
-	})
-}
-
-func webhookCommand(s componentContext) (process.Spec, error) {
-	certificates := filepath.Join(s.dir, "certificates")
-	if err := s.cluster.IssueServing("webhook.sluice-system.svc", certificates); err != nil {
-		return process.Spec{}, err
-	}
-	return productSpec(s, "webhook", webhookconfig.Config{
-		TypeMeta:     metav1.TypeMeta{APIVersion: config.APIVersion, Kind: webhookconfig.ConfigKind},
-		Common:       s.commonConfig(),
-		Listen:       s.loopbackAddress(webhookPort),
-		Certificates: certificates,
-	})
-}
-
-// agentCommand returns the command of a node's agent. The node's folder replaces the
-// host's file system.
-func agentCommand(s componentContext) (process.Spec, error) {
-	self, err := os.Executable()
+// launcherCommand returns the launcher, which runs in this process: it adds the pods' containers
+// to the cluster's processes.
+func launcherCommand(s componentContext) (process.Spec, error) {
+	api, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
-		return process.Spec{}, err
+		return process.Spec{}, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	host := filepath.Join(s.cluster.Dir(), "nodes", s.node)
-	plugin := append([]string{filepath.Base(self)}, simulateKubeletArgs...)
-	return productSpec(s, agentProgram, agentconfig.Config{
-		TypeMeta:     metav1.TypeMeta{APIVersion: config.APIVersion, Kind: agentconfig.ConfigKind},
-		Common:       s.commonConfig(),
-		NodeName:     s.node,
-		Driver:       agentconfig.Driver{Simulator: filepath.Join(host, "nvml.sock")},
-		Proc:         filepath.Join(host, "proc"),
-		PodResources: podResourcesSocket(s.cluster.Dir(), s.node),
-		StateDir:     filepath.Join(host, agentProgram),
-		DevicePlugin: agentconfig.Daemon{Command: strings.Join(plugin, " ")},
-		// After a step of policy time the use is known within seconds.
-		Intervals: agentconfig.Intervals{Report: metav1.Duration{Duration: 3 * time.Second}},
-	})
+	programs := map[string]string{}
+	for _, name := range sluicePrograms {
+		path, err := siblingProgram(name)
+		if err != nil {
+			return process.Spec{}, err
+		}
+		programs[name], programs["sluice-"+name] = path, path
+	}
+	return process.Spec{
+		Run: func(ctx context.Context) error {
+			return launcher.Run(ctx, launcher.Config{
+				API:         api,
+				Namespaces:  []string{v1alpha1.SystemNamespace, v1alpha1.AgentNamespace},
+				Dir:         filepath.Join(s.cluster.Dir(), "pods"),
+				Group:       s.cluster.Processes(),
+				Programs:    programs,
+				HostFolder:  func(node, path string) string { return nodeFolder(s.cluster.Dir(), node, path) },
+				ProxySocket: s.cluster.ServiceSocket(),
+				Log:         slog.New(slog.NewTextHandler(process.Log(ctx), nil)),
+			})
+		},
+	}, nil
 }
 
-// The ports of Sluice's own components.
+// The ports of Kueue.
 const (
 	healthPort = iota
 	metricsPort
 	webhookPort
 )
-
-func (s componentContext) commonConfig() config.Common {
-	return config.Common{
-		Kubeconfig: s.kubeconfig,
-		Health:     s.loopbackAddress(healthPort),
-		Metrics:    s.loopbackAddress(metricsPort),
-		ClockFile:  s.clockFile,
-	}
-}
-
-// productSpec writes the configuration of one of Sluice's own components and
-// returns its process.
-func productSpec(s componentContext, program string, content any) (process.Spec, error) {
-	path, err := siblingProgram(program)
-	if err != nil {
-		return process.Spec{}, err
-	}
-	raw, err := yaml.Marshal(content)
-	if err != nil {
-		return process.Spec{}, fmt.Errorf("encode configuration: %w", err)
-	}
-	if err := os.WriteFile(s.configFile(), raw, 0o600); err != nil {
-		return process.Spec{}, fmt.Errorf("write configuration: %w", err)
-	}
-	return process.Spec{Path: path, Args: []string{"--config", s.configFile()}, Ready: cluster.Readyz(s.loopbackAddress(healthPort))}, nil
-}

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/build"
 	"sluice.dev/test/cluster/fakekubelet"
@@ -23,8 +22,6 @@ import (
 // component is one program that runs beside those of Kubernetes.
 type component struct {
 	name string
-	// node is the node to which the component and its token are bound; empty for none.
-	node string
 	// namespace and account name the ServiceAccount; empty for a component that does
 	// not use the Kubernetes API.
 	namespace, account string
@@ -36,35 +33,43 @@ type component struct {
 	onlyWithScheduler string
 }
 
-// componentRegistry has all components that are not bound to a node, in the order
-// of the screen.
+// componentRegistry has all components that are no pods, in the order of the screen.
 var componentRegistry = []component{
 	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
 	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
 	{name: mailsinkName, ports: 1, command: mailsinkCommand},
-	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
-	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
+	{name: "launcher", namespace: simulationNamespace, account: "launcher", command: launcherCommand},
 	{
 		name: build.Kueue, namespace: kueueNamespace, account: kueueAccount, ports: 3,
 		command: kueueCommand, onlyWithScheduler: schedulerKueue,
 	},
 }
 
-// agentProgram is the GPU agent, which runs on each node.
-const agentProgram = "gpuagent"
+// The programs in Sluice's pods, and the names of their objects.
+const (
+	lifecycleProgram = "lifecycle"
+	webhookProgram   = "webhook"
+	// agentProgram runs on each node.
+	agentProgram = "gpuagent"
+)
+
+// sluicePrograms are the programs of pods, in the order of the screen.
+var sluicePrograms = []string{lifecycleProgram, webhookProgram, agentProgram}
 
 // components returns the components of a cluster.
 func (o Options) components() []component {
-	list := slices.DeleteFunc(slices.Clone(componentRegistry), func(c component) bool {
+	return slices.DeleteFunc(slices.Clone(componentRegistry), func(c component) bool {
 		return c.onlyWithScheduler != "" && c.onlyWithScheduler != o.Scheduler
 	})
-	for _, node := range o.nodes() {
-		list = append(list, component{
-			name: agentProgram + "-" + node.Name, node: node.Name,
-			namespace: v1alpha1.SystemNamespace, account: agentProgram, ports: 2, command: agentCommand,
-		})
+}
+
+// podNames returns the processes of the pods of Sluice's installation.
+func (s componentContext) podNames() []string {
+	names := []string{lifecycleProgram, webhookProgram}
+	for _, node := range s.nodes {
+		names = append(names, agentProgram+"-"+node.Name)
 	}
-	return list
+	return names
 }
 
 // componentContext is the input of a component's command.
@@ -77,16 +82,16 @@ type componentContext struct {
 	nodes     []fakekubelet.Node
 	scheduler string
 	mail      mailAccess
+	// self is the name of this program.
+	self string
 
 	// The following fields are the component's own.
 	kubeconfig string
 	dir        string
 	ports      []int
-	node       string
 }
 
 func (s componentContext) forComponent(c component, ports map[string][]int) componentContext {
-	s.node = c.node
 	s.ports = ports[c.name]
 	s.dir = filepath.Join(s.cluster.Dir(), "components", c.name)
 	return s
@@ -125,20 +130,12 @@ func startComponents(ctx context.Context, common componentContext, list []compon
 }
 
 // writeKubeconfig writes the kubeconfig of the component's ServiceAccount and
-// returns its path. A token that is bound to a node waits for the Node, which
-// another component creates.
+// returns its path.
 func (c component) writeKubeconfig(ctx context.Context, in *cluster.Cluster) (path string, err error) {
-	switch {
-	case c.account == "":
+	if c.account == "" {
 		return "", nil
-	case c.node == "":
-		return in.ServiceAccountKubeconfig(ctx, c.namespace, c.account)
 	}
-	err = waitFor(ctx, "a token for "+c.name, func(ctx context.Context) (bool, error) {
-		path, err = in.NodeBoundKubeconfig(ctx, c.namespace, c.account, c.node)
-		return err == nil, err
-	})
-	return path, err
+	return in.ServiceAccountKubeconfig(ctx, c.namespace, c.account)
 }
 
 // reservePorts reserves the ports of all components until release is called.
@@ -160,13 +157,7 @@ func reservePorts(list []component) (ports map[string][]int, release func(), err
 
 // checkPrograms fails if one of Sluice's own programs is missing.
 func checkPrograms() error {
-	programs := []string{agentProgram}
-	for _, c := range componentRegistry {
-		if c.namespace == v1alpha1.SystemNamespace {
-			programs = append(programs, c.name)
-		}
-	}
-	for _, name := range programs {
+	for _, name := range sluicePrograms {
 		if _, err := siblingProgram(name); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func Detach(ctx context.Context, options Options) error {
 		return err
 	}
 	// Build in this process, because it may have a terminal that shows the progress.
-	if _, err := Build(ctx, options.Output, options.Scheduler); err != nil {
+	if _, err := Build(ctx, options); err != nil {
 		return err
 	}
 	reader, writer, err := os.Pipe()
@@ -76,7 +76,7 @@ func (o Options) backgroundCommand(ready *os.File) (*exec.Cmd, error) {
 		return nil, err
 	}
 	child := exec.Command(self, "up", "--dir", o.Dir, //nolint:noctx // it outlives the context
-		"--scheduler", o.Scheduler, "--nodes", strconv.Itoa(o.Nodes), "--port", strconv.Itoa(o.Port))
+		"--scheduler", o.Scheduler, "--nodes", strconv.Itoa(o.Nodes), "--port", strconv.Itoa(o.Port), "--pinned="+strconv.FormatBool(o.Pinned))
 	if o.TimeScale != 0 {
 		child.Args = append(child.Args, "--time-scale", formatScale(o.TimeScale))
 	}

@@ -22,22 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/manifests"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/kwok"
+	"sluice.dev/test/cluster/launcher"
 )
 
-// installBase applies the objects of every installation of Sluice, and the accounts
-// of the simulation. The URL is that of the webhook.
-func installBase(ctx context.Context, c client.Client, webhookURL string) error {
-	objects, err := manifests.Build(manifests.Base)
+// installBase applies the shipped objects of Sluice, and the accounts of the simulation.
+func installBase(ctx context.Context, c client.Client, s componentContext) error {
+	objects, err := s.installation()
 	if err != nil {
 		return err
-	}
-	for _, object := range objects {
-		if err := replaceServiceWithURL(object, webhookURL); err != nil {
-			return err
-		}
 	}
 	simulation, err := simulationObjects()
 	if err != nil {
@@ -52,33 +46,16 @@ func installBase(ctx context.Context, c client.Client, webhookURL string) error 
 // simulationNamespace has the accounts of the simulated kubelets.
 const simulationNamespace = "sluice-sim"
 
+// runtimeClass is that of NVIDIA's container toolkit, which the agent's DaemonSet names.
+const runtimeClass = `apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: nvidia}
+handler: nvidia
+`
+
 func simulationObjects() ([]*unstructured.Unstructured, error) {
 	namespace := []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + simulationNamespace + "}\n")
-	return decodeManifests(namespace, kwok.RBAC, fakekubelet.RBAC)
-}
-
-// replaceServiceWithURL replaces the Services of a webhook configuration by URLs,
-// since the webhook is a process and not a pod. It changes no other object.
-func replaceServiceWithURL(object *unstructured.Unstructured, base string) error {
-	if object.GroupVersionKind().Group != "admissionregistration.k8s.io" {
-		return nil
-	}
-	webhooks, found, err := unstructured.NestedSlice(object.Object, "webhooks")
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	if !found { // a ValidatingAdmissionPolicy
-		return nil
-	}
-	for i := range webhooks {
-		webhook, _ := webhooks[i].(map[string]any)
-		path, found, err := unstructured.NestedString(webhook, "clientConfig", "service", "path")
-		if err != nil || !found {
-			return fmt.Errorf("%s %s: webhooks[%d].clientConfig.service.path is missing", object.GetKind(), object.GetName(), i)
-		}
-		webhook["clientConfig"] = map[string]any{"url": base + path}
-	}
-	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")
+	return decodeManifests(namespace, []byte(runtimeClass), kwok.RBAC, fakekubelet.RBAC, launcher.RBAC)
 }
 
 // decodeManifests decodes YAML files with one or more documents each.

@@ -44,10 +44,14 @@ type mailAccess struct {
 	username, password string
 }
 
-// installMail creates the Secret of the mail sink in a new cluster, and returns its
-// content. The mail sink listens on the first port.
-func installMail(ctx context.Context, c client.Client, ports []int, caFile string) (mailAccess, error) {
-	access := mailAccess{server: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), caFile: caFile}
+// newMailAccess returns the address of the mail sink, which listens on the first port.
+func newMailAccess(ports []int, caFile string) mailAccess {
+	return mailAccess{server: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), caFile: caFile}
+}
+
+// installMail creates the Secret of the mail sink in a new cluster, and returns the
+// access with its content.
+func installMail(ctx context.Context, c client.Client, access mailAccess) (mailAccess, error) {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: mailSecret}, secret)
 	if apierrors.IsNotFound(err) {

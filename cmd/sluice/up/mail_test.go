@@ -18,18 +18,18 @@ import (
 
 func TestInstallMailCreatesSecretOnce(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
-	first, err := installMail(t.Context(), c, []int{2525}, "/ca.crt")
+	first, err := installMail(t.Context(), c, newMailAccess([]int{2525}, "/ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.server != "127.0.0.1:2525" || first.username == "" || len(first.password) < 26 {
 		t.Errorf("%+v", first)
 	}
-	again, err := installMail(t.Context(), c, []int{2526}, "/ca.crt")
+	again, err := installMail(t.Context(), c, newMailAccess([]int{2526}, "/ca.crt"))
 	if err != nil || again.password != first.password || again.server != "127.0.0.1:2526" {
 		t.Errorf("%+v, %v, want the password %s", again, err, first.password)
 	}
-	others, err := installMail(t.Context(), fake.NewClientBuilder().Build(), []int{2525}, "/ca.crt")
+	others, err := installMail(t.Context(), fake.NewClientBuilder().Build(), newMailAccess([]int{2525}, "/ca.crt"))
 	if err != nil || others.password == first.password {
 		t.Errorf("another cluster has the same password: %v", err)
 	}
@@ -40,7 +40,7 @@ func TestInstallMailRejectsIncompleteSecret(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: mailSecret},
 		Data:       map[string][]byte{"username": []byte("lifecycle")},
 	}
-	_, err := installMail(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), []int{2525}, "/ca.crt")
+	_, err := installMail(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), newMailAccess([]int{2525}, "/ca.crt"))
 	if err == nil || !strings.Contains(err.Error(), "delete the Secret to create it again") {
 		t.Error(err)
 	}

@@ -10,18 +10,25 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/kwok"
+	"sluice.dev/test/cluster/launcher"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -46,9 +53,80 @@ func removeStaleNodes(ctx context.Context, c client.Client, list []fakekubelet.N
 	return nil
 }
 
+// controlPlaneNode is the node of the pods of webhook and lifecycle. It has no GPUs, and its
+// taint keeps all other pods away.
+const controlPlaneNode = "control-plane-1"
+
+// createControlPlaneNode registers the control plane's node, which kwok keeps ready.
+func createControlPlaneNode(ctx context.Context, in *cluster.Cluster, c client.Client) error {
+	server, err := discovery.NewDiscoveryClientForConfig(in.Config())
+	if err != nil {
+		return fmt.Errorf("create node %s: %w", controlPlaneNode, err)
+	}
+	version, err := server.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("create node %s: %w", controlPlaneNode, err)
+	}
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
+	}
+	err = c.Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: controlPlaneNode,
+			Labels: map[string]string{
+				corev1.LabelHostname: controlPlaneNode, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+				controlPlaneKey: "",
+			},
+			Annotations: map[string]string{kwok.NodeAnnotation: kwok.NodeAnnotationValue},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: controlPlaneKey, Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity,
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version.GitVersion, OperatingSystem: "linux", Architecture: "amd64"},
+			// The scheduler need not wait for kwok.
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+				LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+			}},
+		},
+	})
+	if client.IgnoreAlreadyExists(err) != nil {
+		return fmt.Errorf("create node %s: %w", controlPlaneNode, err)
+	}
+	return nil
+}
+
+// controlPlaneKey is the label and the taint of nodes of a control plane.
+const controlPlaneKey = "node-role.kubernetes.io/control-plane"
+
+// waitForPods waits until all pods of Sluice are ready, and the API server reaches the
+// webhook. The pods' own status may be from an earlier run.
+func waitForPods(ctx context.Context, c client.Client, s componentContext) error {
+	var service corev1.Service
+	if err := c.Get(ctx, types.NamespacedName{Namespace: v1alpha1.SystemNamespace, Name: webhookProgram}, &service); err != nil {
+		return fmt.Errorf("get the webhook's Service: %w", err)
+	}
+	address := net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(service.Spec.Ports[0].Port)))
+	return waitFor(ctx, "Sluice's pods to be ready", func(ctx context.Context) (bool, error) {
+		list := s.cluster.Processes().List()
+		errs := []error{checkComponentsRunning(list), launcher.CheckService(ctx, s.cluster.ServiceSocket(), address)}
+		for _, name := range s.podNames() {
+			// After a change of the number of replicas the remaining one may be webhook-2.
+			if !slices.ContainsFunc(list, func(status process.Status) bool {
+				return status.Name == name || strings.HasPrefix(status.Name, name+"-")
+			}) {
+				errs = append(errs, fmt.Errorf("%s has not started; the log of the launcher and `kubectl get pods -A` show why", name))
+			}
+		}
+		err := errors.Join(errs...)
+		return err == nil, err
+	})
+}
+
 // isStaleNode reports whether a Node is simulated and not in list.
 func isStaleNode(node *corev1.Node, list []fakekubelet.Node) bool {
-	return node.Annotations[kwok.NodeAnnotation] == kwok.NodeAnnotationValue &&
+	return node.Name != controlPlaneNode && node.Annotations[kwok.NodeAnnotation] == kwok.NodeAnnotationValue &&
 		!slices.ContainsFunc(list, func(n fakekubelet.Node) bool { return n.Name == node.Name })
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	TimeScale float64
 	// NodesUnset replaces Nodes by the default of the scheduler's sample.
 	NodesUnset bool
+	// Pinned runs the pinned versions of Kubernetes and etcd, also if others are installed on this machine.
+	Pinned bool
 	// Detach returns when the cluster is ready, and leaves it running.
 	Detach bool
 	// Output receives progress and the screen.

@@ -215,18 +215,9 @@ func TestKueueRunsOnlyWhenRequested(t *testing.T) {
 	}
 }
 
-func TestComponentsIncludeAgentPerNode(t *testing.T) {
-	var got []string
-	for _, c := range (Options{Scheduler: schedulerKube, Nodes: 3}).components() {
-		if c.node != "" {
-			got = append(got, c.name+" on "+c.node+" as "+c.namespace+"/"+c.account)
-		}
-	}
-	want := []string{
-		"gpuagent-dgx-1 on dgx-1 as sluice-system/gpuagent",
-		"gpuagent-dgx-2 on dgx-2 as sluice-system/gpuagent",
-		"gpuagent-dgx-3 on dgx-3 as sluice-system/gpuagent",
-	}
+func TestPodNamesIncludeAgentPerNode(t *testing.T) {
+	got := componentContext{nodes: Options{Scheduler: schedulerKube, Nodes: 3}.nodes()}.podNames()
+	want := []string{"lifecycle", "webhook", "gpuagent-dgx-1", "gpuagent-dgx-2", "gpuagent-dgx-3"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

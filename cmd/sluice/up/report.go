@@ -85,10 +85,14 @@ func newReport(c *cluster.Cluster, o Options) Report {
 	return report
 }
 
-// withComponents returns the report with the current state of the components.
+// withComponents returns the report with the current state of the components. A part of this
+// process, the launcher, is shown only when it fails.
 func (r Report) withComponents(list []process.Status) Report {
 	r.Components = make([]Component, 0, len(list))
 	for _, s := range list {
+		if s.State == process.Running && s.PID == 0 {
+			continue
+		}
 		r.Components = append(r.Components, Component{
 			Name: s.Name, State: string(s.State), PID: s.PID, Restarts: s.Restarts,
 			Started: s.StartedAt, LastExit: s.LastExit, Log: s.LogPath,
@@ -101,16 +105,18 @@ func (r Report) withComponents(list []process.Status) Report {
 }
 
 // displayOrder returns the place of a component on the screen: Kubernetes by
-// dependency, then the registry's components, then the agents.
+// dependency, then the registry's components, then the pods by their program.
 func displayOrder(name string) int {
 	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
 	for _, c := range componentRegistry {
 		names = append(names, c.name)
 	}
-	if isAgent(name) {
-		return len(names)
+	if place := slices.Index(names, name); place >= 0 {
+		return place
 	}
-	return slices.Index(names, name)
+	return len(names) + slices.IndexFunc(sluicePrograms, func(program string) bool {
+		return name == program || strings.HasPrefix(name, program+"-")
+	})
 }
 
 func isAgent(component string) bool { return strings.HasPrefix(component, agentProgram+"-") }

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,11 +39,11 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		return err
 	}
 	started := time.Now()
-	programs, err := Build(ctx, options.Output, options.Scheduler)
+	programs, err := Build(ctx, options)
 	if err != nil {
 		return startError(ctx, options.Output, err)
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output, Programs: programs})
 	if err != nil {
 		return startError(ctx, options.Output, err)
 	}
@@ -84,17 +84,21 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 	return err
 }
 
-// Build builds the programs of a cluster with a scheduler, empty for the default,
-// and returns their paths by name. The first build takes minutes; progress goes to
-// output.
-func Build(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
+// Build builds the programs of a cluster with the scheduler in options, empty for the default, unless fitting ones
+// are installed on this machine, and returns their paths by name. The first build takes minutes.
+func Build(ctx context.Context, options Options) (map[string]string, error) {
+	scheduler := options.Scheduler
 	if scheduler == "" {
 		scheduler = Schedulers[0]
 	}
 	if err := validateScheduler(scheduler); err != nil {
 		return nil, err
 	}
-	programs, err := build.Programs(ctx, output, slices.Concat(build.Names(), sampleSpecs[scheduler].programs)...)
+	findOrBuild := build.ProgramsOrInstalled
+	if options.Pinned {
+		findOrBuild = build.Programs
+	}
+	programs, err := findOrBuild(ctx, options.Output, slices.Concat(build.Names(), sampleSpecs[scheduler].programs)...)
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped
 	}
@@ -120,19 +124,31 @@ func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, p
 	if err != nil {
 		return err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	common := componentContext{
 		cluster:   c,
 		programs:  programs,
 		clockFile: filepath.Join(c.Dir(), policytime.FileName),
 		nodes:     options.nodes(),
 		scheduler: options.Scheduler,
+		mail:      newMailAccess(ports[mailsinkName], c.CA().CertFile()),
+		self:      filepath.Base(self),
 	}
 
 	fmt.Fprintln(options.Output, "Installing Sluice's objects")
-	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
+	if err := removeStaleNodes(ctx, admin, common.nodes); err != nil {
 		return err
 	}
-	if common.mail, err = installMail(ctx, admin, ports[mailsinkName], c.CA().CertFile()); err != nil {
+	if err := errors.Join(createControlPlaneNode(ctx, c, admin), createNodeFolders(common)); err != nil {
+		return err
+	}
+	if err := installBase(ctx, admin, common); err != nil {
+		return err
+	}
+	if common.mail, err = installMail(ctx, admin, common.mail); err != nil {
 		return err
 	}
 	if options.Scheduler == schedulerKueue {
@@ -141,12 +157,12 @@ func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, p
 			return err
 		}
 	}
-	if err := removeStaleNodes(ctx, admin, common.nodes); err != nil {
-		return err
-	}
 
 	fmt.Fprintln(options.Output, "Starting Sluice's components and the simulated nodes")
 	if err := startComponents(ctx, common, options.components(), ports); err != nil {
+		return err
+	}
+	if err := waitForPods(ctx, admin, common); err != nil {
 		return err
 	}
 

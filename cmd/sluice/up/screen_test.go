@@ -114,15 +114,19 @@ func TestDisplayOrderFollowsDependencies(t *testing.T) {
 		"kwok",
 		"fakekubelet",
 		"mailsink",
+		"launcher",
+		"kueue",
 		"lifecycle",
 		"webhook",
-		"kueue",
 		"gpuagent-dgx-1",
 	}
 	for i, name := range order {
 		if got := displayOrder(name); got != i {
 			t.Errorf("displayOrder(%s) = %d, want %d", name, got, i)
 		}
+	}
+	if got := displayOrder("webhook-2"); got != displayOrder("webhook") {
+		t.Errorf("a second replica has place %d, want that of the first, %d", got, displayOrder("webhook"))
 	}
 }
 

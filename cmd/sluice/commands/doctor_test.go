@@ -1,0 +1,79 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sluice.dev/cmd/sluice/doctor"
+)
+
+func newDoctorReport() *doctor.Report {
+	return &doctor.Report{
+		Version: "v0.3.0", Server: "https://cluster.example:6443", Kubernetes: "v1.34.2", Installed: true,
+		CheckedAt: time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC),
+		Summary:   doctor.Summary{OK: 2, Warnings: 1, Errors: 1, Skipped: 2},
+		Checks: []doctor.CheckResult{
+			{Name: "kubernetes-version", Area: "Cluster", Result: doctor.OK, Message: "Kubernetes v1.34.2 is supported (1.32 to 1.36)"},
+			{Name: "webhook-replicas", Area: "Webhook", Result: doctor.OK, Message: "replicas that report: 2"},
+			{Name: "webhook-reachable", Area: "Webhook", Result: doctor.Error, Findings: []doctor.Finding{
+				{Result: doctor.Error, Message: "the API server cannot call the webhook\x1b[2J", Do: "see its logs\nand its pods"},
+			}},
+			{Name: "node-pools", Area: "Nodes", Result: doctor.Warning, MoreFindings: 3, Findings: []doctor.Finding{
+				{Result: doctor.Warning, Object: "NodePool dgx", Message: "Planned (Full): no room", Do: "kubectl describe slpool dgx"},
+			}},
+			{Name: "mail", Area: "Mail", Result: doctor.Skipped, Message: "no right to get configmaps"},
+			{Name: "notices", Area: "Mail", Result: doctor.Skipped, Message: "no right to get configmaps"},
+		},
+	}
+}
+
+// Problems come first, and one line says why several checks were skipped.
+func TestDoctorOutput(t *testing.T) {
+	compareGolden(t, "doctor/report.txt", doctorText(newDoctorReport()))
+	compareGolden(t, "doctor/report.json", jsonText(t, newDoctorReport()))
+	preflight := &doctor.Report{
+		Version: "v0.3.0", Server: "https://cluster.example:6443", Summary: doctor.Summary{OK: 1, Skipped: 1},
+		Checks: []doctor.CheckResult{
+			{Name: "kubernetes-version", Area: "Cluster", Result: doctor.OK, Message: "Kubernetes v1.34.2 is supported (1.32 to 1.36)"},
+			{Name: "webhook-reachable", Area: "Webhook", Result: doctor.Skipped, Message: "Sluice is not installed in this cluster"},
+		},
+	}
+	compareGolden(t, "doctor/preflight.txt", doctorText(preflight))
+}
+
+func TestDoctorExitStatus(t *testing.T) {
+	tests := []struct {
+		summary doctor.Summary
+		failOn  string
+		want    int // 0 for no error
+	}{
+		{doctor.Summary{OK: 3}, failOnError, 0},
+		{doctor.Summary{Warnings: 1}, failOnError, 0},
+		{doctor.Summary{Errors: 1}, failOnError, 1},
+		{doctor.Summary{Warnings: 1}, failOnWarning, 1},
+		{doctor.Summary{Errors: 1}, failOnWarning, 1},
+		{doctor.Summary{Skipped: 9}, failOnWarning, 0},
+		{doctor.Summary{Errors: 1, Warnings: 1}, failOnNever, 0},
+	}
+	for _, tc := range tests {
+		err := failedChecks(tc.summary, tc.failOn)
+		if got := err != nil && ExitStatus(err) == 1; got != (tc.want == 1) {
+			t.Errorf("%+v with --fail-on %s: %v", tc.summary, tc.failOn, err)
+		}
+	}
+	if got := ExitStatus(withExitStatus(2, errors.New("no cluster"))); got != 2 {
+		t.Errorf("exit status %d, want 2", got)
+	}
+	if got := ExitStatus(errors.New("any")); got != 1 {
+		t.Errorf("exit status %d of other commands, want 1", got)
+	}
+	for _, args := range [][]string{{"doctor", "--nonsense"}, {"doctor", "argument"}, {"doctor", "--kubeconfig", "/none"}} {
+		if _, err := runCommand(t, args...); err == nil || ExitStatus(err) != 2 {
+			t.Errorf("%v: %v, exit status %d, want 2", args, err, ExitStatus(err))
+		}
+	}
+}

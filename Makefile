@@ -13,13 +13,20 @@ PKG ?= ./test/e2e ./...
 ARGS ?=
 
 COMMANDS := sluice webhook lifecycle
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X sluice.dev/api/config.Version=$(VERSION)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# Equal sources, VERSION, COMMIT and toolchain give equal binaries, in every folder and from every archive
+# of the sources. So Go stamps nothing from git, and the C linker adds no build ID.
+BUILD_FLAGS := -trimpath -buildvcs=false
+LDFLAGS := -s -w -X sluice.dev/api/config.Version=$(VERSION) -X sluice.dev/api/config.Commit=$(COMMIT)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
 CRD_REF_DOCS := bin/tools/crd-ref-docs
 GOTESTSUM := bin/tools/gotestsum
+CYCLONEDX := bin/tools/cyclonedx-gomod
+LICENSES := bin/tools/go-licenses
+VULNCHECK := bin/tools/govulncheck
 
 ##@ Use
 
@@ -39,22 +46,35 @@ stop: build ## Stop what `make run` started, and remove it
 
 .PHONY: build
 build: ## Build the binaries into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
+	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
 	@# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
-	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuagent
+	CGO_ENABLED=1 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS) -extldflags=-Wl,--build-id=none' -o bin/ ./cmd/gpuagent
+
+.PHONY: sbom
+sbom: build $(CYCLONEDX) ## Write the bill of materials of each binary, CycloneDX, into bin/sbom/
+	@mkdir -p bin/sbom
+	for binary in $(COMMANDS) gpuagent; do \
+	  $(CYCLONEDX) bin -json -noserial -notimestamp -version '$(VERSION)' -output bin/sbom/$$binary.cdx.json bin/$$binary; \
+	done
 
 # Fewer garbage collections; `make verify` vets; debug information would only slow down linking.
 TEST_FLAGS = -timeout 80m -vet=off -ldflags=-w
 # -v in ARGS shows each test's output; else one line a package, and failures.
 TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 
+.PHONY: release
+release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, the registry of the images
+	@VERSION='$(VERSION)' COMMIT='$(COMMIT)' IMAGES='$(IMAGES)' .ci/release-files
+
 .PHONY: test
 test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
 	@.ci/announce-test $(PKG)
-	bin/sluice up --build-only --scheduler kueue
+	bin/sluice up --build-only --pinned --scheduler kueue
+	go run ./test/cluster/build/programs helm prometheus promtool >/dev/null
 	@GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- $(TEST_FLAGS) $(ARGS) $(PKG); status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status
 	go test -C test/bench -timeout 10m ./...
+	go test -C test/images -timeout 10m ./...
 
 # How long `make hostile` sends random requests, and how often it runs the race for a project's limit.
 HOSTILE_DURATION ?= 10m
@@ -62,20 +82,21 @@ RACES ?= 100
 
 .PHONY: hostile
 hostile: build ## Attack Sluice: all attacks, ten minutes of random requests, a hundred races
-	bin/sluice up --build-only --scheduler kueue
+	bin/sluice up --build-only --pinned --scheduler kueue
 	SLUICE_HOSTILE_DURATION=$(HOSTILE_DURATION) go test ./test/e2e/hostile -count 1 -timeout 2h -v $(ARGS)
 	go test ./test/e2e -run '^TestQuotaRace$$' -quota-race-rounds $(RACES) -count 1 -timeout 8h $(ARGS)
 
 .PHONY: bench
 bench: build ## Run the benchmarks
-	bin/sluice up --build-only
+	bin/sluice up --build-only --pinned
 	go test -run '^$$' -bench . -benchmem -timeout 120m $(ARGS) $(PKG)
 	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
 .PHONY: generate
-generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules and tables
+generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules, tables and the chart
 	go test ./lifecycle/timelimit/suspend ./lifecycle/tenancy/project -count=1 -run '^TestGenerated' -update
 	go test ./policies/check -count=1 -run '^TestInputReference' -update
+	go test ./manifests ./test/installation -count=1 -run '^TestGenerated' -update
 
 .PHONY: generate-api
 generate-api: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
@@ -95,7 +116,7 @@ format: $(LINT) ## Format the code
 	$(LINT) fmt
 
 .PHONY: verify
-verify: verify-tidy verify-generated verify-lint verify-imports ## Check format, vet, linters, generated files, go.mod and import rules
+verify: verify-tidy verify-generated verify-lint verify-imports verify-licenses ## Check format, vet, linters, generated files, go.mod, import rules and licenses
 
 .PHONY: verify-lint
 verify-lint: $(LINT)
@@ -107,7 +128,7 @@ verify-lint: $(LINT)
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in test/cluster/pins test/cluster/pins/kueue test/bench .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
+	for module in test/cluster/pins test/cluster/pins/{kueue,helm,prometheus} test/bench test/images .ci/tools .ci/lint .ci/release; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
@@ -116,6 +137,18 @@ verify-generated: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 .PHONY: verify-imports
 verify-imports:
 	go test ./test/house
+
+# The licenses of what the binaries contain. Each of them permits distribution under the Apache License 2.0.
+ALLOWED_LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
+
+.PHONY: verify-licenses
+verify-licenses: $(LICENSES)
+	@# Its warnings are about assembler and C files, which belong to the packages that it checks.
+	$(LICENSES) check ./cmd/... --ignore sluice.dev --allowed_licenses=$(ALLOWED_LICENSES) --logtostderr=false --log_file=/dev/null
+
+.PHONY: vuln
+vuln: $(VULNCHECK) ## Search the binaries' dependencies for known vulnerabilities; needs vuln.go.dev
+	$(VULNCHECK) ./cmd/...
 
 $(LINT): .ci/lint/go.mod .ci/lint/go.sum
 	@echo "building golangci-lint (about two minutes, once)"
@@ -132,4 +165,16 @@ $(CRD_REF_DOCS): .ci/tools/go.mod .ci/tools/go.sum
 
 $(GOTESTSUM): .ci/tools/go.mod .ci/tools/go.sum
 	go build -C .ci/tools -o ../../$@ gotest.tools/gotestsum
+	@touch $@
+
+$(CYCLONEDX): .ci/release/go.mod .ci/release/go.sum
+	go build -C .ci/release -o ../../$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+	@touch $@
+
+$(LICENSES): .ci/release/go.mod .ci/release/go.sum
+	go build -C .ci/release -o ../../$@ github.com/google/go-licenses
+	@touch $@
+
+$(VULNCHECK): .ci/release/go.mod .ci/release/go.sum
+	go build -C .ci/release -o ../../$@ golang.org/x/vuln/cmd/govulncheck
 	@touch $@

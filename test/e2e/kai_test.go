@@ -237,7 +237,7 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, group *unstructured
 func installKAI(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/kai/*.yaml")
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("found the definitions %v: %v", files, err)
 	}
 	for _, file := range files {

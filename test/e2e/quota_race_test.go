@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -272,7 +271,7 @@ func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer 
 		}
 	}
 	var listener net.Listener
-	listener, b.certPool = listenAsWebhook(t, first)
+	listener, b.certPool = s.listenAsWebhook(t)
 	go b.serve(t.Context(), listener)
 	s.setWebhookURL(t, first, listener.Addr().String())
 	return b
@@ -281,30 +280,31 @@ func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer 
 // webhookConfig returns the configuration of the running webhook.
 func (s *sluiceCluster) webhookConfig(t testing.TB) (config webhook.Config) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
+	raw, err := os.ReadFile(s.configurationFile("webhook"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := yaml.UnmarshalStrict(raw, &config); err != nil {
 		t.Fatal(err)
 	}
+	config.Kubeconfig = filepath.Join(s.podDir("webhook"), "kubeconfig")
 	return config
 }
 
-// listenAsWebhook returns a listener with the certificates of a webhook, and the authority that issued them. Over HTTP/2 the
+// listenAsWebhook returns a listener with the certificate of the webhook, and the authority that issued them. Over HTTP/2 the
 // API server would send all requests over one connection, and so to one replica.
-func listenAsWebhook(t testing.TB, config webhook.Config) (net.Listener, *x509.CertPool) {
+func (s *sluiceCluster) listenAsWebhook(t testing.TB) (net.Listener, *x509.CertPool) {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(filepath.Join(config.Certificates, "tls.crt"), filepath.Join(config.Certificates, "tls.key"))
+	secret, err := s.clientset.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(t.Context(), "webhook-certificates", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := os.ReadFile(filepath.Join(config.Certificates, "ca.crt"))
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
+	pool.AppendCertsFromPEM(secret.Data["ca.crt"])
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -313,8 +313,9 @@ func listenAsWebhook(t testing.TB, config webhook.Config) (net.Listener, *x509.C
 	return listener, pool
 }
 
-// startWebhookReplica starts another webhook, of a program, and returns its address and process.
-func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config webhook.Config, i int) (address string, pid int) {
+// startWebhookReplica starts another webhook, of a program, and returns its address and process. It calls started with its
+// configuration.
+func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config webhook.Config, i int, started ...func(webhook.Config)) (address string, pid int) {
 	t.Helper()
 	ports, release, err := cluster.FreePorts(3)
 	if err != nil {
@@ -350,6 +351,9 @@ func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config
 	if err := group.Start(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
+	for _, each := range started {
+		each(config)
+	}
 	return config.Listen, group.List()[0].PID
 }
 
@@ -366,7 +370,7 @@ func (b *loadBalancer) serve(ctx context.Context, listener net.Listener) {
 // forward connects the client with the next replica that listens.
 func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 	defer from.Close()
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: b.certPool, NextProtos: []string{"http/1.1"}}}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: b.certPool, ServerName: "localhost", NextProtos: []string{"http/1.1"}}}
 	for range b.replicas {
 		at := int(b.next.Add(1)) % len(b.replicas)
 		to, err := dialer.DialContext(ctx, "tcp", b.replicas[at])
@@ -388,16 +392,13 @@ func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, address string) {
 	t.Helper()
 	config.Default()
-	replaceHost := func(in *admissionv1.WebhookClientConfig) error {
-		u, err := url.Parse(ptr.Deref(in.URL, ""))
-		if err != nil {
-			return err
+	replaceService := func(in *admissionv1.WebhookClientConfig) error {
+		if in.Service == nil {
+			return fmt.Errorf("a webhook has the URL %q, want the Service", ptr.Deref(in.URL, ""))
 		}
-		if u.Host != config.Listen {
-			return fmt.Errorf("a webhook has the URL %q, want host %s", ptr.Deref(in.URL, ""), config.Listen)
-		}
-		u.Host = address
-		in.URL = ptr.To(u.String())
+		// The certificate has the name, and no address.
+		in.URL = ptr.To("https://localhost:" + portOf(address) + ptr.Deref(in.Service.Path, ""))
+		in.Service = nil
 		return nil
 	}
 	registration := s.clientset.AdmissionregistrationV1()
@@ -408,7 +409,7 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 			return err
 		}
 		for i := range mutating.Webhooks {
-			err = errors.Join(err, replaceHost(&mutating.Webhooks[i].ClientConfig))
+			err = errors.Join(err, replaceService(&mutating.Webhooks[i].ClientConfig))
 		}
 		if err == nil {
 			_, err = registration.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
@@ -422,7 +423,7 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 				return err
 			}
 			for i := range validating.Webhooks {
-				err = errors.Join(err, replaceHost(&validating.Webhooks[i].ClientConfig))
+				err = errors.Join(err, replaceService(&validating.Webhooks[i].ClientConfig))
 			}
 			if err == nil {
 				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
@@ -434,3 +435,5 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 		t.Fatal(err)
 	}
 }
+
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }

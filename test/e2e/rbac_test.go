@@ -188,17 +188,7 @@ func killProcess(t testing.TB, pid int) {
 // agentClient returns a client with the token of a node's agent.
 func agentClient(t *testing.T, node string) client.Client {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(sharedCluster.dir, "components", "gpuagent-"+node, "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var agent struct {
-		Kubeconfig string `json:"kubeconfig"`
-	}
-	if err := yaml.Unmarshal(raw, &agent); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", agent.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(sharedCluster.podDir("gpuagent-"+node), "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}

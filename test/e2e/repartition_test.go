@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -210,7 +211,9 @@ func (g *migCluster) kubectlGPUNode(t *testing.T) string {
 func (g *migCluster) agentStatusOutput(t *testing.T) string {
 	t.Helper()
 	agent := filepath.Join(filepath.Dir(g.binary), "gpuagent")
-	out, err := exec.CommandContext(t.Context(), agent, "status", "-config", filepath.Join(g.dir, "components", migAgent, "config.yaml")).CombinedOutput()
+	status := exec.CommandContext(t.Context(), agent, "status", "-config", g.configurationFile(migAgent))
+	status.Env = append(os.Environ(), "NODE_NAME="+migNode)
+	out, err := status.CombinedOutput()
 	if err != nil {
 		t.Fatalf("gpuagent status: %v: %s", err, out)
 	}

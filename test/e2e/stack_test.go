@@ -77,6 +77,16 @@ func (s *sluiceCluster) mustKubectl(t testing.TB, arguments ...string) string {
 	return out
 }
 
+// configurationFile returns the path of the configuration that the process of a pod reads: webhook, lifecycle or that of a node's
+// agent, gpuagent-dgx-1.
+func (s *sluiceCluster) configurationFile(pod string) string {
+	program, _, _ := strings.Cut(pod, "-")
+	return filepath.Join(s.podDir(pod), "volumes", "configuration", program+".yaml")
+}
+
+// podDir returns the folder in which the launcher keeps the files of a pod.
+func (s *sluiceCluster) podDir(pod string) string { return filepath.Join(s.dir, "pods", pod) }
+
 // componentPID returns the process of a component.
 func (s *sluiceCluster) componentPID(t testing.TB, name string) int {
 	t.Helper()

@@ -65,7 +65,7 @@ func newSuspensionDay(b *testing.B) *suspensionDay {
 	if d.clockFile, err = policytime.OpenFile(filepath.Join(d.dir, policytime.FileName), nil); err != nil {
 		b.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(d.dir, "components", "lifecycle", "config.yaml"))
+	raw, err := os.ReadFile(d.configurationFile("lifecycle"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // lifecycleMetrics returns the metrics of lifecycle by name and labels.
 func (d *suspensionDay) lifecycleMetrics(b *testing.B) map[string]float64 {
 	b.Helper()
-	text, err := readMetrics(b, d.metrics)
+	text, err := d.componentMetrics(b, d.metrics)
 	if err != nil {
 		b.Fatal(err)
 	}

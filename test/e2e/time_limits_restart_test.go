@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -327,25 +327,47 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	c.assertStopped(t, v1alpha1.EndMaxRuntime, 35*time.Hour, both...)
 }
 
-// configureLifecycle restarts lifecycle with changed settings and returns its configuration.
+// configureLifecycle restarts lifecycle with changed settings and returns the configuration of its process.
 func (c *policyTimeCluster) configureLifecycle(t *testing.T, settings map[string]any) (config map[string]any) {
 	t.Helper()
-	file := filepath.Join(c.dir, "components", "lifecycle", "config.yaml")
+	const name, key = "lifecycle", "lifecycle.yaml"
+	configMaps := c.clientset.CoreV1().ConfigMaps(v1alpha1.SystemNamespace)
+	parse := func(raw string) (parsed map[string]any) {
+		t.Helper()
+		if err := yaml.Unmarshal([]byte(raw), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
 	c.restartLifecycle(t, func() {
-		raw, err := os.ReadFile(file)
+		configMap, err := configMaps.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := yaml.Unmarshal(raw, &config); err != nil {
+		changed := parse(configMap.Data[key])
+		maps.Copy(changed, settings)
+		raw, err := yaml.Marshal(changed)
+		if err != nil {
 			t.Fatal(err)
 		}
-		maps.Copy(config, settings)
-		if raw, err = yaml.Marshal(config); err != nil {
+		configMap.Data[key] = string(raw)
+		if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		// The launcher writes the file, with the addresses of the process.
+		c.eventuallyAfterStep(t, func() error {
+			raw, err := os.ReadFile(c.configurationFile(name))
+			if err != nil {
+				return err
+			}
+			config = parse(string(raw))
+			for setting := range settings {
+				if !reflect.DeepEqual(config[setting], parse(configMap.Data[key])[setting]) {
+					return fmt.Errorf("%s is %v in the file", setting, config[setting])
+				}
+			}
+			return nil
+		})
 	})
 	return config
 }

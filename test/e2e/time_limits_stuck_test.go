@@ -5,8 +5,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +103,7 @@ func (c *policyTimeCluster) testOperatorDown(t *testing.T) {
 			t.Errorf("notices to %v, want one to the department's contact", recipients)
 		}
 		c.eventuallyAfterStep(t, func() error {
-			output, err := readMetrics(t, config["metrics"])
+			output, err := c.componentMetrics(t, fmt.Sprint(config["metrics"]))
 			if err == nil && !strings.Contains(output, `sluice_workload_unstoppable_total{reason="StopWithoutEffect"} 1`) {
 				err = unexpectedState("the metric counts one workload", output)
 			}
@@ -166,20 +164,4 @@ func (c *policyTimeCluster) expectSuspended(t *testing.T, w workload) {
 	if suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "runPolicy", "suspend"); !suspended {
 		t.Errorf("%s is not suspended: %v", object.GetName(), object.Object["spec"])
 	}
-}
-
-// readMetrics returns the metrics of a component at an address.
-func readMetrics(t testing.TB, address any) (string, error) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/metrics", address), http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return string(body), err
 }

@@ -124,7 +124,7 @@ type webhookRouter struct {
 // routeWebhooks makes the API server call two replicas.
 func (s *sluiceCluster) routeWebhooks(t *testing.T, first webhook.Config, second string) *webhookRouter {
 	t.Helper()
-	listener, pool := listenAsWebhook(t, first)
+	listener, pool := s.listenAsWebhook(t)
 	r := &webhookRouter{}
 	r.validator.Store(&first.Listen)
 	target := func(path string) string {
@@ -141,7 +141,7 @@ func (s *sluiceCluster) routeWebhooks(t *testing.T, first webhook.Config, second
 		Rewrite: func(request *httputil.ProxyRequest) {
 			request.SetURL(&url.URL{Scheme: "https", Host: target(request.In.URL.Path)})
 		},
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}},
 		ModifyResponse: func(response *http.Response) error {
 			body, err := io.ReadAll(response.Body)
 			if response.Request.URL.Path == webhook.PathValidatePods && bytes.Contains(body, []byte(`"code":429`)) {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,21 +17,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 )
 
 // ResolveForPod returns the tenant of a new pod; nil if no project owns its namespace. In an expired project the pods
 // that replace others have a tenant of their own, whose project is open: the workload ran before the project expired,
 // and goes on under its own limits.
-func (r *TenantResolver) ResolveForPod(ctx context.Context, req *admission.Request) (*Tenant, error) {
+func (r *TenantResolver) ResolveForPod(ctx context.Context, req *admission.Request) (*decision.Tenant, error) {
 	tenant, err := r.Resolve(ctx, req.Namespace)
-	if err != nil || tenant == nil || tenant.forReplacements == nil {
+	if err != nil || tenant == nil || tenant.ForReplacements == nil {
 		return tenant, err
 	}
 	replaces, err := r.isReplacement(ctx, req, tenant.ClosedAt)
 	if err != nil || !replaces {
 		return tenant, err
 	}
-	return tenant.forReplacements, nil
+	return tenant.ForReplacements, nil
 }
 
 // isReplacement reports whether a controller creates a pod for a workload that ran before a time.
@@ -97,20 +97,4 @@ func IndexClockControllers(ctx context.Context, indexer client.FieldIndexer) err
 		}
 		return uids
 	})
-}
-
-// maxOwnersInMessage is the largest number of owners that a message names.
-const maxOwnersInMessage = 3
-
-// DescribeClosed returns why a closed project accepts no new GPU pods, and what to do, as policy core.project does.
-func (t *Tenant) DescribeClosed() string {
-	if t.forReplacements == nil {
-		return fmt.Sprintf("project %s is being deleted: it accepts no new pods with GPUs", t.Project)
-	}
-	owners := strings.Join(t.Owners, " or ")
-	if len(t.Owners) > maxOwnersInMessage {
-		owners = "such as " + strings.Join(t.Owners[:maxOwnersInMessage], ", ")
-	}
-	return fmt.Sprintf("project %s has expired: it has accepted no new pods with GPUs since %s (an owner, %s, can renew it with "+
-		"sluice renew project/%s; then try again)", t.Project, t.ClosedAt.In(t.TimeZone).Format(time.DateOnly), owners, t.Project)
 }

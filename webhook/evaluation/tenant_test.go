@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 	"sluice.dev/webhook/evaluation"
 )
 
@@ -90,7 +91,7 @@ func TestTenantVersionIsStableWhenOnlyUseChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	update := func(change func(*v1alpha1.Project)) *evaluation.Tenant {
+	update := func(change func(*v1alpha1.Project)) *decision.Tenant {
 		t.Helper()
 		var project v1alpha1.Project
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "thesis"}, &project); err != nil {

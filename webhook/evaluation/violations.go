@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge"
 )
@@ -45,7 +46,7 @@ type Origin struct {
 }
 
 // NewOrigin returns the origin of a request; nil for one with dryRun, which is not counted.
-func NewOrigin(req *admission.Request, tenant *Tenant) *Origin {
+func NewOrigin(req *admission.Request, tenant *decision.Tenant) *Origin {
 	if req.DryRun != nil && *req.DryRun {
 		return nil
 	}
@@ -158,26 +159,10 @@ func newViolations(set *engine.Set, findings []merge.Finding, object map[string]
 			continue
 		}
 		finding.Policy, finding.Fix = "", ""
-		message := v1alpha1.TruncateText(redact(v1alpha1.TruncateText(FormatMessage(finding), maxViolationMessage), object), maxViolationMessage)
+		message := v1alpha1.TruncateText(decision.Redact(v1alpha1.TruncateText(decision.FormatMessage(finding), maxViolationMessage), object), maxViolationMessage)
 		all = append(all, violation{version: version, message: message})
 	}
 	return all
-}
-
-// warnedFindings returns the first finding of each policy in Warn that would refuse the object.
-func warnedFindings(outcome *engine.Outcome) []merge.Finding {
-	var findings []merge.Finding
-	for _, e := range outcome.Evaluations {
-		if e.Result != engine.ResultDenied || e.Enforcement != v1alpha1.EnforcementWarn {
-			continue
-		}
-		// The denials come before the warnings of the same policy.
-		at := slices.IndexFunc(outcome.Warnings, func(f merge.Finding) bool { return f.Policy == e.Policy })
-		if at >= 0 {
-			findings = append(findings, outcome.Warnings[at])
-		}
-	}
-	return findings
 }
 
 // maxWaitingExamples limits the objects that wait for the result of the policies in DryRun.

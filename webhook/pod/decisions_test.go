@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
@@ -35,9 +36,9 @@ func TestRecordDecisions(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			after, err := recordDecisions(evaluation.Result{
+			after, err := recordDecisions(evaluation.Result{Result: decision.Result{
 				Original: tc.before, Merged: merge.Result{Object: tc.before, ChangedPaths: tc.changes}, Paused: tc.paused,
-			})
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}

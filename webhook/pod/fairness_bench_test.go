@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/webhook/evaluation"
@@ -54,9 +55,9 @@ deny contains input.object.metadata.name if { some a in numbers.range(1, 400); s
 			greedy.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					raw := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "greedy-%d-%d"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`, i, n)
-					_, err := base.Evaluator.Mutate(ctx, evaluation.Request{
+					_, err := base.Evaluator.Mutate(ctx, decision.Request{
 						Raw: raw, Operation: v1alpha1.OperationCreate, Review: document.FromObject(map[string]any{"operation": "CREATE"}),
-						Tenant: &evaluation.Tenant{Project: "greedy", Department: "students", TimeZone: time.UTC},
+						Tenant: &decision.Tenant{Project: "greedy", Department: "students", TimeZone: time.UTC},
 					})
 					if err == nil {
 						evaluated.Add(1)

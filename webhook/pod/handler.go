@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/webhook/evaluation"
@@ -43,7 +44,7 @@ type answer struct {
 }
 
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
-type evaluateFunc func(context.Context, evaluation.Request) (response cachedResponse, cacheable bool, err error)
+type evaluateFunc func(context.Context, decision.Request) (response cachedResponse, cacheable bool, err error)
 
 // handle decodes a request, evaluates the pod under a set of policies unless the cache has a response for the same
 // view, and responds.
@@ -92,7 +93,7 @@ func handle(
 // podRequest is a decoded request.
 type podRequest struct {
 	// request has no Review yet, because a cached response needs none. review is the JSON of the Review.
-	request evaluation.Request
+	request decision.Request
 	review  []byte
 	view    podView
 	key     cacheKey
@@ -100,20 +101,20 @@ type podRequest struct {
 	cacheable bool
 }
 
-func decode(set *engine.Set, req *admission.Request, tenant *evaluation.Tenant, responses *responseCache) (p podRequest, err error) {
+func decode(set *engine.Set, req *admission.Request, tenant *decision.Tenant, responses *responseCache) (p podRequest, err error) {
 	// The whole request uses one set of policies: another set might read the fields that the view omits.
-	p.request = evaluation.Request{Policies: set, Tenant: tenant, Operation: v1alpha1.PolicyOperation(req.Operation)}
+	p.request = decision.Request{Policies: set, Tenant: tenant, Operation: v1alpha1.PolicyOperation(req.Operation)}
 	reads := responses.fieldReads.get(p.request.Policies, p.request.Subject())
 	p.view = newPodView(req.Object.Raw, reads)
 	p.request.Raw = p.view.raw
-	if p.review, err = evaluation.EncodeReview(req, reads.name); err != nil {
+	if p.review, err = decision.EncodeReview(&req.AdmissionRequest, reads.name); err != nil {
 		return p, err
 	}
 	p.key, p.cacheable = newCacheKey(&p.request, p.review), !reads.timeOrUse
 	return p, nil
 }
 
-func (m *Mutator) mutate(ctx context.Context, request evaluation.Request) (cachedResponse, bool, error) {
+func (m *Mutator) mutate(ctx context.Context, request decision.Request) (cachedResponse, bool, error) {
 	result, err := m.Evaluator.Mutate(ctx, request)
 	if err != nil {
 		return cachedResponse{}, false, err

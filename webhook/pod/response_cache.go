@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/webhook/evaluation"
 )
@@ -45,7 +46,7 @@ func (c *responseCache) store() *engine.Cache[cacheKey, cachedResponse] {
 type cacheKey [sha256.Size]byte
 
 // newCacheKey returns a digest of all that a response depends on.
-func newCacheKey(request *evaluation.Request, review []byte) cacheKey {
+func newCacheKey(request *decision.Request, review []byte) cacheKey {
 	h := sha256.New()
 	for _, segment := range [][]byte{[]byte(request.Policies.Digest()), []byte(request.Tenant.Version), review} {
 		sum := sha256.Sum256(segment)

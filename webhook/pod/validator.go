@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 	"sluice.dev/webhook/evaluation"
@@ -117,7 +118,7 @@ var retries = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(retries) }
 
-func (v *Validator) validate(ctx context.Context, request evaluation.Request) (cachedResponse, bool, error) {
+func (v *Validator) validate(ctx context.Context, request decision.Request) (cachedResponse, bool, error) {
 	result, err := v.Evaluator.Validate(ctx, request)
 	result.Warnings = nil // the Mutator already returned them
 	return cachedResponse{evaluation.NewResponse(result), result.Violations}, !result.Transient, err

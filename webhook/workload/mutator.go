@@ -19,6 +19,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/merge"
 	mergeschema "sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
@@ -88,11 +89,11 @@ func (m *Mutator) evaluate(ctx context.Context, req *admission.Request, object m
 	if tenant == nil {
 		return nil, evaluation.Result{}, errNoProject
 	}
-	review, err := evaluation.ReviewDocument(req)
+	review, err := decision.ReviewDocument(&req.AdmissionRequest)
 	if err != nil {
 		return nil, evaluation.Result{}, err
 	}
-	request := evaluation.Request{Review: review, Tenant: tenant, Operation: v1alpha1.OperationCreate}
+	request := decision.Request{Review: review, Tenant: tenant, Operation: v1alpha1.OperationCreate}
 	var result evaluation.Result
 	if kind == jobKind {
 		job := request

@@ -14,6 +14,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
 	mergeschema "sluice.dev/policies/merge/schema"
@@ -23,7 +24,7 @@ import (
 // mutateTemplates applies the policies for pods to the object's templates if Kueue counts them before there are pods.
 // The pods then equal their templates. [Validator] can repeat a warning; the API server shows it once.
 func (m *Mutator) mutateTemplates(
-	ctx context.Context, kind schema.GroupKind, object map[string]any, namespace string, request evaluation.Request,
+	ctx context.Context, kind schema.GroupKind, object map[string]any, namespace string, request decision.Request,
 ) (map[string]any, evaluation.Result, error) {
 	all := evaluation.Result{}
 	known, _ := workloadkind.Lookup(kind)
@@ -50,7 +51,7 @@ func (m *Mutator) mutateTemplates(
 		if len(result.Denials) > 0 || !targetsKueuePool(result.Merged.Object, request.Tenant.NodePools) {
 			continue
 		}
-		bodies[t.Path] = evaluation.TemplateFromPod(t, result.Merged.Object)
+		bodies[t.Path] = decision.TemplateFromPod(t, result.Merged.Object)
 		all.Warnings = append(all.Warnings, result.Warnings...)
 		all.Merged.ChangedPaths = mergeChanges(all.Merged.ChangedPaths, result.Merged.ChangedPaths)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 	mergeschema "sluice.dev/policies/merge/schema"
@@ -43,7 +44,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 		// The pod's admission is the gate, and reports what is wrong.
 		return admission.Allowed("")
 	}
-	if change.review, err = evaluation.ReviewDocument(&req); err != nil {
+	if change.review, err = decision.ReviewDocument(&req.AdmissionRequest); err != nil {
 		return evaluation.ErrorResponse(err)
 	}
 	result, err := v.evaluate(ctx, change)
@@ -60,7 +61,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 type workloadChange struct {
 	kind      schema.GroupKind
 	namespace string
-	tenant    *evaluation.Tenant
+	tenant    *decision.Tenant
 	review    document.Document
 	// templates are all pod templates, and changed the new and changed ones. Both are empty for an object that a
 	// controller creates: its templates were evaluated with the owner's.
@@ -146,7 +147,7 @@ func (v *Validator) evaluate(ctx context.Context, change *workloadChange) (evalu
 
 // evaluateTemplate evaluates a template as a new pod.
 func (v *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Template, change *workloadChange) (evaluation.Result, error) {
-	result, err := v.Evaluator.MutateTemplate(ctx, t, change.namespace, evaluation.Request{
+	result, err := v.Evaluator.MutateTemplate(ctx, t, change.namespace, decision.Request{
 		Review: change.review, Tenant: change.tenant, Owner: workload.Owner{Group: change.kind.Group, Kind: change.kind.Kind},
 	})
 	result.Warnings = append(result.Warnings, warnNodeName(t)...)

@@ -17,7 +17,7 @@ import (
 
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
-	"sluice.dev/webhook/evaluation"
+	"sluice.dev/policies/decision"
 )
 
 // denialInClosedProject returns why a change of a workload is denied in a closed project; "" if it is not. The project
@@ -69,7 +69,7 @@ func (v *Validator) denialInClosedProject(ctx context.Context, req *admission.Re
 // denialOfRelease returns why a user may not change a label of a pod: without a label that its controller selects, the pod
 // runs on, and the controller creates another one.
 func (v *Validator) denialOfRelease(
-	ctx context.Context, req *admission.Request, tenant *evaluation.Tenant, before, after *unstructured.Unstructured,
+	ctx context.Context, req *admission.Request, tenant *decision.Tenant, before, after *unstructured.Unstructured,
 ) (string, error) {
 	owner, labels := metav1.GetControllerOfNoCopy(before), after.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool { _, had := before.GetLabels()[key]; return !had })

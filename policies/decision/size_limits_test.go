@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package evaluation_test
+package decision_test
 
 import (
 	"encoding/json"

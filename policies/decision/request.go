@@ -1,16 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package evaluation
+package decision
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
@@ -18,18 +18,12 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
-// Base has the dependencies that the handlers of pods and workloads share.
-type Base struct {
-	// Evaluator evaluates the policies.
-	Evaluator *Evaluator
-	// Tenants resolves the project that owns a namespace.
-	Tenants *TenantResolver
-}
-
 // Request is an object to evaluate.
 type Request struct {
-	// Policies are the policies to evaluate; nil means those in force.
+	// Policies are the policies to evaluate.
 	Policies *engine.Set
+	// Now is the time of the request, in policy time.
+	Now time.Time
 	// Raw is the JSON of the pod, of the template in the form of a pod, or of the Job.
 	Raw []byte
 	// IsJob reports whether the object is a Job.
@@ -58,33 +52,22 @@ func (r *Request) Subject() engine.Subject {
 	return subject
 }
 
-func (r *Request) decodeObject() (document.Document, error) {
+// decode returns the object, and a result that has it, with the denials for its size.
+func (r *Request) decode() (document.Document, Result, error) {
 	object, err := document.Decode(r.Raw)
 	switch {
 	case err != nil:
-		return object, fmt.Errorf("decode object: %w", err)
+		return object, Result{}, fmt.Errorf("decode object: %w", err)
 	case object.Object() == nil:
-		return object, errNotAnObject
+		return object, Result{}, errNotAnObject
 	}
-	return object, nil
+	return object, Result{Original: object.Object(), Denials: denialsForSize(object.Object(), r.Tenant.SizeLimits)}, nil
 }
 
 var errNotAnObject = errors.New("decode object: not a JSON object")
 
-// DecodeObject decodes an object of an admission request; it returns nil if there is none.
-func DecodeObject(raw []byte) (map[string]any, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("decode object: %w", err)
-	}
-	return object, nil
-}
-
 // ReviewDocument returns input.review without the objects, which the engine adds.
-func ReviewDocument(req *admission.Request) (document.Document, error) {
+func ReviewDocument(req *admissionv1.AdmissionRequest) (document.Document, error) {
 	raw, err := EncodeReview(req, true)
 	if err != nil {
 		return document.Document{}, err
@@ -94,8 +77,8 @@ func ReviewDocument(req *admission.Request) (document.Document, error) {
 
 // EncodeReview returns the JSON of an admission request without its objects, and without its UID, which differs
 // at each attempt. It omits the name as well unless withName is set.
-func EncodeReview(req *admission.Request, withName bool) ([]byte, error) {
-	review := req.AdmissionRequest
+func EncodeReview(req *admissionv1.AdmissionRequest, withName bool) ([]byte, error) {
+	review := *req
 	review.UID = ""
 	if !withName {
 		review.Name = ""

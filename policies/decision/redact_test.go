@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package evaluation
+package decision
 
 import (
 	"strings"
@@ -32,12 +32,12 @@ func TestRedact(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := redact(tc.message, object); got != tc.want {
+			if got := Redact(tc.message, object); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
-	if got := redact(strings.Repeat("ghp_0123456789abcdef ", 20), object); strings.Contains(got, "ghp_") {
+	if got := Redact(strings.Repeat("ghp_0123456789abcdef ", 20), object); strings.Contains(got, "ghp_") {
 		t.Errorf("a repeated value: %q", got)
 	}
 }

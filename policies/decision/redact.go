@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package evaluation
+package decision
 
 import (
 	"strings"
@@ -9,17 +9,17 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// minSecretLength is the number of bytes from which redact replaces a value, and minQuoteLength the number from which it
+// minSecretLength is the number of bytes from which Redact replaces a value, and minQuoteLength the number from which it
 // replaces a part of one: shorter ones occur in any text.
 const (
 	minSecretLength = 6
 	minQuoteLength  = 8
 )
 
-// redact replaces values of variables and arguments of containers in the message of a policy, and parts of them, since they
+// Redact replaces values of variables and arguments of containers in the message of a policy, and parts of them, since they
 // can be secret and others than the author of the object read the status of a Policy. The message is as short as that of an
 // example: the work grows with its length and that of all values.
-func redact(message string, object map[string]any) string {
+func Redact(message string, object map[string]any) string {
 	if message == "" {
 		return message
 	}

@@ -1,0 +1,202 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/workbench"
+)
+
+// evalFlags are the flags of sluice policy eval.
+type evalFlags struct {
+	file, project, directory, user, now string
+	groups                              []string
+	explain                             bool
+}
+
+func newPolicyEvalCommand() *cobra.Command {
+	var flags evalFlags
+	cmd := &cobra.Command{
+		Use:   "eval -f FILE",
+		Short: "Show what the policies make of an object",
+		Long: `Show what the policies make of a new pod, Job or other workload: why they refuse it, the warnings, what they
+change, and which policy did what.
+
+With --policies DIRECTORY the policies and projects are those of the directory, beside the built-in
+policies, and the command needs no cluster. Else they are those of the cluster; --policies together
+with a project that the directory does not have is an error. Nothing is created.`,
+		Example: `  # What would the cluster make of this pod?
+  sluice policy eval -f pod.yaml --project course-ml
+
+  # With the policies of a directory, and the expressions that were undefined
+  sluice policy eval -f pod.yaml --policies policies/ --explain`,
+		Args: cobra.NoArgs,
+	}
+	cluster := addClusterFlags(cmd, clusterScope)
+	cmd.Flags().StringVarP(&flags.file, "filename", "f", "", "File with the object; - is the standard input")
+	cmd.Flags().StringVarP(&flags.project, "project", "p", "", "Project that the object is for; by default an example project, with --policies only")
+	cmd.Flags().StringVar(&flags.directory, "policies", "", "Directory with policies, instead of those of the cluster")
+	cmd.Flags().StringVar(&flags.user, "as-user", "anna", "User who creates the object")
+	cmd.Flags().StringSliceVar(&flags.groups, "as-groups", nil, "Groups of the user")
+	cmd.Flags().StringVar(&flags.now, "now", "", "Time of the request, such as 2026-01-05T12:00:00+01:00; by default now")
+	cmd.Flags().BoolVar(&flags.explain, "explain", false, "Show for each rule that did not fire which expression was undefined")
+	_ = cmd.MarkFlagRequired("filename")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		folder, own, err := evalFolder(cmd, cluster, &flags)
+		if err != nil {
+			return err
+		}
+		request, err := evalRequest(cmd.InOrStdin(), folder, &flags)
+		if err != nil {
+			return err
+		}
+		policies, err := workbench.NewCluster(folder.Sources(own))
+		if err != nil {
+			return err
+		}
+		decision, err := policies.Decide(cmd.Context(), request)
+		if err != nil {
+			return err
+		}
+		return printDecision(cmd, policies, decision, flags.explain)
+	}
+	return cmd
+}
+
+// evalFolder returns the folder of --policies, or the projects, departments and node pools of the cluster with its policies.
+func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*workbench.Folder, []v1alpha1.Policy, error) {
+	if flags.directory != "" {
+		folder, err := loadFolder(flags.directory)
+		return folder, nil, err
+	}
+	if flags.project == "" {
+		return nil, nil, errors.New("--project is required without --policies")
+	}
+	c, err := cluster.connect(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	var policies v1alpha1.PolicyList
+	if err := c.Client.List(cmd.Context(), &policies); err != nil {
+		return nil, nil, fmt.Errorf("list policies: %w", err)
+	}
+	var projects v1alpha1.ProjectList
+	var departments v1alpha1.DepartmentList
+	var pools v1alpha1.NodePoolList
+	for _, err := range []error{
+		c.Client.List(cmd.Context(), &projects), c.Client.List(cmd.Context(), &departments), c.Client.List(cmd.Context(), &pools),
+	} {
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return &workbench.Folder{Projects: projects.Items, Departments: departments.Items, NodePools: pools.Items}, policies.Items, nil
+}
+
+// evalRequest reads the object, and completes the request.
+func evalRequest(stdin io.Reader, folder *workbench.Folder, flags *evalFlags) (workbench.Request, error) {
+	request := workbench.Request{User: flags.user, Groups: flags.groups, Now: policytime.MachineNow()}
+	text, err := readFileOrInput(stdin, flags.file)
+	if err != nil {
+		return request, err
+	}
+	if err := yaml.Unmarshal(text, &request.Object); err != nil {
+		return request, fmt.Errorf("%s: %w", flags.file, err)
+	}
+	if flags.now != "" {
+		if request.Now, err = time.Parse(time.RFC3339, flags.now); err != nil {
+			return request, fmt.Errorf("--now: %q is not a time such as 2026-01-05T12:00:00+01:00", flags.now)
+		}
+	}
+	request.Tenant, request.Namespace, err = folder.Tenant(flags.project)
+	return request, err
+}
+
+func readFileOrInput(stdin io.Reader, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// printDecision prints a decision. The error says that the object is denied.
+func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *workbench.Decision, explain bool) error {
+	output := cmd.OutOrStdout()
+	for _, denial := range decision.Denials() {
+		fmt.Fprintln(output, "Denied:  "+printer.Sanitize(denial))
+	}
+	for _, warning := range decision.Warnings() {
+		fmt.Fprintln(output, "Warning: "+printer.Sanitize(warning))
+	}
+	if len(decision.Denials()) == 0 {
+		diff, err := workbench.Diff(decision.Original, decision.Object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(output, diff)
+	}
+	table, err := decisionTable(cmd, policies, decision, explain)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(output)
+	if err := table.Write(output, true); err != nil {
+		return err
+	}
+	if len(decision.Denials()) > 0 {
+		return errors.New("the policies deny the object")
+	}
+	return nil
+}
+
+// decisionTable has a row for each rule of each policy that fired; with explain also for those that did not.
+func decisionTable(cmd *cobra.Command, policies *workbench.Cluster, decision *workbench.Decision, explain bool) (printer.Table, error) {
+	table := printer.Table{Columns: printer.Columns("Policy", "Result", "Rule", "Line", "Changed, or undefined")}
+	changed := decision.ChangedPaths()
+	seen := make(map[string]bool)
+	for _, evaluation := range decision.Evaluations() {
+		if seen[evaluation.Policy] {
+			continue
+		}
+		seen[evaluation.Policy] = true
+		rules, err := policies.Explain(cmd.Context(), decision, evaluation.Policy)
+		if err != nil {
+			return table, err
+		}
+		for _, rule := range rules {
+			if !rule.Fired && !explain {
+				continue
+			}
+			table.Rows = append(table.Rows, decisionRow(evaluation, rule, changed[evaluation.Policy]))
+		}
+	}
+	return table, nil
+}
+
+func decisionRow(evaluation engine.Evaluation, rule engine.RuleTrace, changed []string) []string {
+	row := []string{evaluation.Policy, string(evaluation.Result), rule.Rule, fmt.Sprint(rule.Line), ""}
+	switch {
+	case !rule.Fired && rule.UndefinedLine > 0:
+		row[1], row[4] = "not fired", fmt.Sprintf("line %d: %s", rule.UndefinedLine, rule.Undefined)
+	case !rule.Fired:
+		row[1] = "not fired"
+	case slices.Contains([]string{"defaults", "overrides", "nodes", "append", "remove"}, rule.Rule):
+		row[4] = strings.Join(changed, ", ")
+	}
+	return row
+}

@@ -1,0 +1,100 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const imagePolicies = "../../../policies/workbench/testdata/images"
+
+func TestPolicyTest(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "report.xml")
+	output, err := runCommand(t, "policy", "test", imagePolicies, "--coverage", "--junit", report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "policy/test.txt", output)
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), `<testsuite name="no-latest.case.yaml" tests="3" failures="0"`) {
+		t.Errorf("the report is %s, %v", text, err)
+	}
+}
+
+// The command shows each difference, and its exit status fails a pipeline.
+func TestPolicyTestFails(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(imagePolicies)); err != nil {
+		t.Fatal(err)
+	}
+	const wrong = `name: a version is refused
+object:
+  apiVersion: v1
+  kind: Pod
+  metadata: {name: a}
+  spec: {containers: [{name: main, image: "other.example.org/a:1"}]}
+expect: {denied: ["no registry of ours"]}
+---
+name: the team is set
+object:
+  apiVersion: v1
+  kind: Pod
+  metadata: {name: a}
+  spec: {containers: [{name: main, image: "registry.example.org/a:1"}]}
+expect: {object: {metadata: {labels: {team: physics}}}}
+`
+	if err := os.WriteFile(filepath.Join(folder, "wrong.case.yaml"), []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := runCommand(t, "policy", "test", folder)
+	if err == nil || err.Error() != "tests that failed: 2" {
+		t.Errorf("the error is %v", err)
+	}
+	compareGolden(t, "policy/test-failed.txt", output)
+}
+
+func TestPolicyEval(t *testing.T) {
+	for name, image := range map[string]string{"eval.txt": "registry.example.org/a:1", "eval-denied.txt": "registry.example.org/a:latest"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pod.yaml")
+			pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main, image: \"" + image + "\"}]}\n"
+			if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			arguments := []string{"policy", "eval", "-f", file, "--policies", imagePolicies, "--now", "2026-01-05T12:00:00Z"}
+			output, err := runCommand(t, arguments...)
+			if denied := strings.Contains(image, "latest"); (err != nil) != denied {
+				t.Fatal(err)
+			}
+			compareGolden(t, "policy/"+name, output)
+		})
+	}
+}
+
+func TestPolicyEvalErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Secret\napiVersion: v1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no project":        {[]string{"-f", file}, "--project is required without --policies"},
+		"an unknown one":    {[]string{"-f", file, "--policies", imagePolicies, "--project", "x"}, `project "x" does not exist in the folder, which has no projects`},
+		"a wrong time":      {[]string{"-f", file, "--policies", imagePolicies, "--now", "noon"}, `--now: "noon" is not a time`},
+		"no pod":            {[]string{"-f", file, "--policies", imagePolicies}, "no policy is evaluated for Secret"},
+		"no directory":      {[]string{"-f", file, "--policies", file}, "is not a directory"},
+		"no file of a name": {[]string{"-f", file + "x", "--policies", imagePolicies}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := runCommand(t, append([]string{"policy", "eval"}, tc.arguments...)...)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the error is %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workbench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/api/workloadkind"
+	"sluice.dev/policies"
+	"sluice.dev/policies/decision"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/merge"
+)
+
+// Cluster evaluates objects as a cluster would in which a set of policies is in force.
+type Cluster struct {
+	set       *engine.Set
+	evaluator decision.Evaluator
+}
+
+// evaluationLimits are longer than those of a cluster: the workbench reports durations, and the machine may be busy.
+var evaluationLimits = engine.Limits{Evaluation: 5 * time.Second, Request: time.Minute}
+
+// NewCluster compiles policies. The error lists each policy that does not compile, with its problems.
+func NewCluster(sources []engine.Source) (*Cluster, error) {
+	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries(), Limits: evaluationLimits})
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, report := range reports {
+		for _, problem := range report.Problems {
+			faults = append(faults, problem)
+		}
+	}
+	return &Cluster{set: set}, errors.Join(faults...)
+}
+
+// Request is the creation of an object.
+type Request struct {
+	// Object is a Pod, a Job or another workload with pod templates.
+	Object map[string]any
+	// Tenant owns the namespace.
+	Tenant *decision.Tenant
+	// Namespace is the namespace of the tenant's project.
+	Namespace string
+	// User and Groups are who creates it.
+	User   string
+	Groups []string
+	// Now is the time.
+	Now time.Time
+}
+
+// Decision is what the policies decide on an object.
+type Decision struct {
+	// Original is the object as it was written. Object is the object as the cluster would admit it; it has no meaning if there
+	// are denials.
+	Original, Object map[string]any
+	// Results are those of the object, or of its templates.
+	Results []decision.Result
+}
+
+// Denials returns why the object is refused; none if it is allowed.
+func (d *Decision) Denials() []string {
+	return d.texts(func(r decision.Result) []merge.Finding { return r.Denials })
+}
+
+// Warnings returns the warnings for the object's author.
+func (d *Decision) Warnings() []string {
+	return d.texts(func(r decision.Result) []merge.Finding { return r.Warnings })
+}
+
+func (d *Decision) texts(findings func(decision.Result) []merge.Finding) []string {
+	var texts []string
+	for _, result := range d.Results {
+		texts = append(texts, messages(findings(result), decision.FormatMessage)...)
+	}
+	return texts
+}
+
+// ChangedPaths returns the paths that each policy changed.
+func (d *Decision) ChangedPaths() map[string][]string {
+	changed := make(map[string][]string)
+	for _, result := range d.Results {
+		for policy, paths := range result.Merged.ChangedPaths {
+			changed[policy] = append(changed[policy], paths...)
+		}
+	}
+	return changed
+}
+
+// Decide evaluates a new object. A pod is mutated and then evaluated once more as it would be admitted; a Job is mutated, and
+// its template and those of other workloads are evaluated as the pods that they create.
+func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error) {
+	object := unstructured.Unstructured{Object: request.Object}
+	kind := object.GroupVersionKind().GroupKind()
+	d := &Decision{Original: request.Object, Object: request.Object}
+	base := decision.Request{
+		Policies: c.set, Tenant: request.Tenant, Operation: v1alpha1.OperationCreate, Now: request.Now,
+	}
+	review := &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: request.Namespace, Name: object.GetName(),
+		UserInfo: authenticationv1.UserInfo{Username: request.User, Groups: request.Groups},
+	}
+	review.Kind.Group, review.Kind.Version, review.Kind.Kind = kind.Group, object.GroupVersionKind().Version, kind.Kind
+	var err error
+	if base.Review, err = decision.ReviewDocument(review); err != nil {
+		return nil, err
+	}
+	placed := object.DeepCopy()
+	placed.SetNamespace(request.Namespace)
+	if base.Raw, err = json.Marshal(placed.Object); err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	isPod := kind.Group == "" && kind.Kind == "Pod"
+	if base.IsJob = kind.Group == "batch" && kind.Kind == "Job"; isPod || base.IsJob {
+		if err := c.decideObject(ctx, d, base); err != nil || isPod || len(d.Denials()) > 0 {
+			return d, err
+		}
+	}
+	templates := workloadkind.Templates(kind, d.Object)
+	if len(templates) == 0 {
+		return nil, fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows", cmp.Or(kind.String(), "an object without a kind"))
+	}
+	for _, template := range templates {
+		ofTemplate := base
+		ofTemplate.IsJob, ofTemplate.Owner = false, workload.Owner{Group: kind.Group, Kind: kind.Kind}
+		result, err := c.evaluator.MutateTemplate(ctx, template, request.Namespace, ofTemplate)
+		if err != nil {
+			return nil, err
+		}
+		d.Results = append(d.Results, result)
+	}
+	return d, nil
+}
+
+// decideObject mutates a pod or a Job and validates the result.
+func (c *Cluster) decideObject(ctx context.Context, d *Decision, request decision.Request) error {
+	result, err := c.evaluator.Mutate(ctx, request)
+	if err != nil {
+		return err
+	}
+	d.Results = append(d.Results, result)
+	if len(result.Denials) > 0 {
+		return nil
+	}
+	d.Original, d.Object = result.Original, result.Merged.Object
+	if request.Raw, err = json.Marshal(d.Object); err != nil {
+		return fmt.Errorf("encode the object: %w", err)
+	}
+	final, err := c.evaluator.Validate(ctx, request)
+	if err != nil {
+		return err
+	}
+	final.Warnings, final.Evaluations = nil, nil // those of the first evaluation
+	if len(final.Denials) > 0 {
+		d.Results = append(d.Results, final)
+	}
+	return nil
+}
+
+// Evaluations returns the evaluations of the policies, with their durations, sorted by policy.
+func (d *Decision) Evaluations() []engine.Evaluation {
+	var all []engine.Evaluation
+	for _, result := range d.Results {
+		all = append(all, result.Evaluations...)
+	}
+	slices.SortStableFunc(all, func(a, b engine.Evaluation) int { return cmp.Compare(a.Policy, b.Policy) })
+	return all
+}

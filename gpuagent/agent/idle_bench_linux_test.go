@@ -4,7 +4,11 @@
 package agent_test
 
 import (
+	"flag"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,58 +17,63 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster"
 )
 
 // measurePeriod is the duration of a measurement.
 const measurePeriod = 30 * time.Second
 
-// BenchmarkIdleAgent measures an agent at rest as a process of its own: eight GPUs with seven
-// instances each, 100 processes of pods, and a sample a second, with a pass every two seconds, as shipped, and with one
-// every second. The simulated driver is another process behind a socket.
-func BenchmarkIdleAgent(b *testing.B) {
-	for _, interval := range []string{"2s", "1s"} {
-		b.Run("PassEvery="+interval, func(b *testing.B) { benchmarkIdleAgent(b, interval) })
-	}
-}
+// profilePath is where BenchmarkIdleAgent writes a processor profile of the measurement, and the heap beside it.
+var profilePath = flag.String("agent-profile", "", "write a processor profile of the agent at five times its pace to `FILE`, and its heap to FILE.heap")
 
-func benchmarkIdleAgent(b *testing.B, interval string) {
-	b.Helper()
-	w := newTestNodeWith(b, 8)
+// otherAgent replaces the program that is measured.
+var otherAgent = flag.String("agent", "", "measure this `PROGRAM`, such as an earlier gpuagent, by an absolute path")
+
+// BenchmarkIdleAgent measures an agent at rest as a process of its own: eight GPUs with seven instances each, 104
+// processes, a pod on each instance, and a sample a second, with a pass every two seconds, as shipped. The binding
+// loads a C library.
+func BenchmarkIdleAgent(b *testing.B) {
+	w := newTestNode(b)
 	w.startDevicePlugin()
-	var spec []v1alpha1.DesiredGPU
-	for i := range 8 {
-		spec = append(spec, parseLayout(w.gpuUUID(i), "1g.5gb@0 1g.5gb@1 1g.5gb@2 1g.5gb@3 1g.5gb@4 1g.5gb@5 1g.5gb@6"))
+	library := filepath.Join(w.dir, "libnvidia-ml.so.1")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-DPROCESSES=13", "-o", library, "../status/testdata/dgx.c").CombinedOutput(); err != nil {
+		b.Skipf("compiling the library: %v\n%s", err, out)
 	}
-	w.setSpec(spec...)
-	program := filepath.Join(w.dir, "gpuagent")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "sluice.dev/cmd/gpuagent")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	w.addIdleWork()
+	program := *otherAgent
+	if program == "" {
+		program = filepath.Join(w.dir, "gpuagent")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "sluice.dev/cmd/gpuagent")
+		if out, err := build.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
 	}
-	w.writeFile("gpuagent.yaml", w.configFile(interval))
+	ports, release, err := cluster.FreePorts(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer release()
+	pass, pace := "2s", ""
+	if *profilePath != "" {
+		pass, pace = "400ms", "sample: 200ms, "
+	}
+	metrics := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	w.writeFile("gpuagent.yaml", strings.NewReplacer("simulator: "+w.dir+"/nvml.sock", "library: "+library, "metrics: 127.0.0.1:0",
+		"metrics: "+metrics+"\nmetricsAccess: Open\nprofiling: true\nhostRoot: "+w.dir, "intervals: {", "intervals: {"+pace).Replace(w.configFile(pass)))
 	agent := exec.Command(program, "--config", filepath.Join(w.dir, "gpuagent.yaml"))
+	agent.Stderr = os.Stderr
 	if err := agent.Start(); err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = agent.Process.Signal(os.Interrupt); _ = agent.Wait() }()
-	node := w.waitForStatus("partitioned", func(n *v1alpha1.GPUNode) error {
-		if n.Status.ObservedGeneration != n.Generation || n.Status.Slices != "1g.5gb 0/56" {
-			return fmt.Errorf("%s", n.Status.Slices)
-		}
-		return nil
-	})
-	for i := range 100 {
-		pid := uint32(5_000_001 + i)
-		instance := node.Status.GPUs[i%8].Instances[i/8%7]
-		w.writeFile(fmt.Sprintf("proc/%d/cgroup", pid), fmt.Sprintf("0::/kubepods/burstable/pod0f3c1a52-7d1e-4a37-9d0a-%012d/x\n", i))
-		if err := w.gpus.Attach(pid, instance.UUID, 100, 50); err != nil {
-			b.Fatal(err)
-		}
-	}
 	w.waitForStatus("in use", func(n *v1alpha1.GPUNode) error {
-		if n.Status.Slices != "1g.5gb 56/56" {
-			return fmt.Errorf("%s", n.Status.Slices)
+		if n.Status.Slices != "1g.10gb 56/56" || len(n.Status.Pods) != idlePods {
+			return fmt.Errorf("%s, %d pods", n.Status.Slices, len(n.Status.Pods))
 		}
 		return nil
 	})
@@ -72,11 +81,59 @@ func benchmarkIdleAgent(b *testing.B, interval string) {
 	for range b.N {
 		before := processCPU(b, agent.Process.Pid)
 		begun := time.Now()
-		<-time.After(measurePeriod)
+		if *profilePath == "" {
+			<-time.After(measurePeriod)
+		} else {
+			w.download(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", metrics, measurePeriod/time.Second), *profilePath)
+		}
 		used := processCPU(b, agent.Process.Pid) - before
 		b.ReportMetric(100*used.Seconds()/time.Since(begun).Seconds(), "%core")
 		b.ReportMetric(processMemory(b, agent.Process.Pid, "VmRSS:"), "MiB")
 		b.ReportMetric(processMemory(b, agent.Process.Pid, "RssAnon:"), "MiB-of-its-own")
+	}
+	if *profilePath != "" {
+		w.download("http://"+metrics+"/debug/pprof/heap", *profilePath+".heap")
+	}
+}
+
+// idlePods is the number of pods in BenchmarkIdleAgent, one for each instance.
+const idlePods = 56
+
+// addIdleWork adds the pods, their devices in the kubelet, and the cgroups of their processes.
+func (w *testNode) addIdleWork() {
+	w.Helper()
+	assigned := map[string]string{}
+	for i := range idlePods {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.name, i), Namespace: "default"},
+			Spec: corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{
+				Name: "main", Image: "train", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}},
+			}}},
+		}
+		w.create(pod)
+		assigned[pod.Name] = fmt.Sprintf("MIG-00000000-0000-4000-8000-%012d", i)
+		for process := i % 7; process < 13; process += 7 {
+			pid := 5_000_000 + i/7*13 + process
+			w.writeFile(fmt.Sprintf("proc/%d/cgroup", pid), "0::/kubepods/burstable/pod"+string(pod.UID)+"/x\n")
+		}
+	}
+	w.kubelet.assignAll(assigned)
+}
+
+// download writes what an address serves to a file.
+func (w *testNode) download(address, path string) {
+	w.Helper()
+	response, err := http.Get(address) //nolint:gosec,noctx // the agent's own address
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		w.Fatalf("%s: %s: %v", address, response.Status, err)
+	}
+	if err := os.WriteFile(path, body, 0o600); err != nil {
+		w.Fatal(err)
 	}
 }
 

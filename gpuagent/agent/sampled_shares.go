@@ -26,18 +26,23 @@ const minShareGap = 10 * time.Second
 // addShares adds to a sample what its pods may use, and the findings.
 func (s *sampler) addShares(result *utilization.Result, o *observation, readings map[string]*gpuReading) {
 	pods := podsByUID(o.holders, result)
-	sample, memory := shares.Sample{At: result.At}, deviceMemory(o.gpus)
+	sample, memory := shares.Sample{At: result.At, Elapsed: result.At.Sub(s.firstAt)}, deviceMemory(o.gpus)
+	users := map[string][]deviceUser{}
+	for uid, pod := range pods {
+		uses := result.Pods[uid].Devices
+		for i := range uses {
+			users[uses[i].UUID] = append(users[uses[i].UUID], deviceUser{pod, &uses[i]})
+		}
+	}
 	for i := range result.Devices {
 		d := &result.Devices[i]
 		use := shares.DeviceUse{Device: shareDevice(d, memory[d.UUID], readings[d.GPU], o.holders), OtherMiB: unattributedMemory(d, pods)}
-		for uid, pod := range pods {
-			if one := deviceUse(result, uid, d.UUID); one != nil {
-				p := pod.use(d, use.Device, o.holders)
-				p.MemoryMiB, p.LastActive = one.MemoryMiB, result.Pods[uid].LastActive
-				one.ShareMiB = p.Allowance.ShareMiB
-				pod.allowances = append(pod.allowances, p.Allowance)
-				use.Pods = append(use.Pods, p)
-			}
+		for _, user := range users[d.UUID] {
+			p := user.pod.use(d, use.Device, o.holders)
+			p.MemoryMiB, p.LastActive = user.use.MemoryMiB, result.Pods[p.UID].LastActive
+			user.use.ShareMiB = p.Allowance.ShareMiB
+			user.pod.allowances = append(user.pod.allowances, p.Allowance)
+			use.Pods = append(use.Pods, p)
 		}
 		sample.Devices = append(sample.Devices, use)
 	}
@@ -49,14 +54,10 @@ func (s *sampler) addShares(result *utilization.Result, o *observation, readings
 	result.Findings = s.shares.Add(sample)
 }
 
-// deviceUse returns a pod's use of a device, or nil.
-func deviceUse(result *utilization.Result, pod types.UID, device string) *utilization.DeviceUse {
-	list := result.Pods[pod].Devices
-	at := slices.IndexFunc(list, func(d utilization.DeviceUse) bool { return d.UUID == device })
-	if at < 0 {
-		return nil
-	}
-	return &list[at]
+// deviceUser is a pod and its use of a device in the result.
+type deviceUser struct {
+	pod *sampledPod
+	use *utilization.DeviceUse
 }
 
 // sumAllowances returns the share and the burst limit of a pod on all of its devices: 0 if the share is

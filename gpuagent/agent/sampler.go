@@ -48,7 +48,9 @@ type sampler struct {
 	tracker  utilization.Tracker
 	shares   shares.Tracker
 	restored bool
-	layouts  map[string]exporterLayout // of the GPUs that only the exporter measures
+	// firstAt is the time of the first sample, with Go's monotonic reading.
+	firstAt time.Time
+	layouts map[string]exporterLayout // of the GPUs that only the exporter measures
 	// unsupportedAt is when the driver last refused to measure the instances of a GPU.
 	unsupportedAt map[string]time.Time
 	// invalidThresholds are the errors of the pods' thresholds in the last sample.
@@ -100,7 +102,7 @@ func (s *sampler) sample() {
 			s.tracker.Restore(node.Status.Pods, node.Status.SampledAt.Time)
 			s.shares.Restore(node.Status.Findings, node.Status.SampledAt.Time)
 		}
-		s.restored = true
+		s.restored, s.firstAt = true, time.Now()
 	}
 	at := time.Now()
 	var sources map[string]v1alpha1.UtilizationSource

@@ -249,9 +249,14 @@ func (k *fakeKubelet) setFailing(mute bool) {
 }
 
 func (k *fakeKubelet) assign(pod, device string) {
+	k.assignAll(map[string]string{pod: device})
+}
+
+// assignAll assigns each pod its device, and takes all others away.
+func (k *fakeKubelet) assignAll(devices map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.assigned = map[string]string{pod: device}
+	k.assigned = devices
 }
 
 func (k *fakeKubelet) serve(ctx context.Context, l net.Listener) {

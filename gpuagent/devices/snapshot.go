@@ -144,6 +144,23 @@ type Snapshot struct {
 	Pods        []corev1.Pod
 	assignments Assignments
 	claims      []PendingClaim
+
+	// The first call that needs the rest sets it: the use is sampled several times for one reading of the pods.
+	indexed sync.Once
+	byName  map[types.NamespacedName]*corev1.Pod
+	byUID   map[types.UID]*corev1.Pod
+	used    sync.Once
+	uses    []v1alpha1.PodUsage
+}
+
+// index sets byName and byUID. Of several pods of one name or UID, the first counts.
+func (s *Snapshot) index() {
+	s.byName, s.byUID = make(map[types.NamespacedName]*corev1.Pod, len(s.Pods)), make(map[types.UID]*corev1.Pod, len(s.Pods))
+	for i := range slices.Backward(s.Pods) {
+		pod := &s.Pods[i]
+		s.byName[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+		s.byUID[pod.UID] = pod
+	}
 }
 
 // KubeletSnapshot returns what the kubelet alone reports: for reports, never for decisions.
@@ -203,11 +220,10 @@ func (s *Snapshot) mayReceive(resource corev1.ResourceName, d device) bool {
 // podReference returns a reference to a pod by name. The kubelet may report pods that the API
 // server no longer has.
 func (s *Snapshot) podReference(name types.NamespacedName) *v1alpha1.PodReference {
-	for i := range s.Pods {
-		if s.Pods[i].Namespace == name.Namespace && s.Pods[i].Name == name.Name {
-			found := podReference(&s.Pods[i])
-			return &found
-		}
+	s.indexed.Do(s.index)
+	if pod := s.byName[name]; pod != nil {
+		found := podReference(pod)
+		return &found
 	}
 	return &v1alpha1.PodReference{Namespace: name.Namespace, Name: name.Name}
 }
@@ -255,6 +271,11 @@ func (s *Snapshot) Replicated() []corev1.ResourceName { return s.assignments.Rep
 // PodUses returns the pods with GPUs or MIG devices, by name. A pod that the API server no longer
 // has gets its name as UID.
 func (s *Snapshot) PodUses() []v1alpha1.PodUsage {
+	s.used.Do(func() { s.uses = s.podUses() })
+	return slices.Clone(s.uses)
+}
+
+func (s *Snapshot) podUses() []v1alpha1.PodUsage {
 	uses := []v1alpha1.PodUsage{}
 	for _, device := range slices.Sorted(maps.Keys(s.assignments.Holders)) {
 		for _, pod := range s.PodsOnDevice(device) {
@@ -278,11 +299,10 @@ func (s *Snapshot) PodUses() []v1alpha1.PodUsage {
 // PodByUID returns the node's pod with the first of the UIDs that a pod of the node has. The UIDs of a
 // process's cgroups come outermost first: a container may create cgroups below its own with any name.
 func (s *Snapshot) PodByUID(uids ...types.UID) (v1alpha1.PodReference, bool) {
+	s.indexed.Do(s.index)
 	for _, uid := range uids {
-		for i := range s.Pods {
-			if s.Pods[i].UID == uid {
-				return podReference(&s.Pods[i]), true
-			}
+		if pod := s.byUID[uid]; pod != nil {
+			return podReference(pod), true
 		}
 	}
 	return v1alpha1.PodReference{}, false

@@ -412,7 +412,7 @@ func TestPodByUID(t *testing.T) {
 		sight.PodUses()); diff != "" {
 		t.Error(diff)
 	}
-	sight.Pods = nil
+	sight = &Snapshot{assignments: held}
 	if uses := sight.PodUses(); len(uses) != 1 || uses[0].UID != "h2/nb" {
 		t.Errorf("a pod that the API server has forgotten: %+v", uses)
 	}

@@ -5,6 +5,7 @@ package mig
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -22,9 +23,11 @@ const maxSlices = 8
 var describedModels struct {
 	sync.Mutex
 	byDescription map[string]*Model
+	// byObservation holds the results of ObservedModel by what it reads: most GPUs are observed again unchanged.
+	byObservation map[string]*Model
 }
 
-// maxDescribedModels bounds the models. A cluster has a few, each with the names of a few drivers.
+// maxDescribedModels bounds each of the two. A cluster has a few models, each with the names of a few drivers.
 const maxDescribedModels = 256
 
 // DescribedModel returns the model of a GPU by the profiles that its driver describes. It ignores
@@ -73,6 +76,13 @@ func DescribedModel(pciDevice uint32, name string, memoryMiB int64, profiles []P
 // ObservedModel returns the model of a GPU in a GPUNode, as its agent reports the driver's description;
 // without one, that of the built-in table, or nil.
 func ObservedModel(gpu *v1alpha1.ObservedGPU) *Model {
+	key := observationKey(gpu)
+	describedModels.Lock()
+	model, known := describedModels.byObservation[string(key)]
+	describedModels.Unlock()
+	if known {
+		return model
+	}
 	profiles := make([]Profile, 0, len(gpu.MIGPlacements))
 	for i := range gpu.MIGPlacements {
 		at := &gpu.MIGPlacements[i]
@@ -84,7 +94,35 @@ func ObservedModel(gpu *v1alpha1.ObservedGPU) *Model {
 		}
 		profiles = append(profiles, p)
 	}
-	return DescribedModel(parseDeviceID(gpu.DeviceID), gpu.Model, gpu.MemoryMiB, profiles)
+	model = DescribedModel(parseDeviceID(gpu.DeviceID), gpu.Model, gpu.MemoryMiB, profiles)
+	describedModels.Lock()
+	defer describedModels.Unlock()
+	if describedModels.byObservation == nil || len(describedModels.byObservation) >= maxDescribedModels {
+		describedModels.byObservation = map[string]*Model{}
+	}
+	describedModels.byObservation[string(key)] = model
+	return model
+}
+
+// observationKey returns everything that ObservedModel reads. Texts follow their length, lists their number.
+func observationKey(gpu *v1alpha1.ObservedGPU) []byte {
+	key := make([]byte, 0, 512)
+	number := func(n int64) { key = binary.AppendVarint(key, n) }
+	text := func(text string) { number(int64(len(text))); key = append(key, text...) }
+	text(gpu.DeviceID)
+	text(gpu.Model)
+	number(gpu.MemoryMiB)
+	for i := range gpu.MIGPlacements {
+		at := &gpu.MIGPlacements[i]
+		text(string(at.Profile))
+		number(int64(at.Size))
+		number(int64(at.Max))
+		number(int64(len(at.Starts)))
+		for _, start := range at.Starts {
+			number(int64(start))
+		}
+	}
+	return key
 }
 
 // Placements returns the model's profiles and their places for a GPUNode.

@@ -280,6 +280,34 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	}
 }
 
+// Equal observations are one model, and a difference in any field that the model depends on is another one.
+func TestObservedModelIsCached(t *testing.T) {
+	observe := func(change func(*v1alpha1.ObservedGPU)) *Model {
+		gpu := &v1alpha1.ObservedGPU{DeviceID: "0x123410DE", Model: "X", MemoryMiB: 81559, MIGPlacements: []v1alpha1.MIGPlacement{
+			{Profile: "1g.10gb", Size: 1, Starts: []int32{0, 1}, Max: 2}, {Profile: "7g.80gb", Size: 8, Starts: []int32{0}, Max: 1},
+		}}
+		change(gpu)
+		return ObservedModel(gpu)
+	}
+	first := observe(func(*v1alpha1.ObservedGPU) {})
+	if again := observe(func(*v1alpha1.ObservedGPU) {}); again != first {
+		t.Error("an equal observation is another model")
+	}
+	for name, change := range map[string]func(*v1alpha1.ObservedGPU){
+		"device":  func(g *v1alpha1.ObservedGPU) { g.DeviceID = "0x233010DE" },
+		"model":   func(g *v1alpha1.ObservedGPU) { g.Model = "Y" },
+		"memory":  func(g *v1alpha1.ObservedGPU) { g.MemoryMiB = 40960 },
+		"profile": func(g *v1alpha1.ObservedGPU) { g.MIGPlacements[0].Profile = "1g.12gb" },
+		"size":    func(g *v1alpha1.ObservedGPU) { g.MIGPlacements[0].Size = 2 },
+		"starts":  func(g *v1alpha1.ObservedGPU) { g.MIGPlacements[0].Starts[1] = 2 },
+		"most":    func(g *v1alpha1.ObservedGPU) { g.MIGPlacements[0].Max = 1 },
+	} {
+		if observe(change) == first {
+			t.Errorf("another %s is the same model", name)
+		}
+	}
+}
+
 // FuzzObservedModel reads descriptions that only a broken agent or driver reports: a plan on them never
 // leaves the GPU.
 func FuzzObservedModel(f *testing.F) {

@@ -25,6 +25,8 @@ const (
 type Sample struct {
 	// At is the time of the sample, in machine time.
 	At time.Time
+	// Elapsed is the time since the agent's first sample. Setting the clock does not change it.
+	Elapsed time.Duration
 	// Devices are the GPUs without MIG mode and the MIG devices.
 	Devices []DeviceUse
 }

@@ -31,41 +31,47 @@ type Tracker struct {
 	// MaxGap is the longest time between two samples of one violation. Default: 10 s.
 	MaxGap time.Duration
 
-	last     time.Time
 	violated map[key]*violation
-	// restored reports that the violations are those of a former agent.
-	restored bool
+	// restoredAt is the time of the last sample of a former agent while the violations are its own; else zero.
+	restoredAt time.Time
 }
 
 // violation is a violation that lasts.
 type violation struct {
-	since, last time.Time
+	// since is when it began by the clock, begun and last are its first and last sample by the elapsed time.
+	since       time.Time
+	begun, last time.Duration
 	// found reports that it is a finding.
 	found  bool
 	excess int64
 }
 
-// Restore continues from the findings that a former agent published at a time.
+// Restore continues from the findings that a former agent published at a time. If the clock was set back since a
+// finding, it lasts since that sample.
 func (t *Tracker) Restore(findings []v1alpha1.Finding, sampledAt time.Time) {
-	t.violated, t.restored, t.last = map[key]*violation{}, true, sampledAt
+	t.violated, t.restoredAt = map[key]*violation{}, sampledAt
 	for i := range findings {
 		f := &findings[i]
-		if f.Device != "" && !f.Since.After(sampledAt) {
-			t.violated[key{f.PodUID, f.Device, f.Reason}] = &violation{since: f.Since.Time, last: sampledAt, found: true, excess: f.ExcessMiB}
+		if f.Device == "" {
+			continue
 		}
+		since := f.Since.Time
+		if since.After(sampledAt) {
+			since = sampledAt
+		}
+		t.violated[key{f.PodUID, f.Device, f.Reason}] = &violation{since: since, found: true, excess: f.ExcessMiB}
 	}
 }
 
 // Add evaluates the next sample and returns the findings, the worst first. A violation becomes a finding
 // after a minute in which each sample showed it. It ends with the first sample that shows that it is over.
 // A sample in which it is unknown ends it unless it is a finding already: a finding outlasts what is
-// unknown for the longest gap.
+// unknown for the longest gap. Only the elapsed time counts, so that it makes no difference when the clock is set.
+// Whether the findings of a former agent still count depends on the clock: not if it was set forward meanwhile.
 func (t *Tracker) Add(s Sample) []v1alpha1.Finding {
 	longest := cmp.Or(t.MaxGap, defaultMaxGap)
-	if t.restored {
-		longest = max(longest, maxRestart)
-	}
-	if s.At.Before(t.last) { // The clock was set back.
+	restored := !t.restoredAt.IsZero()
+	if restored && s.At.Sub(t.restoredAt) > max(longest, maxRestart) {
 		t.violated = nil
 	}
 	next := map[key]*violation{}
@@ -76,23 +82,23 @@ func (t *Tracker) Add(s Sample) []v1alpha1.Finding {
 		})
 		for k, amount := range excess {
 			v := t.violated[k]
-			if v == nil || s.At.Sub(v.last) > longest {
-				v = &violation{since: s.At}
+			if v == nil || !restored && s.Elapsed-v.last > longest {
+				v = &violation{since: s.At, begun: s.Elapsed}
 			}
-			v.last, v.excess = s.At, amount
-			v.found = v.found || s.At.Sub(v.since) >= confirmation
+			v.last, v.excess = s.Elapsed, amount
+			v.found = v.found || s.Elapsed-v.begun >= confirmation
 			next[k] = v
 		}
-		if t.restored {
+		if restored {
 			continue
 		}
 		for _, k := range unknown {
-			if v := t.violated[k]; v != nil && v.found && s.At.Sub(v.last) <= longest {
+			if v := t.violated[k]; v != nil && v.found && s.Elapsed-v.last <= longest {
 				next[k] = v
 			}
 		}
 	}
-	t.violated, t.last, t.restored = next, s.At, false
+	t.violated, t.restoredAt = next, time.Time{}
 	return t.findings()
 }
 

@@ -41,15 +41,19 @@ func newGPU(pods ...PodUse) DeviceUse {
 // run adds a sample each second, from the second after the last one, and returns the last findings.
 type run struct {
 	Tracker
-	at time.Time
+	at      time.Time // of the clock, which may be set
+	elapsed time.Duration
 }
 
 func newRun() *run { return &run{at: testStart} }
 
+// pass lets time pass without a sample.
+func (r *run) pass(d time.Duration) { r.at, r.elapsed = r.at.Add(d), r.elapsed+d }
+
 func (r *run) add(seconds int, devices ...DeviceUse) (findings []v1alpha1.Finding) {
 	for range seconds {
-		r.at = r.at.Add(time.Second)
-		findings = r.Add(Sample{At: r.at, Devices: devices})
+		r.pass(time.Second)
+		findings = r.Add(Sample{At: r.at, Elapsed: r.elapsed, Devices: devices})
 	}
 	return findings
 }
@@ -125,20 +129,27 @@ func TestConfirmation(t *testing.T) {
 	t.Run("a gap", func(t *testing.T) {
 		r := newRun()
 		r.add(59, over)
-		r.at = r.at.Add(10 * time.Second)
+		r.pass(10 * time.Second)
 		requireFindings(t, r.add(60, over))
 		requireFindings(t, r.add(1, over), found)
-		r.at = r.at.Add(9 * time.Second)
+		r.pass(9 * time.Second)
 		requireFindings(t, r.add(1, over), found)
 	})
 	t.Run("steps of the clock", func(t *testing.T) {
-		r := newRun()
-		r.add(61, over)
-		r.at = r.at.Add(-time.Hour)
-		requireFindings(t, r.add(60, over))
-		requireFindings(t, r.add(1, over), found)
-		r.at = r.at.Add(time.Hour)
-		requireFindings(t, r.add(1, over))
+		for _, step := range []time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour} {
+			r := newRun()
+			r.add(30, over)
+			r.at = r.at.Add(step)
+			requireFindings(t, r.add(30, over)) // no step is evidence
+			requireFindings(t, r.add(1, over), found)
+			r.at = r.at.Add(step)
+			got := r.add(1, over)
+			requireFindings(t, got, found)
+			if since := got[0].Since.Time; !since.Equal(testStart.Add(time.Second)) {
+				t.Errorf("since %s after a step of %s", since, step)
+			}
+			requireFindings(t, r.add(1, within))
+		}
 	})
 	t.Run("a pod that vanishes and returns", func(t *testing.T) {
 		r := newRun()
@@ -160,9 +171,9 @@ func TestConfirmation(t *testing.T) {
 		r := newRun()
 		r.MaxGap = 62 * time.Second
 		r.add(1, over)
-		r.at = r.at.Add(29 * time.Second)
+		r.pass(29 * time.Second)
 		r.add(1, over)
-		r.at = r.at.Add(29 * time.Second)
+		r.pass(29 * time.Second)
 		requireFindings(t, r.add(1, over), found)
 	})
 }
@@ -185,12 +196,18 @@ func TestRestore(t *testing.T) {
 	requireFindings(t, restored(time.Minute).add(1, within))
 	requireFindings(t, restored(time.Minute).add(1, newGPU()))
 	requireFindings(t, restored(4*time.Minute).add(1, over))
-	requireFindings(t, restored(-time.Hour).add(1, over))
+	requireFindings(t, restored(-time.Hour).add(1, over), "a ShareExceeded GPU-0 20000") // the clock was set back
+	requireFindings(t, restored(-time.Hour).add(1, within))
 	unknown := newGPU(PodUse{UID: "a", Governed: true, Allowance: Allowance{ShareMiB: 10000, Shared: true}})
 	requireFindings(t, restored(time.Second).add(1, unknown))
-	hostile := newRun()
-	hostile.Restore([]v1alpha1.Finding{{PodUID: "a", Reason: v1alpha1.FindingShareExceeded}, published[0]}, testStart.Add(-time.Hour))
-	requireFindings(t, hostile.add(1, over))
+	// The clock was set back after the finding, so that it lasts since a time ahead.
+	r = newRun()
+	r.Restore([]v1alpha1.Finding{{PodUID: "a", Reason: v1alpha1.FindingShareExceeded}, published[0]}, testStart.Add(-time.Minute))
+	got = r.add(1, over)
+	requireFindings(t, got, "a ShareExceeded GPU-0 20000")
+	if since := got[0].Since.Time; !since.Equal(testStart.Add(-time.Minute)) {
+		t.Errorf("since %s, want not later than the sample", since)
+	}
 }
 
 // A burst is a conflict once it takes what pods within their shares were promised. The pod to give way has
@@ -278,14 +295,21 @@ func TestManyPods(t *testing.T) {
 }
 
 // In random histories each finding had a minute of samples before it that all show the excess, unless they
-// are unknown for less than the longest gap.
+// are unknown for less than the longest gap. Steps of the clock change nothing.
 func TestFindingsHaveEvidence(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 22))
 		r := newRun()
-		excessSince := map[types.UID]time.Time{}
+		type moment struct {
+			at      time.Time
+			elapsed time.Duration
+		}
+		excessSince := map[types.UID]moment{}
 		level := map[types.UID]int64{"a": 9000, "b": 9000, "c": 9000}
 		for range 300 {
+			if random.IntN(100) == 0 {
+				r.at = r.at.Add(time.Duration(random.IntN(7200)-3600) * time.Second)
+			}
 			var pods []PodUse
 			for _, uid := range []types.UID{"a", "b", "c"} {
 				if random.IntN(40) == 0 {
@@ -301,8 +325,8 @@ func TestFindingsHaveEvidence(t *testing.T) {
 				default:
 					if level[uid] <= 10512 {
 						delete(excessSince, uid)
-					} else if excessSince[uid].IsZero() {
-						excessSince[uid] = r.at.Add(time.Second)
+					} else if excessSince[uid].at.IsZero() {
+						excessSince[uid] = moment{r.at.Add(time.Second), r.elapsed + time.Second}
 					}
 				}
 				pods = append(pods, p)
@@ -312,8 +336,8 @@ func TestFindingsHaveEvidence(t *testing.T) {
 					continue
 				}
 				since := excessSince[f.PodUID]
-				if since.IsZero() || r.at.Sub(since) < confirmation || f.Since.Time.Before(since) || f.ExcessMiB <= marginMiB {
-					t.Fatalf("seed %d: at %s pod %s is above its share since %s, found %+v", seed, r.at, f.PodUID, since, f)
+				if since.at.IsZero() || r.elapsed-since.elapsed < confirmation || f.ExcessMiB <= marginMiB {
+					t.Fatalf("seed %d: at %s pod %s is above its share since %s, found %+v", seed, r.at, f.PodUID, since.at, f)
 				}
 			}
 		}

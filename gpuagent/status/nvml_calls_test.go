@@ -83,11 +83,11 @@ func countCalls(t *testing.T, library nvml.Library) {
 	}
 	first, node := observe()
 	gpus := len(node.GPUs)
-	if gpus != 8 || len(node.GPUs[7].Instances) != 7 || node.GPUs[7].Instances[6].UUID != "MIG-55" || len(node.Processes) != 56 {
+	if gpus != 8 || len(node.GPUs[7].Instances) != 7 || node.GPUs[7].Instances[6].UUID != "MIG-00000000-0000-4000-8000-000000000055" || len(node.Processes) != 56 {
 		t.Fatalf("read %d GPUs and %d processes: %+v", gpus, len(node.Processes), node)
 	}
 	rest, again := observe()
-	if len(again.Processes) != 56 || again.GPUs[7].Instances[6].UUID != "MIG-55" || again.GPUs[7].Instances[6].UsedMiB != 1024 {
+	if len(again.Processes) != 56 || again.GPUs[7].Instances[6].UUID != "MIG-00000000-0000-4000-8000-000000000055" || again.GPUs[7].Instances[6].UsedMiB != 1024 {
 		t.Errorf("the second pass lost something: %+v", again)
 	}
 	if rest > maxCallsAtRest*gpus {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -24,18 +23,15 @@ const (
 	memoryStep = 20
 )
 
-// isUseDue reports whether to write a sample: with each change of next or of the findings, after useInterval if the use
-// changed, and in any case after five thirds of it, so that readers do not take the agent for absent. A
+// isUseDue reports whether to write a sample while nothing else changes: with each change of the findings, after useInterval
+// if the use changed, and in any case after five thirds of it, so that readers do not take the agent for absent. A
 // time in the future comes from a clock that was set back.
-func isUseDue(former, next *v1alpha1.GPUNodeStatus, sample *utilization.Result, useInterval time.Duration) bool {
-	if former.SampledAt == nil || !equality.Semantic.DeepEqual(former, next) {
-		return true
-	}
+func isUseDue(former *v1alpha1.GPUNodeStatus, pods []v1alpha1.PodUsage, sample *utilization.Result, useInterval time.Duration) bool {
 	if hasFindingChanged(former.Findings, validFindings(sample.Findings)) {
 		return true
 	}
 	age, longest := sample.At.Sub(former.SampledAt.Time), useInterval*5/3
-	return age >= longest || age < -longest || age >= useInterval && hasUseChanged(next.Pods, sample, useInterval)
+	return age >= longest || age < -longest || age >= useInterval && hasUseChanged(pods, sample, useInterval)
 }
 
 // hasUseChanged reports whether the use of a pod differs from that in the status.

@@ -109,7 +109,8 @@ func mergePatch(before, after any) ([]byte, error) {
 
 // isUnchanged reports whether the report leaves a status as it is.
 func (w *Writer) isUnchanged(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) bool {
-	return equality.Semantic.DeepEqual(former, w.mergeStatus(former, report, now))
+	next := w.mergeStatus(former, report, now)
+	return next == former || equality.Semantic.DeepEqual(former, next)
 }
 
 // Report is what the agent observed.
@@ -130,7 +131,7 @@ type Report struct {
 	Conditions []metav1.Condition
 }
 
-// mergeStatus returns the status with the report.
+// mergeStatus returns the status with the report: the former one itself if it compared both and they are equal.
 func (w *Writer) mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now time.Time) *v1alpha1.GPUNodeStatus {
 	next := former.DeepCopy()
 	if report.Complete {
@@ -153,8 +154,13 @@ func (w *Writer) mergeStatus(former *v1alpha1.GPUNodeStatus, report Report, now 
 		condition.Message = truncateText(condition.Message, maxConditionMessage)
 		meta.SetStatusCondition(&next.Conditions, condition)
 	}
-	if report.GPUs != nil && report.Pods != nil && report.Use != nil && isUseDue(former, next, report.Use, cmp.Or(w.UseInterval, defaultUseInterval)) {
-		setUse(next, report.Use)
+	if report.GPUs == nil || report.Pods == nil || report.Use == nil {
+		return next
 	}
+	if former.SampledAt != nil && equality.Semantic.DeepEqual(former, next) &&
+		!isUseDue(former, next.Pods, report.Use, cmp.Or(w.UseInterval, defaultUseInterval)) {
+		return former
+	}
+	setUse(next, report.Use)
 	return next
 }

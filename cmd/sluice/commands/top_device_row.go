@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,10 @@ type topDeviceRow struct {
 	// Pods are the pods to which the device was allocated, as namespace/name.
 	Pods              []string                   `json:"pods"`
 	UtilizationSource v1alpha1.UtilizationSource `json:"utilizationSource,omitempty"`
+	// OtherProcesses are the processes outside of pods on the GPU, on all its MIG instances together, and
+	// OtherProcessesOmitted counts those that the GPUNode leaves out.
+	OtherProcesses        []v1alpha1.OtherProcess `json:"otherProcesses,omitempty"`
+	OtherProcessesOmitted int32                   `json:"otherProcessesOmitted,omitempty"`
 	// projects and namespaces are those of the pods.
 	projects, namespaces []string
 	// The share and the memory are those of its pods. They are unknown if one has several devices.
@@ -49,6 +54,7 @@ func newTopDeviceRows(o *topObservation, pods []topPodRow) []topDeviceRow {
 			row := topDeviceRow{
 				Node: node.Name, NodePool: node.Spec.NodePool, GPU: gpu.Index, UUID: string(gpu.UUID), Model: gpu.Model,
 				Health: gpu.Health, UtilizationSource: gpu.UtilizationSource,
+				OtherProcesses: gpu.OtherProcesses, OtherProcessesOmitted: gpu.OtherProcessesOmitted,
 			}
 			if gpu.MemoryMiB > 0 {
 				row.TotalMiB = &gpu.MemoryMiB
@@ -86,6 +92,18 @@ func (r *topDeviceRow) setPods(pods []*topPodRow, node *v1alpha1.GPUNode, now ti
 	r.useFigures = combineFigures(figures)
 	r.SampledAt = optionalTime(node.Status.SampledAt)
 	r.markOld(now, sampleMaxAge)
+}
+
+// others returns the number of processes outside of pods and what they are, such as 2: Slurm,Host.
+func (r *topDeviceRow) others() string {
+	kinds := map[v1alpha1.OtherProcessKind]bool{}
+	for _, p := range r.OtherProcesses {
+		kinds[p.Kind] = true
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d: %s", len(r.OtherProcesses)+int(r.OtherProcessesOmitted), joinSorted(kinds))
 }
 
 func (r *topDeviceRow) name() string {

@@ -59,6 +59,8 @@ type topPodRow struct {
 	GPUs string `json:"gpus,omitempty"`
 	// UtilizationSources are the sources of the use; empty for a workload.
 	UtilizationSources []v1alpha1.UtilizationSource `json:"utilizationSources,omitempty"`
+	// Findings are what is wrong with the use; empty for a workload.
+	Findings []v1alpha1.Finding `json:"findings,omitempty"`
 	useFigures
 }
 
@@ -97,6 +99,11 @@ func (o *topObservation) newPodRow(node *v1alpha1.GPUNode, pod *v1alpha1.PodUsag
 		}
 	}
 	row.UtilizationSources = slices.Sorted(maps.Keys(used))
+	for _, finding := range node.Status.Findings {
+		if finding.PodUID == pod.UID {
+			row.Findings = append(row.Findings, finding)
+		}
+	}
 	return row
 }
 

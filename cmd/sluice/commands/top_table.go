@@ -6,6 +6,7 @@ package commands
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,6 +120,7 @@ func topPodTable(rows []topPodRow, o *topObservation, zone *time.Location) print
 		{Name: "IDLE"},
 		{Name: "SOURCE", Hidden: ofClocks},
 		{Name: "SAMPLED"},
+		{Name: "FINDINGS", Hidden: ofClocks},
 		{Name: "LAST ACTIVE", Wide: true},
 		{Name: "DEVICES", Wide: true, Hidden: ofClocks},
 	}}
@@ -127,7 +129,7 @@ func topPodTable(rows []topPodRow, o *topObservation, zone *time.Location) print
 		table.Rows = append(table.Rows, []string{
 			r.Namespace, r.Project, r.Name, r.Kind + "/" + r.Name, r.Node, r.GPUs,
 			formatMiB(r.ShareMiB), r.memory(r.ShareMiB), r.use(), formatSeconds(r.IdleSeconds), joinSources(r.UtilizationSources), r.sampled(o.now),
-			formatOptionalMinute(r.LastActive, zone), strings.Join(r.Devices, ","),
+			joinReasons(r.Findings), formatOptionalMinute(r.LastActive, zone), strings.Join(r.Devices, ","),
 		})
 	}
 	return table
@@ -155,7 +157,7 @@ func topProjectTable(rows []topProjectRow, o *topObservation, zone *time.Locatio
 
 func topDeviceTable(rows []topDeviceRow, o *topObservation, zone *time.Location) printer.Table {
 	table := printer.Table{Columns: append(
-		printer.Columns("NODE", "GPU", "MODEL", "TOTAL", "SHARES", "MEMORY", "USE", "IDLE", "SOURCE", "SAMPLED", "PODS"),
+		printer.Columns("NODE", "GPU", "MODEL", "TOTAL", "SHARES", "MEMORY", "USE", "IDLE", "SOURCE", "SAMPLED", "PODS", "OTHERS"),
 		printer.Column{Name: "POOL", Wide: true}, printer.Column{Name: "HEALTH", Wide: true},
 		printer.Column{Name: "LAST ACTIVE", Wide: true}, printer.Column{Name: "UUID", Wide: true},
 	)}
@@ -163,7 +165,7 @@ func topDeviceTable(rows []topDeviceRow, o *topObservation, zone *time.Location)
 		r := &rows[i]
 		table.Rows = append(table.Rows, []string{
 			r.Node, r.name(), r.Model, formatMiB(r.TotalMiB), formatMiB(r.ShareMiB), r.memory(r.TotalMiB), r.use(), formatSeconds(r.IdleSeconds),
-			joinSources([]v1alpha1.UtilizationSource{r.UtilizationSource}), r.sampled(o.now), joinFirst(r.Pods),
+			joinSources([]v1alpha1.UtilizationSource{r.UtilizationSource}), r.sampled(o.now), joinFirst(r.Pods), r.others(),
 			r.NodePool, string(r.Health), formatOptionalMinute(r.LastActive, zone), r.UUID,
 		})
 	}
@@ -218,6 +220,23 @@ func joinSources(sources []v1alpha1.UtilizationSource) string {
 		}
 	}
 	return strings.Join(known, ",")
+}
+
+// joinReasons returns the reasons of findings, each once.
+func joinReasons(findings []v1alpha1.Finding) string {
+	reasons := map[v1alpha1.FindingReason]bool{}
+	for _, finding := range findings {
+		reasons[finding.Reason] = true
+	}
+	return joinSorted(reasons)
+}
+
+func joinSorted[T ~string](set map[T]bool) string {
+	var texts []string
+	for _, text := range slices.Sorted(maps.Keys(set)) {
+		texts = append(texts, string(text))
+	}
+	return strings.Join(texts, ",")
 }
 
 // joinFirst returns the first names and the number of the others.

@@ -52,7 +52,11 @@ func sampleNodes() []v1alpha1.GPUNode {
 				SampledAt: clockTime(-12 * time.Second),
 				GPUs: []v1alpha1.ObservedGPU{
 					{UUID: v1alpha1.GPUUUID(topUUID(0)), Index: 0, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML},
-					{UUID: v1alpha1.GPUUUID(topUUID(1)), Index: 1, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML},
+					{UUID: v1alpha1.GPUUUID(topUUID(1)), Index: 1, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML,
+						OtherProcesses: []v1alpha1.OtherProcess{
+							{PID: 4711, Name: "python3", Kind: v1alpha1.OtherSlurm, Owner: "job 463", MemoryMiB: ptr.To[int64](2048)},
+							{PID: 12, Name: "Xorg", Kind: v1alpha1.OtherHost},
+						}, OtherProcessesOmitted: 1},
 					{
 						UUID: v1alpha1.GPUUUID(topUUID(2)), Index: 10, Model: "Ev\x1b[2Jil\u202e", MemoryMiB: 40960, UtilizationSource: v1alpha1.UtilizationUnavailable,
 						Instances: []v1alpha1.ObservedInstance{
@@ -60,6 +64,10 @@ func sampleNodes() []v1alpha1.GPUNode {
 							{Profile: "1g.5gb", State: v1alpha1.InstanceCreating},
 						},
 					},
+				},
+				Findings: []v1alpha1.Finding{
+					{PodUID: "thesisnotebook", Reason: v1alpha1.FindingShareExceeded, Since: *clockTime(-time.Hour), Device: topUUID(1), ExcessMiB: 2048},
+					{PodUID: "thesisnotebook", Reason: v1alpha1.FindingNotAllocated, Since: *clockTime(-time.Hour), Device: topUUID(0), ExcessMiB: 10},
 				},
 				Pods: []v1alpha1.PodUsage{
 					usedPod("protein-folding", "folding-0", 40960, 39936, 0, topUUID(0)),

@@ -197,11 +197,11 @@ var gpuUUIDPattern = regexp.MustCompile(`^GPU-[0-9A-Za-z-]+$`)
 
 // findGPU returns a GPU by its UUID. The caller has entered the gate.
 func (l *library) findGPU(gpu string) (*device, error) {
-	if !gpuUUIDPattern.MatchString(gpu) {
-		return nil, fmt.Errorf("%q is not a GPU's UUID, which begins with GPU-: %w", gpu, nvml.ErrInvalidArgument)
-	}
 	if dev := l.handles.get(gpu); dev != nil {
 		return dev, nil
+	}
+	if !gpuUUIDPattern.MatchString(gpu) {
+		return nil, fmt.Errorf("%q is not a GPU's UUID, which begins with GPU-: %w", gpu, nvml.ErrInvalidArgument)
 	}
 	epoch := l.handles.currentEpoch()
 	handle, err := callValue(l, "nvmlDeviceGetHandleByUUID", func() (gonvml.Device, gonvml.Return) {

@@ -110,6 +110,7 @@ func TestInstanceUtilizationOutOfRange(t *testing.T) {
 				return nil
 			}}
 		}
+		l.functions.Clear() // as when another version is loaded
 		if _, err := l.InstanceUtilization(gpu, instance); !errors.Is(err, nvml.ErrNotSupported) {
 			t.Errorf("a library without GPM: %v", err)
 		}

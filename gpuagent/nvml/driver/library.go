@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
@@ -65,6 +66,9 @@ type library struct {
 
 	gate    callGate
 	handles handleCache
+	// functions has the names of the functions that the loaded library is known to have: the dynamic loader takes
+	// longer to find one than many a call of it.
+	functions sync.Map
 }
 
 var _ nvml.Library = (*library)(nil)
@@ -98,6 +102,7 @@ func (l *library) connect() error {
 		return err
 	}
 	l.handles.invalidate()
+	l.functions.Clear()
 	l.gate.open = true
 	return nil
 }
@@ -165,8 +170,11 @@ func callValue[T any](l *library, function string, call func() (T, gonvml.Return
 // unknown.
 func (l *library) call(function string, call func() gonvml.Return) error {
 	return recoverPanic(function, func() error {
-		if err := l.api.Extensions().LookupSymbol(function); err != nil {
-			return fmt.Errorf("this version of the driver's library has no %s: %w", function, nvml.ErrNotSupported)
+		if _, known := l.functions.Load(function); !known {
+			if err := l.api.Extensions().LookupSymbol(function); err != nil {
+				return fmt.Errorf("this version of the driver's library has no %s: %w", function, nvml.ErrNotSupported)
+			}
+			l.functions.Store(function, nil)
 		}
 		return toError(function, call())
 	})

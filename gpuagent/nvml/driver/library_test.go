@@ -347,6 +347,9 @@ func TestBindingPanic(t *testing.T) {
 		}
 		return nil
 	}
+	if err := errors.Join(l.Shutdown(), l.Init()); err != nil { // another version of the library
+		t.Fatal(err)
+	}
 	_, err = l.Utilization(d.UUID)
 	requireError(t, err, nvml.ErrNotSupported)
 	d.GetUtilizationRatesFunc = func() (gonvml.Utilization, gonvml.Return) {

@@ -1,7 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// A libnvidia-ml.so.1 of eight H100 in MIG mode, each with seven 1g.10gb and a process on each of them.
+// A libnvidia-ml.so.1 of eight H100 in MIG mode, each with seven 1g.10gb. Each GPU has PROCESSES processes, of which
+// each instance has one before one has a second. The PIDs of the GPUs follow each other.
 // It counts the calls of all its functions: the driver's version is the number of calls so far.
 
 #include <stdio.h>
@@ -9,6 +10,10 @@
 
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
 enum { GPUS = 8, SLICES = 7 };
+#ifndef PROCESSES
+#define PROCESSES SLICES
+#endif
+#define UUID "00000000-0000-4000-8000-%012u"
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -40,16 +45,16 @@ int nvmlDeviceGetHandleByIndex(u32 i, handle *device) { return nvmlDeviceGetHand
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, handle *device) {
 	u32 i = 0;
-	int found = sscanf(uuid, "GPU-%u", &i) == 1 && i < GPUS;
+	int found = sscanf(uuid, "GPU-" UUID, &i) == 1 && i < GPUS;
 	*device = &gpus[i % GPUS];
 	return counted(found ? OK : NOT_FOUND);
 }
 
 int nvmlDeviceGetUUID(handle device, char *text, u32 size) {
 	if (device >= migs && device < migs + GPUS * SLICES)
-		snprintf(text, size, "MIG-%ld", (long)(device - migs));
+		snprintf(text, size, "MIG-" UUID, (u32)(device - migs));
 	else
-		snprintf(text, size, "GPU-%ld", (long)(device - gpus));
+		snprintf(text, size, "GPU-" UUID, (u32)(device - gpus));
 	return counted(OK);
 }
 
@@ -134,11 +139,11 @@ int nvmlComputeInstanceGetInfo(handle ci, compute *info) { return nvmlComputeIns
 // The binding calls once for the number of processes.
 int nvmlDeviceGetComputeRunningProcesses_v3(handle device, u32 *count, process *list) {
 	u32 room = *count;
-	*count = SLICES;
-	if (room < SLICES)
+	*count = PROCESSES;
+	if (room < PROCESSES)
 		return counted(TOO_SMALL);
-	for (u32 i = 0; i < SLICES; i++)
-		list[i] = (process){100 + i, 1ULL << 30, 7 + i, 0};
+	for (u32 i = 0; i < PROCESSES; i++)
+		list[i] = (process){5000000 + (u32)(device - gpus) * PROCESSES + i, 1ULL << 30, 7 + i % SLICES, 0};
 	return counted(OK);
 }
 int nvmlDeviceGetComputeRunningProcesses(handle device, u32 *count, process *list) {

@@ -104,8 +104,8 @@ func (d *draft) initializeState() {
 	d.requested, d.impossibleLayouts = map[v1alpha1.MIGProfile]int{}, map[int][]string{}
 	next := planState{
 		offers: map[types.UID]podOffers{}, nominations: map[types.UID]nomination{}, made: map[place]madeInstance{},
-		nominated: map[types.UID]time.Time{},
-		earmarks:  map[string]earmark{}, nodeBackoff: map[string]backoff{},
+		nominated: map[types.UID]time.Time{}, givenUp: map[types.UID]backoff{},
+		earmarks: map[string]earmark{}, nodeBackoff: map[string]backoff{},
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
 		pausedSince: map[string]time.Time{},
 	}
@@ -123,6 +123,12 @@ func (d *draft) initializeState() {
 	for uuid, b := range d.previousState.gpuBackoff {
 		if d.now.Sub(b.until) < gpuBackoffMax {
 			next.gpuBackoff[uuid] = b
+		}
+	}
+	for i := range d.requests {
+		uid := d.requests[i].uid
+		if b, some := d.previousState.givenUp[uid]; some && d.now.Sub(b.until) < giveUpPauseMax {
+			next.givenUp[uid] = b
 		}
 	}
 	d.nextState = next

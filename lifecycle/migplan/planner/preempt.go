@@ -27,6 +27,10 @@ const (
 	// reservationMaxAge is the time after which a place is given up whose slices do not become free. It is longer than
 	// the longest notice and budget periods together, and leaves the pods an hour to terminate.
 	reservationMaxAge = 2 * time.Hour
+	// giveUpPause is the time after a place was given up in which no other is chosen for the claimant. It doubles each
+	// time, up to giveUpPauseMax: pods must not be announced in a row without end.
+	giveUpPause    = 5 * time.Minute
+	giveUpPauseMax = time.Hour
 	// nominationInterval is the least time between two nominations of a pod.
 	nominationInterval = 10 * time.Second
 )
@@ -69,7 +73,7 @@ func (d *draft) planPreemptions() {
 		switch {
 		case slices.Contains(d.unmet, r.request):
 			if !d.continuePreemption(r, needed) {
-				d.preemptions.reserve[n.name] = nil
+				d.giveUp(r.Claimant, n.name)
 			}
 		case !d.isServedOn(r.node, r.request):
 			d.preemptions.reserve[n.name] = nil // it has room elsewhere
@@ -96,6 +100,16 @@ func (d *draft) planPreemptions() {
 		}
 	}
 	slices.SortFunc(d.preemptions.withdraw, func(a, b withdrawal) int { return compareText(a.announcement.UID, b.announcement.UID) })
+}
+
+// giveUp removes the reservation of a node, and lets its claimant wait for another place.
+func (d *draft) giveUp(claimant types.UID, node string) {
+	d.preemptions.reserve[node] = nil
+	if last := d.nextState.givenUp[claimant]; !last.until.After(d.now) { // else its removal failed before
+		pause := last.next(d.now, giveUpPause, giveUpPauseMax)
+		pause.reason = "its place on node " + node + " was given up"
+		d.nextState.givenUp[claimant] = pause
+	}
 }
 
 func compareText(a, b types.UID) int {
@@ -196,6 +210,11 @@ func (d *draft) beginPreemption(i int, needed map[types.UID]eviction.Announcemen
 	w := &d.requests[i]
 	if at := w.unschedulableSince.Add(preemptionDelay); at.After(d.now) {
 		d.requeueAt(at)
+		return
+	}
+	if pause := d.nextState.givenUp[w.uid]; pause.until.After(d.now) {
+		d.requeueAt(pause.until)
+		d.refuse(i, fmt.Sprintf("%s; another is chosen from %s on", pause.reason, pause.until.UTC().Format(time.RFC3339)))
 		return
 	}
 	if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 {

@@ -25,6 +25,9 @@ type preemptionHistory struct {
 	pods map[types.UID]*historyPod
 	// evictions holds the times of evictions by node, and evictedOn the nodes.
 	evictions map[string][]time.Time
+	// choices holds the times at which the process chose a place, givenUp when it gave the last one up.
+	choices []time.Time
+	givenUp time.Time
 }
 
 type historyPod struct {
@@ -59,8 +62,12 @@ func (h *preemptionHistory) report() {
 
 // step decides, and writes the first writes of the decision; the process crashes before the others. It reports whether
 // the claimant has room, and whether a reason is known if not.
-func (h *preemptionHistory) step(writes int) (served, explained bool) {
+func (h *preemptionHistory) step(t *rapid.T, writes int) (served, explained bool) {
+	if h.previousState.givenUp == nil { // a new process
+		h.choices, h.givenUp = nil, time.Time{}
+	}
 	d := decide(&h.snapshot, h.now)
+	h.checkPause(t, &d)
 	h.previousState = d.nextState
 	may := func() bool { writes--; return writes >= 0 }
 	for name, r := range d.preemptions.reserve {
@@ -82,6 +89,25 @@ func (h *preemptionHistory) step(writes int) (served, explained bool) {
 	}
 	reserved := slices.ContainsFunc(h.nodes, func(n node) bool { return n.reservation != nil })
 	return len(d.unmet) == 0, reserved || len(d.preemptions.explain) > 0
+}
+
+// checkPause checks that a process chooses no place right after it gave one up, and after each for longer.
+func (h *preemptionHistory) checkPause(t *rapid.T, d *decision) {
+	for i := range h.nodes {
+		if r, written := d.preemptions.reserve[h.nodes[i].name]; written && r == nil && h.nodes[i].reservation != nil && h.givenUp.IsZero() {
+			h.givenUp = h.now
+		}
+	}
+	for _, r := range d.preemptions.reserve {
+		if r == nil {
+			continue
+		}
+		pause := min(giveUpPause<<max(0, len(h.choices)-1), giveUpPauseMax)
+		if waited := h.now.Sub(h.givenUp); !h.givenUp.IsZero() && waited < pause {
+			t.Fatalf("place %d was chosen %s after one was given up, want %s", len(h.choices)+1, waited, pause)
+		}
+		h.givenUp, h.choices = time.Time{}, append(h.choices, h.now)
+	}
 }
 
 // evict evicts the pods that are due and that no budget holds, at most two of a node within a minute.
@@ -150,7 +176,7 @@ func TestPreemptionHistories(t *testing.T) {
 				h.report()
 			}
 			var explained bool
-			served, explained = h.step(writes)
+			served, explained = h.step(rt, writes)
 			if calm == 360 && !served && !explained {
 				rt.Fatal("the claimant has neither room nor a reason")
 			}

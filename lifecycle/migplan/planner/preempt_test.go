@@ -139,6 +139,56 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
+// After a place was given up, no other pods are announced for the claimant for a while, each time for longer. Other
+// claimants do not wait.
+func TestPauseAfterGivingUp(t *testing.T) {
+	s := newTestSnapshot(t, []string{"a100: 4g.20gb@0!a"}, []string{"a100: 4g.20gb@0!b"}).withPendingPod("p", "7g.40gb", claimant)
+	came := map[types.UID]bool{} // the pods that cannot be preempted by now
+	s.withHolders(func(p *preemption.Pod) { p.Preemptible = !came[p.UID] })
+	now := startTime
+	step := func() *decision {
+		for _, name := range []string{"n1", "n2"} {
+			s.updateGPUNode(name, func(o *v1alpha1.GPUNode) { o.Status.SampledAt.Time = now })
+		}
+		d := decide(&s.snapshot, now)
+		s.previousState = d.nextState
+		for i := range s.nodes {
+			if r, written := d.preemptions.reserve[s.nodes[i].name]; written {
+				s.nodes[i].reservation = r
+			}
+		}
+		return &d
+	}
+	chosen := func(d *decision) (victims []types.UID) {
+		for _, a := range d.preemptions.announce {
+			victims = append(victims, a.UID)
+		}
+		return victims
+	}
+	victim := chosen(step())
+	for _, pause := range []time.Duration{giveUpPause, 2 * giveUpPause, 4 * giveUpPause, 8 * giveUpPause, giveUpPauseMax, giveUpPauseMax} {
+		if len(victim) != 1 {
+			t.Fatalf("chosen %v, want one pod", victim)
+		}
+		came = map[types.UID]bool{victim[0]: true}
+		for _, after := range []time.Duration{0, pause - time.Second} {
+			now = now.Add(after)
+			d := step()
+			if more := chosen(d); len(more) > 0 || len(d.preemptions.explain) != 1 {
+				t.Errorf("%s after a place was given up %v is announced, explained %v", after, more, d.preemptions.explain)
+			}
+		}
+		now = now.Add(time.Second)
+		victim = chosen(step())
+	}
+	came = map[types.UID]bool{victim[0]: true}
+	step()
+	s.withPendingPod("q", "7g.40gb", claimant)
+	if other := chosen(step()); len(other) != 1 {
+		t.Errorf("another claimant waits: %v", other)
+	}
+}
+
 // What is announced is announced again once by each process: a crash may have come before the Notice.
 func TestAnnouncedPreemptionIsConfirmed(t *testing.T) {
 	s := newTestSnapshot(t, []string{"a100: 4g.20gb@0!a"}).withHolders(none).withPendingPod("p", "7g.40gb", claimant).

@@ -37,7 +37,11 @@ func (d *draft) collectReservations() {
 			}
 		}
 		twice := slices.ContainsFunc(d.reserved, func(other reservedPlace) bool { return other.Claimant == r.Claimant })
-		if r.request < 0 || r.gpu < 0 || twice || !d.requests[r.request].guaranteed {
+		if r.request >= 0 && r.gpu < 0 {
+			d.giveUp(r.Claimant, n.name) // the GPU is gone, or is another model
+			continue
+		}
+		if r.request < 0 || twice || !d.requests[r.request].guaranteed {
 			d.preemptions.reserve[n.name] = nil
 			continue
 		}

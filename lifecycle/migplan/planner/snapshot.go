@@ -42,6 +42,8 @@ type planState struct {
 	made map[place]madeInstance
 	// nominated holds, by pod, when the planner last wrote its nominated node.
 	nominated map[types.UID]time.Time
+	// givenUp holds, by pod, the pause after a place for it was given up.
+	givenUp map[types.UID]backoff
 	// earmarks holds, by pool, the GPU that is kept for a request that finds no room.
 	earmarks map[string]earmark
 	// nodeBackoff holds the backoff of changed nodes.

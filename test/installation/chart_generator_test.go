@@ -70,6 +70,7 @@ var chartComponents = []struct{ folder, condition string }{
 	{manifests.CertManager, `eq .Values.certificates.issuer "CertManager"`},
 	{manifests.OpenShift, ".Values.openshift.scc"},
 	{manifests.Monitoring, ".Values.monitoring.enabled"},
+	{manifests.Uninstall, ".Values.uninstall.hook"},
 }
 
 // generateChart returns the templates by path.
@@ -189,6 +190,16 @@ func addValues(t *testing.T, object *unstructured.Unstructured) {
 		set(object.Object, marker("labels", "monitoring.labels"), "metadata", "labels", "further")
 	case "ConfigMap":
 		set(object.Object, marker("configuration", name), "data", name+".yaml")
+	case "PriorityClass", "ClusterRole":
+		// Pod templates name the classes, and the bindings of people the roles: both stay without Sluice.
+		if object.GetKind() == "PriorityClass" || strings.HasPrefix(name, "sluice:") {
+			set(object.Object, "keep", "metadata", "annotations", "helm.sh/resource-policy")
+		}
+	case "Job":
+		for _, field := range []string{"nodeSelector", "tolerations", "affinity"} {
+			set(object.Object, marker("optional", field), "spec", "template", "spec", field)
+		}
+		addImage(t, object)
 	case "Deployment", "DaemonSet":
 		values := map[string]string{"webhook": "webhook", "lifecycle": "lifecycle", "gpuagent": "agent"}[name]
 		placement := ""
@@ -199,16 +210,14 @@ func addValues(t *testing.T, object *unstructured.Unstructured) {
 			set(object.Object, marker("optional", "tolerations"), "spec", "template", "spec", "tolerations")
 		}
 		set(object.Object, marker("checksum", name), "spec", "template", "metadata", "annotations", "checksum/configuration")
-		set(object.Object, marker("pullsecrets", "all"), "spec", "template", "spec", "imagePullSecrets")
 		for _, field := range []string{"nodeSelector", "affinity"} {
 			set(object.Object, marker("optional", placement+field), "spec", "template", "spec", field)
 		}
 		if _, ok, _ := unstructured.NestedString(object.Object, "spec", "template", "spec", "runtimeClassName"); ok {
 			set(object.Object, marker("optional", values+".runtimeClassName"), "spec", "template", "spec", "runtimeClassName")
 		}
-		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		containers := addImage(t, object)
 		container := containers[0].(map[string]any)
-		set(container, marker("image", container["image"].(string)), "image")
 		set(container, marker("block", values+".resources"), "resources")
 		for _, variable := range container["env"].([]any) {
 			if v := variable.(map[string]any); v["name"] == "GOMEMLIMIT" {
@@ -217,6 +226,20 @@ func addValues(t *testing.T, object *unstructured.Unstructured) {
 		}
 		set(object.Object, containers, "spec", "template", "spec", "containers")
 	}
+}
+
+// addImage replaces the image of an object's pods, and returns their containers.
+func addImage(t *testing.T, object *unstructured.Unstructured) (containers []any) {
+	t.Helper()
+	containers, _, _ = unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	container := containers[0].(map[string]any)
+	container["image"] = marker("image", container["image"].(string))
+	for field, value := range map[string]any{"containers": containers, "imagePullSecrets": marker("pullsecrets", "all")} {
+		if err := unstructured.SetNestedField(object.Object, value, "spec", "template", "spec", field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return containers
 }
 
 // marker is a scalar of YAML that needs no quotes.

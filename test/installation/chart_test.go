@@ -147,7 +147,7 @@ func TestChartEqualsOverlays(t *testing.T) {
 		{manifests.Production, "{certificates: {issuer: CertManager}}", []string{manifests.CertManager}},
 		{manifests.Production, "{monitoring: {enabled: true}}", []string{manifests.Monitoring}},
 	} {
-		wanted := buildWith(t, tc.overlay, tc.components)
+		wanted := buildWith(t, tc.overlay, append(tc.components, manifests.Uninstall))
 		got := render(t, tc.values)
 		for _, object := range wanted {
 			key := identity(object)
@@ -191,7 +191,11 @@ func TestChartValues(t *testing.T) {
 	}{
 		"images": {"image: {registry: registry.example.org/sluice, tag: v1.2.3, pullSecrets: [pull]}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for _, pod := range podsOf(t, got) {
-				if want := "registry.example.org/sluice/sluice-" + pod.name + ":v1.2.3"; pod.spec.Containers[0].Image != want {
+				image := "sluice-" + pod.name
+				if pod.kind == "Job" {
+					image = "sluice"
+				}
+				if want := "registry.example.org/sluice/" + image + ":v1.2.3"; pod.spec.Containers[0].Image != want {
 					t.Errorf("image %s, want %s", pod.spec.Containers[0].Image, want)
 				}
 				if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "pull"}}, pod.spec.ImagePullSecrets); diff != "" {
@@ -284,6 +288,13 @@ func TestChartValues(t *testing.T) {
 				}
 			}
 		}},
+		"no hook": {"{uninstall: {hook: false}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for key, object := range got {
+				if object.GetAnnotations()["helm.sh/hook"] != "" {
+					t.Errorf("there is %s", key)
+				}
+			}
+		}},
 		"no agent": {"{agent: {enabled: false}, monitoring: {enabled: true}, openshift: {scc: true}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for key := range got {
 				if strings.Contains(key, "gpuagent") || strings.Contains(key, v1alpha1.AgentNamespace) {
@@ -301,14 +312,14 @@ func TestChartValues(t *testing.T) {
 func podsOf(t *testing.T, objects map[string]*unstructured.Unstructured) (pods []podTemplate) {
 	t.Helper()
 	for _, object := range objects {
-		if object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet" {
+		if slices.Contains([]string{"Deployment", "DaemonSet", "Job"}, object.GetKind()) {
 			var pod corev1.PodTemplateSpec
 			template, _, _ := unstructured.NestedMap(object.Object, "spec", "template")
 			decode(t, &unstructured.Unstructured{Object: template}, &pod)
 			pods = append(pods, podTemplate{object.GetKind(), object.GetName(), object.GetNamespace(), pod.ObjectMeta, pod.Spec})
 		}
 	}
-	if len(pods) != 3 {
+	if len(pods) != 4 {
 		t.Fatalf("%d kinds of pods", len(pods))
 	}
 	return pods

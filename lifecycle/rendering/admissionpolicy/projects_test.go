@@ -158,7 +158,7 @@ func TestProjectAuthorityNamesAllFields(t *testing.T) {
 // A project with the most members that the API server accepts does not exceed the cost that it allows.
 func TestProjectAuthorityOfManyMembers(t *testing.T) {
 	var members []any
-	for i := range v1alpha1.MaxListEntries {
+	for i := range 256 { // maxItems of spec.members
 		members = append(members, map[string]any{"kind": "User", "name": fmt.Sprint("user-", i), "role": []string{"editor", "viewer"}[i%2]})
 	}
 	old := decodeObject(t, "{apiVersion: sluice.dev/v1alpha1, kind: Project, metadata: {name: thesis}, spec: {department: students}}")

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -288,6 +289,31 @@ func TestChartValues(t *testing.T) {
 				}
 			}
 		}},
+		"CRDs managed elsewhere": {"{crds: {enabled: false}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for key, object := range got {
+				if object.GetKind() == "CustomResourceDefinition" {
+					t.Errorf("there is %s", key)
+				}
+			}
+		}},
+		"dashboards": {"{monitoring: {dashboards: {enabled: true, labels: {team: gpu}}}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for _, shipped := range buildObjects(t, manifests.Dashboards) {
+				object := got[identity(shipped)]
+				if object == nil {
+					t.Errorf("the chart lacks %s", identity(shipped))
+					continue
+				}
+				if diff := cmp.Diff(shipped.Object["data"], object.Object["data"]); diff != "" {
+					t.Errorf("%s (-shipped +chart)\n%s", identity(shipped), diff)
+				}
+				if labels := object.GetLabels(); labels["grafana_dashboard"] != "1" || labels["team"] != "gpu" {
+					t.Errorf("%s has the labels %v", identity(shipped), labels)
+				}
+				if size := len(fmt.Sprint(object.Object["data"])); size > 128<<10 {
+					t.Errorf("%s has %d bytes", identity(shipped), size)
+				}
+			}
+		}},
 		"no hook": {"{uninstall: {hook: false}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for key, object := range got {
 				if object.GetAnnotations()["helm.sh/hook"] != "" {
@@ -407,7 +433,7 @@ func TestChartReleaseFitsSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := "{certificates: {issuer: CertManager}, openshift: {scc: true}, monitoring: {enabled: true}}"
+	values := "{certificates: {issuer: CertManager}, openshift: {scc: true}, monitoring: {enabled: true, dashboards: {enabled: true}}}"
 	if release.Manifest, err = helm(t, "template", "sluice", chartFolder, "-n", v1alpha1.SystemNamespace, "-f", valuesFile(t, values)); err != nil {
 		t.Fatal(err)
 	}

@@ -113,9 +113,6 @@ func (w *worker) end(within time.Duration) {
 // remove reports the end of the pod and removes it from the API. It reports whether it
 // succeeded.
 func (w *worker) remove(ctx context.Context, pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return w.removeFromAPI(ctx, pod) // it ended before, and its Job has counted how
-	}
 	status := w.podStatus(pod)
 	status.Phase = corev1.PodSucceeded
 	for _, c := range w.containers {
@@ -132,11 +129,6 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod) bool {
 		w.log.Warn("Failed to report the pod's end, retrying", "error", err)
 		return false
 	}
-	return w.removeFromAPI(ctx, pod)
-}
-
-// removeFromAPI removes the pod from the API, and reports whether it succeeded.
-func (w *worker) removeFromAPI(ctx context.Context, pod *corev1.Pod) bool {
 	err := w.launcher.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})

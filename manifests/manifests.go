@@ -20,7 +20,7 @@ import (
 
 // Files are the manifests in this folder.
 //
-//go:embed crds base agent certmanager openshift overlays monitoring dashboards samples
+//go:embed crds base agent certmanager openshift overlays monitoring dashboards uninstall samples
 var Files embed.FS
 
 // The kustomizations in [Files].
@@ -43,6 +43,8 @@ const (
 	Monitoring = "monitoring"
 	// Dashboards are ConfigMaps for Grafana.
 	Dashboards = "dashboards"
+	// Uninstall is a component: the Job with which Helm removes Sluice before it deletes the objects.
+	Uninstall = "uninstall"
 	// University is a sample: three departments with projects, and two pools.
 	University = "samples/university"
 	// Fairness is a sample for Kueue: four teams that share sixteen GPUs.

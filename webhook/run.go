@@ -158,16 +158,17 @@ func newCertificates(cfg *Config, restConfig *rest.Config, logger logr.Logger) (
 	if err != nil {
 		return nil, nil, err
 	}
+	clients, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return nil, nil, err
+	}
 	injector := certificates.NewInjector()
+	injector.Registrations = clients.AdmissionregistrationV1().RESTClient()
 	served := &certificates.Store{
 		Source: certificates.Directory(cfg.Certificates.Directory), Trust: injector, Logger: logger.WithName("certificates"),
 	}
 	if cfg.Certificates.Source == CertificatesInSecret {
 		key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: cfg.Certificates.Secret}
-		clients, err := kubernetes.NewForConfig(restConfig)
-		if err != nil {
-			return nil, nil, err
-		}
 		served.Source = certificates.Secret{Client: clients.CoreV1().RESTClient(), Key: key}
 		served.Names = cfg.Certificates.DNSNames
 		if *cfg.Certificates.Issue {

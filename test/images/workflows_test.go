@@ -69,6 +69,37 @@ func TestReleaseBuildsEachTarget(t *testing.T) {
 	}
 }
 
+// Names of images have no upper-case letters, and owners of repositories may.
+func TestReleaseNamesRegistryInLowerCase(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(repository, ".github/workflows/release.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflow, problems := actionlint.Parse(raw)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if strings.Contains(string(raw), "github.repository_owner") {
+		t.Error("github.repository_owner is used as it is")
+	}
+	for _, job := range []string{"build", "publish", "release"} {
+		script, ok := workflow.Jobs[job].Steps[0].Exec.(*actionlint.ExecRun)
+		if !ok {
+			t.Errorf("%s: the first step names no registry", job)
+			continue
+		}
+		environment := filepath.Join(t.TempDir(), "environment")
+		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script.Run.Value)
+		command.Env = append(os.Environ(), "GITHUB_REPOSITORY_OWNER=Example-ORG", "GITHUB_ENV="+environment)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", job, err, output)
+		}
+		if written, err := os.ReadFile(environment); err != nil || string(written) != "REGISTRY=ghcr.io/example-org\n" {
+			t.Errorf("%s: %q, %v", job, written, err)
+		}
+	}
+}
+
 // A release without notes fails before anything is built, and keeps the files of the former one.
 func TestReleaseNeedsNotes(t *testing.T) {
 	tools := t.TempDir()

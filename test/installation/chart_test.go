@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -147,7 +148,7 @@ func TestChartEqualsOverlays(t *testing.T) {
 		{manifests.Production, "{certificates: {issuer: CertManager}}", []string{manifests.CertManager}},
 		{manifests.Production, "{monitoring: {enabled: true}}", []string{manifests.Monitoring}},
 	} {
-		wanted := buildWith(t, tc.overlay, tc.components)
+		wanted := buildWith(t, tc.overlay, append(tc.components, manifests.Uninstall))
 		got := render(t, tc.values)
 		for _, object := range wanted {
 			key := identity(object)
@@ -191,7 +192,11 @@ func TestChartValues(t *testing.T) {
 	}{
 		"images": {"image: {registry: registry.example.org/sluice, tag: v1.2.3, pullSecrets: [pull]}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for _, pod := range podsOf(t, got) {
-				if want := "registry.example.org/sluice/sluice-" + pod.name + ":v1.2.3"; pod.spec.Containers[0].Image != want {
+				image := "sluice-" + pod.name
+				if pod.kind == "Job" {
+					image = "sluice"
+				}
+				if want := "registry.example.org/sluice/" + image + ":v1.2.3"; pod.spec.Containers[0].Image != want {
 					t.Errorf("image %s, want %s", pod.spec.Containers[0].Image, want)
 				}
 				if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "pull"}}, pod.spec.ImagePullSecrets); diff != "" {
@@ -284,6 +289,38 @@ func TestChartValues(t *testing.T) {
 				}
 			}
 		}},
+		"CRDs managed elsewhere": {"{crds: {enabled: false}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for key, object := range got {
+				if object.GetKind() == "CustomResourceDefinition" {
+					t.Errorf("there is %s", key)
+				}
+			}
+		}},
+		"dashboards": {"{monitoring: {dashboards: {enabled: true, labels: {team: gpu}}}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for _, shipped := range buildObjects(t, manifests.Dashboards) {
+				object := got[identity(shipped)]
+				if object == nil {
+					t.Errorf("the chart lacks %s", identity(shipped))
+					continue
+				}
+				if diff := cmp.Diff(shipped.Object["data"], object.Object["data"]); diff != "" {
+					t.Errorf("%s (-shipped +chart)\n%s", identity(shipped), diff)
+				}
+				if labels := object.GetLabels(); labels["grafana_dashboard"] != "1" || labels["team"] != "gpu" {
+					t.Errorf("%s has the labels %v", identity(shipped), labels)
+				}
+				if size := len(fmt.Sprint(object.Object["data"])); size > 128<<10 {
+					t.Errorf("%s has %d bytes", identity(shipped), size)
+				}
+			}
+		}},
+		"no hook": {"{uninstall: {hook: false}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for key, object := range got {
+				if object.GetAnnotations()["helm.sh/hook"] != "" {
+					t.Errorf("there is %s", key)
+				}
+			}
+		}},
 		"no agent": {"{agent: {enabled: false}, monitoring: {enabled: true}, openshift: {scc: true}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for key := range got {
 				if strings.Contains(key, "gpuagent") || strings.Contains(key, v1alpha1.AgentNamespace) {
@@ -301,14 +338,14 @@ func TestChartValues(t *testing.T) {
 func podsOf(t *testing.T, objects map[string]*unstructured.Unstructured) (pods []podTemplate) {
 	t.Helper()
 	for _, object := range objects {
-		if object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet" {
+		if slices.Contains([]string{"Deployment", "DaemonSet", "Job"}, object.GetKind()) {
 			var pod corev1.PodTemplateSpec
 			template, _, _ := unstructured.NestedMap(object.Object, "spec", "template")
 			decode(t, &unstructured.Unstructured{Object: template}, &pod)
 			pods = append(pods, podTemplate{object.GetKind(), object.GetName(), object.GetNamespace(), pod.ObjectMeta, pod.Spec})
 		}
 	}
-	if len(pods) != 3 {
+	if len(pods) != 4 {
 		t.Fatalf("%d kinds of pods", len(pods))
 	}
 	return pods
@@ -396,7 +433,7 @@ func TestChartReleaseFitsSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := "{certificates: {issuer: CertManager}, openshift: {scc: true}, monitoring: {enabled: true}}"
+	values := "{certificates: {issuer: CertManager}, openshift: {scc: true}, monitoring: {enabled: true, dashboards: {enabled: true}}}"
 	if release.Manifest, err = helm(t, "template", "sluice", chartFolder, "-n", v1alpha1.SystemNamespace, "-f", valuesFile(t, values)); err != nil {
 		t.Fatal(err)
 	}

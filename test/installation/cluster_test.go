@@ -73,11 +73,12 @@ func startEmpty(t *testing.T) (*cluster.Cluster, client.Client, *warnings) {
 // On a real API server. Helm is first: it does not adopt what another program has installed.
 func TestInstallationOnCluster(t *testing.T) {
 	t.Run("Helm", testHelm)
+	t.Run("UninstallHook", testUninstallHook)
 	t.Run("overlays", testOverlays)
 }
 
 // testHelm: Helm installs, changes, rolls back and removes Sluice. An upgrade keeps the certificate authority that the webhook
-// wrote. The removal keeps the CustomResourceDefinitions, and so all departments and projects.
+// wrote. The removal keeps the CustomResourceDefinitions, and so all departments and projects, and what people's objects name.
 func testHelm(t *testing.T) {
 	c, admin, collected := startEmpty(t)
 	run := func(arguments ...string) {
@@ -94,7 +95,7 @@ func testHelm(t *testing.T) {
 			if _, condition := placeInChart(t, object); ofAgent != strings.Contains(condition, "agent") || object.GetKind() == "CustomResourceDefinition" {
 				continue
 			}
-			if object.GetKind() == "Namespace" && object.GetName() == v1alpha1.SystemNamespace {
+			if object.GetKind() == "Namespace" && object.GetName() == v1alpha1.SystemNamespace || !want && keptByHelm(object) {
 				continue
 			}
 			clustertest.Eventually(t, func() error {
@@ -150,11 +151,11 @@ func testHelm(t *testing.T) {
 	run("rollback", "sluice", "1")
 	installed(true, true)
 	expectAuthority("a rollback")
-	run("uninstall", "sluice")
+	run("uninstall", "sluice", "--no-hooks") // no kubelet runs the Job
 	installed(false, false)
 	installed(false, true)
 	for _, object := range objects {
-		if object.GetKind() == "CustomResourceDefinition" {
+		if keptByHelm(object) {
 			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopy()); err != nil {
 				t.Errorf("removed: %v", err)
 			}
@@ -163,6 +164,16 @@ func testHelm(t *testing.T) {
 	if len(collected.list) > 0 {
 		t.Errorf("the API server warns: %q", collected.list)
 	}
+}
+
+// keptByHelm reports whether an object stays in the cluster when Helm removes Sluice: the data, and what pod templates and the
+// bindings of people name.
+func keptByHelm(object *unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "CustomResourceDefinition", "PriorityClass":
+		return true
+	}
+	return object.GetKind() == "ClusterRole" && strings.HasPrefix(object.GetName(), "sluice:")
 }
 
 // testOverlays: each overlay is accepted by the API server without a warning, and Pod Security admits the pods of both Deployments.

@@ -18,7 +18,12 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,7 +35,7 @@ import (
 // in a rotation.
 const syncInterval = 30 * time.Second
 
-// retryInterval is the interval before the first success.
+// retryInterval is the interval before the first success, and after a failure.
 const retryInterval = time.Second
 
 // trustDelay is the time after the injection after which every API server has observed it, in machine time. They watch the
@@ -45,6 +50,8 @@ const trustDelay = 15 * time.Second
 type Injector struct {
 	// Client reads from and writes to the API server, without a cache.
 	Client client.Client
+	// Registrations is a client of admissionregistration.k8s.io/v1, which watches the two configurations.
+	Registrations rest.Interface
 	// Logger logs changes and failures.
 	Logger logr.Logger
 	// Authorities returns the CA certificates of this replica; none while it has no certificate.
@@ -86,6 +93,7 @@ func (i *Injector) Trusted(authority *x509.Certificate) bool {
 
 // Start injects the CA bundle until ctx ends. It implements manager.Runnable.
 func (i *Injector) Start(ctx context.Context) error {
+	i.watch(ctx)
 	lastFailure := "" // logged once, not at each retry
 	for {
 		err := i.sync(ctx)
@@ -99,7 +107,7 @@ func (i *Injector) Start(ctx context.Context) error {
 			i.Logger.Error(err, "Failed to inject CA bundle, retrying")
 		}
 		wait := syncInterval
-		if !i.injected.Load() {
+		if err != nil {
 			wait = retryInterval
 		}
 		timer := time.NewTimer(wait) //nolint:forbidigo // machine time: the interval of checks
@@ -111,6 +119,26 @@ func (i *Injector) Start(ctx context.Context) error {
 			timer.Stop()
 		case <-timer.C:
 		}
+	}
+}
+
+// watch calls Update at each change of a configuration until ctx ends: one that was deleted and applied again has no bundle, and
+// the API server trusts no webhook of it. The checks at intervals do not depend on the watch.
+func (i *Injector) watch(ctx context.Context) {
+	update := func(any) { i.Update() }
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: update, UpdateFunc: func(_, _ any) { i.Update() }, DeleteFunc: update}
+	for _, watched := range []struct {
+		resource, name string
+		object         runtime.Object
+	}{
+		{"validatingwebhookconfigurations", i.Validating, &admissionv1.ValidatingWebhookConfiguration{}},
+		{"mutatingwebhookconfigurations", i.Mutating, &admissionv1.MutatingWebhookConfiguration{}},
+	} {
+		// The rights of the webhook are limited to these names.
+		selected := cache.NewListWatchFromClient(i.Registrations, watched.resource, metav1.NamespaceNone,
+			fields.OneTermEqualSelector(metav1.ObjectNameField, watched.name))
+		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: selected, ObjectType: watched.object, Handler: handler})
+		go informer.RunWithContext(ctx)
 	}
 }
 

@@ -169,7 +169,10 @@ func (u *Uninstaller) findRendered(ctx context.Context) (actions []action, err e
 	return actions, nil
 }
 
-// findComponentRights finds the bindings whose subjects are only components.
+// agentConstraints are the SecurityContextConstraints of the agent on OpenShift, which name its ServiceAccount.
+const agentConstraints = "sluice-gpuagent"
+
+// findComponentRights finds the bindings whose subjects are only components, and the agent's SecurityContextConstraints.
 func (u *Uninstaller) findComponentRights(ctx context.Context) (actions []action, err error) {
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
 		err := u.list(ctx, schema.GroupKind{Group: rbacv1.GroupName, Kind: kind}, func(o *unstructured.Unstructured) {
@@ -188,5 +191,11 @@ func (u *Uninstaller) findComponentRights(ctx context.Context) (actions []action
 			return nil, err
 		}
 	}
-	return actions, nil
+	constraints := schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
+	err = u.list(ctx, constraints, func(o *unstructured.Unstructured) {
+		if o.GetName() == agentConstraints {
+			actions = append(actions, u.remove(o))
+		}
+	})
+	return actions, err
 }

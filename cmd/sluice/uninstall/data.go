@@ -57,7 +57,8 @@ func (u *Uninstaller) findData(ctx context.Context) (actions []action, err error
 		}
 	}
 	ownNamespace := func(o *unstructured.Unstructured) bool { return slices.Contains(componentNamespaces, o.GetName()) }
-	return actions, u.list(ctx, schema.GroupKind{Kind: "Namespace"}, add(ownNamespace))
+	err = u.list(ctx, schema.GroupKind{Kind: "Namespace"}, add(ownNamespace))
+	return actions, err
 }
 
 func isOwnCRD(o *unstructured.Unstructured) bool {

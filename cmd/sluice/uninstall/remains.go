@@ -27,7 +27,7 @@ var Remains = []Remain{
 	{"Sluice's kinds and objects: Projects, Departments, NodePools, Policies, records", "another installation continues with them; --delete-data deletes them"},
 	{"the namespaces sluice-system and sluice-agent, with their Services, Secrets and ConfigMaps", "they hold the state of mail and of the stop limiter; --delete-data deletes them"},
 	{"the roles and role bindings of members", "people keep access to their namespaces; --delete-data deletes them"},
-	{"the ServiceAccounts and ClusterRoles of the components", "no binding gives them rights"},
+	{"the ServiceAccounts and ClusterRoles of the components", "no binding and no SecurityContextConstraints give them rights"},
 	{"the PriorityClasses sluice-*", "pod templates may name them; without them the API server would refuse such pods"},
 	{"KAI's queues, and NetworkPolicies that policies rendered", "pending pods wait in these queues; without these policies namespaces would be open"},
 	{"the labels and annotations of Sluice on nodes, workloads and namespaces that bind nothing", "sluice.dev/node-pool is the administrators'; sluice.dev/created-for and sluice.dev/former-project tell another installation what is its own"},

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,7 +99,8 @@ func newUninstaller(t *testing.T, crashAt int, more ...client.Object) (*uninstal
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
+	openShift := schema.GroupVersion{Group: "security.openshift.io", Version: "v1"}
+	mapper := meta.NewDefaultRESTMapper(append(scheme.PrioritizedVersionsAllGroups(), openShift))
 	for kind := range scheme.AllKnownTypes() {
 		scope := meta.RESTScope(meta.RESTScopeRoot)
 		switch kind.Kind {
@@ -107,6 +109,7 @@ func newUninstaller(t *testing.T, crashAt int, more ...client.Object) (*uninstal
 		}
 		mapper.Add(kind, scope)
 	}
+	mapper.Add(openShift.WithKind("SecurityContextConstraints"), meta.RESTScopeRoot)
 	writes := new(int)
 	write := func(do func() error) error {
 		*writes++
@@ -337,6 +340,29 @@ func TestRunRemovesWhatTheAgentBrought(t *testing.T) {
 		if err := u.Client.Get(t.Context(), client.ObjectKey{Name: "sluice-gpuagent"}, gone); !apierrors.IsNotFound(err) {
 			t.Errorf("%T is left: %v", gone, err)
 		}
+	}
+}
+
+// OpenShift's constraints name the agent's ServiceAccount and so grant rights without a binding. Those of others stay.
+func TestRunRemovesConstraintsOfOpenShift(t *testing.T) {
+	constraints := func(name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"})
+		o.SetName(name)
+		return o
+	}
+	u, out, _ := newUninstaller(t, 0, constraints("sluice-gpuagent"), constraints("privileged"))
+	if err := u.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Client.Get(t.Context(), client.ObjectKey{Name: "sluice-gpuagent"}, constraints("")); !apierrors.IsNotFound(err) {
+		t.Errorf("the constraints of the agent are left: %v", err)
+	}
+	if err := u.Client.Get(t.Context(), client.ObjectKey{Name: "privileged"}, constraints("")); err != nil {
+		t.Error(err)
+	}
+	if want := "delete SecurityContextConstraints sluice-gpuagent\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("the output lacks %q:\n%s", want, out)
 	}
 }
 

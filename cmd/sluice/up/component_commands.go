@@ -61,6 +61,9 @@ func launcherCommand(s componentContext) (process.Spec, error) {
 		}
 		programs[name], programs["sluice-"+name] = path, path
 	}
+	if programs["sluice"], err = os.Executable(); err != nil { // the Job of the chart, which removes Sluice
+		return process.Spec{}, err
+	}
 	return process.Spec{
 		Run: func(ctx context.Context) error {
 			return launcher.Run(ctx, launcher.Config{

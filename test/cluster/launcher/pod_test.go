@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"sluice.dev/test/cluster/clustertest"
@@ -194,6 +196,40 @@ volumes: [{name: shared, emptyDir: {}}]
 		}
 		return nil
 	})
+}
+
+// A finished pod that is deleted while a finalizer keeps it, as those of Jobs, stays finished as it was.
+func TestDeletedPodThatEnded(t *testing.T) {
+	n := newTestNode(t)
+	pods := n.client.CoreV1().Pods(n.namespace)
+	pod := n.create(t, "done", "{restartPolicy: Never, containers: [{name: main, image: sh, args: [-c, exit 0]}]}")
+	finalizers := func(patch string) {
+		t.Helper()
+		if _, err := pods.Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+patch+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`["example.org/counted"]`)
+	n.await(t, "done", "Succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	changes, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=done"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	n.delete(t, "done")
+	// A later pod has run and is gone: the launcher has handled the deletion.
+	n.create(t, "later", "{restartPolicy: Never, containers: [{name: main, image: sh, args: [-c, exit 0]}]}")
+	n.await(t, "later", "Succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	finalizers("null")
+	n.awaitRemoval(t, "done")
+	for change := range changes.ResultChan() {
+		if seen, ok := change.Object.(*corev1.Pod); ok && seen.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("the phase of the pod became %s", seen.Status.Phase)
+		}
+		if change.Type == watch.Deleted {
+			return
+		}
+	}
 }
 
 const serverSpec = `

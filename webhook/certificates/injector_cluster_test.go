@@ -1,0 +1,113 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	clustertest.Main(m)
+}
+
+// A configuration that was deleted and applied again, or whose caBundle another program emptied, has the bundle at once: long
+// before the next check at an interval.
+func TestInjectorFollowsChanges(t *testing.T) {
+	c := clustertest.Start(t)
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := x509.ParseCertificate([]byte(newCertificate(t, 1, true, 365*24*time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "injector.example.org"
+	path, none := "/", admissionv1.SideEffectClassNone
+	config := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "default", Name: "none", Path: &path}}
+	meta := metav1.ObjectMeta{Name: name}
+	validating := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionv1.ValidatingWebhook{
+		{Name: "a.example.org", ClientConfig: config, SideEffects: &none, AdmissionReviewVersions: []string{"v1"}},
+	}}
+	mutating := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionv1.MutatingWebhook{
+		{Name: "b.example.org", ClientConfig: config, SideEffects: &none, AdmissionReviewVersions: []string{"v1"}},
+	}}
+	apply := func() {
+		t.Helper()
+		for _, object := range []client.Object{validating, mutating} {
+			if err := admin.Create(t.Context(), object.DeepCopyObject().(client.Object)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func() {
+		for _, object := range []client.Object{validating, mutating} {
+			_ = admin.Delete(context.WithoutCancel(t.Context()), object.DeepCopyObject().(client.Object))
+		}
+	}
+	apply()
+	t.Cleanup(remove)
+
+	injector := NewInjector()
+	injector.Client, injector.Logger = admin, logr.Discard()
+	injector.Registrations = clients.AdmissionregistrationV1().RESTClient()
+	injector.Authorities = func() []*x509.Certificate { return []*x509.Certificate{own} }
+	injector.Validating, injector.Mutating = name, name
+	injector.now = func() time.Time { return testTime }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- injector.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	injected := func() {
+		t.Helper()
+		clustertest.EventuallyWithin(t, syncInterval/3, func() error {
+			var v admissionv1.ValidatingWebhookConfiguration
+			var m admissionv1.MutatingWebhookConfiguration
+			if err := errors.Join(admin.Get(t.Context(), client.ObjectKey{Name: name}, &v), admin.Get(t.Context(), client.ObjectKey{Name: name}, &m)); err != nil {
+				return err
+			}
+			if len(v.Webhooks[0].ClientConfig.CABundle) == 0 || len(m.Webhooks[0].ClientConfig.CABundle) == 0 {
+				return errors.New("a caBundle is empty")
+			}
+			return nil
+		})
+	}
+	injected()
+	remove()
+	apply()
+	injected()
+	empty := client.RawPatch("application/json-patch+json", []byte(`[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`))
+	if err := admin.Patch(t.Context(), validating.DeepCopy(), empty); err != nil {
+		t.Fatal(err)
+	}
+	injected()
+}

@@ -294,17 +294,15 @@ func (u *upgradeTest) checkEnd(t *testing.T) {
 			u.waitForClock(t, w, fmt.Sprintf("has %d warnings", n+1), func(s *v1alpha1.WorkloadClockStatus) bool { return len(s.Leads) == n+1 })
 		}
 	}
+	u.assertRunning(t, "before the deadlines", u.workloads...)
 	for _, w := range u.workloads {
-		u.assertRunning(t, "before its deadline", w)
-		deadline := u.deadline(t, w)
-		if before := u.clocks[w.GetName()].Deadline.At; !before.Time.Equal(deadline) {
-			t.Errorf("the deadline of %s is %s, and was %s before the upgrade", w.GetName(), deadline, before)
+		if now, before := u.deadline(t, w), u.clocks[w.GetName()].Deadline.At; !before.Time.Equal(now) {
+			t.Errorf("the deadline of %s is %s, and was %s before the upgrade", w.GetName(), now, before)
 		}
-		if deadline.After(u.clockFile.Now()) {
-			u.advanceTimeTo(t, deadline)
-		}
-		u.assertStopped(t, v1alpha1.EndMaxRuntime, 48*time.Hour, w)
 	}
+	_, last := u.deadlineRange(t, u.workloads)
+	u.advanceTimeTo(t, last)
+	u.assertStopped(t, v1alpha1.EndMaxRuntime, 48*time.Hour, u.workloads...)
 	warnings := map[string]int{}
 	for _, n := range u.listNotices(t, upgradedProject) {
 		if n.Spec.Lead != nil {

@@ -121,6 +121,8 @@ verify: verify-tidy verify-generated verify-lint verify-imports verify-licenses 
 .PHONY: verify-lint
 verify-lint: $(LINT)
 	go vet ./...
+	@# People have the command line on macOS, too.
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -trimpath -o /dev/null ./cmd/sluice
 	$(LINT) fmt --diff
 	$(LINT) run --allow-parallel-runners
 	cd test/bench && go vet ./... && ../../$(LINT) run --allow-parallel-runners ./...

@@ -31,11 +31,11 @@ func (d recordedDevices) Mknod(path string, _ uint32, device uint64) error {
 	return os.WriteFile(path, nil, 0o600)
 }
 
-func (d recordedDevices) Lstat(path string) (unix.Stat_t, error) {
+func (d recordedDevices) Lstat(path string) (host.FileStatus, error) {
 	if _, err := os.Lstat(path); err != nil {
-		return unix.Stat_t{}, err
+		return host.FileStatus{}, err
 	}
-	return unix.Stat_t{Mode: unix.S_IFCHR | 0o444, Rdev: d[path]}, nil
+	return host.FileStatus{Mode: unix.S_IFCHR | 0o444, Device: d[path]}, nil
 }
 
 // nodesTest is a reconciler with one simulated GPU in MIG mode.

@@ -138,7 +138,7 @@ func (p *pinnedProcess) handlesSIGHUP() (bool, error) {
 // sendSIGHUP sends SIGHUP. If it succeeds, the process kept its PID until now, so that a command line
 // read by this PID since pinProcess was the process's own.
 func (p *pinnedProcess) sendSIGHUP() error {
-	err := unix.PidfdSendSignal(int(p.folder.Fd()), unix.SIGHUP, nil, 0)
+	err := sendSignal(int(p.folder.Fd()), unix.SIGHUP)
 	if errors.Is(err, unix.ENOSYS) {
 		return p.killByPID()
 	}

@@ -39,7 +39,16 @@ type DeviceSystem interface {
 	// Mknod creates a device node.
 	Mknod(path string, mode uint32, device uint64) error
 	// Lstat returns the properties of a file.
-	Lstat(path string) (unix.Stat_t, error)
+	Lstat(path string) (FileStatus, error)
+}
+
+// FileStatus has the properties of a file that matter for device nodes. Its types are the same on all systems, those of
+// [unix.Stat_t] are not.
+type FileStatus struct {
+	// Mode has the type and the permissions.
+	Mode uint32
+	// Device is the number of a device node.
+	Device uint64
 }
 
 // kernelDevices is the DeviceSystem of the kernel.
@@ -52,11 +61,12 @@ func (kernelDevices) Mknod(path string, mode uint32, device uint64) error {
 	return nil
 }
 
-func (kernelDevices) Lstat(path string) (stat unix.Stat_t, err error) {
-	if err = unix.Lstat(path, &stat); err != nil {
-		err = &os.PathError{Op: "lstat", Path: path, Err: err}
+func (kernelDevices) Lstat(path string) (FileStatus, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return FileStatus{}, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	return stat, err
+	return FileStatus{Mode: uint32(stat.Mode), Device: uint64(stat.Rdev)}, nil //nolint:unconvert,gosec // Other systems have other types.
 }
 
 // MIGDevice identifies a GPU instance by the driver's identifiers.
@@ -200,8 +210,8 @@ func (c *CapabilityNodes) checkNode(path string, device uint64, want capability)
 		return "", err
 	case stat.Mode&unix.S_IFMT != unix.S_IFCHR:
 		return "is no character device", nil
-	case stat.Rdev != device:
-		return fmt.Sprintf("is device %d:%d, not %d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev), unix.Major(device), want.minor), nil
+	case stat.Device != device:
+		return fmt.Sprintf("is device %d:%d, not %d:%d", unix.Major(stat.Device), unix.Minor(stat.Device), unix.Major(device), want.minor), nil
 	case stat.Mode&maxPermissions != want.mode && want.modify:
 		return fmt.Sprintf("has the mode %#o, not %#o", stat.Mode&maxPermissions, want.mode), nil
 	}

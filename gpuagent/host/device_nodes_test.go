@@ -34,14 +34,15 @@ func (d *fakeDevices) Mknod(path string, mode uint32, device uint64) error {
 	return os.WriteFile(path, fmt.Appendf(nil, "%d:%d", unix.Major(device), minor), fs.FileMode(mode&0o200))
 }
 
-func (d *fakeDevices) Lstat(path string) (stat unix.Stat_t, err error) {
-	if err := unix.Lstat(path, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+func (d *fakeDevices) Lstat(path string) (FileStatus, error) {
+	stat, err := kernelDevices{}.Lstat(path)
+	if err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return stat, err
 	}
 	var major, minor uint32
 	if text, err := os.ReadFile(path); err == nil {
 		if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err == nil {
-			stat.Mode, stat.Rdev = unix.S_IFCHR|stat.Mode&maxPermissions, unix.Mkdev(major, minor)
+			stat.Mode, stat.Device = unix.S_IFCHR|stat.Mode&maxPermissions, unix.Mkdev(major, minor)
 		}
 	}
 	return stat, nil
@@ -71,7 +72,7 @@ func newCapabilityNode(t *testing.T) (*CapabilityNodes, *fakeDevices, []MIGDevic
 func requireNode(t *testing.T, c *CapabilityNodes, root, name, device string) {
 	t.Helper()
 	stat, err := c.system().Lstat(filepath.Join(root, "dev/nvidia-caps", name))
-	if got := fmt.Sprintf("%d:%d %o", unix.Major(stat.Rdev), unix.Minor(stat.Rdev), stat.Mode); err != nil || got != device+" 20444" {
+	if got := fmt.Sprintf("%d:%d %o", unix.Major(stat.Device), unix.Minor(stat.Device), stat.Mode); err != nil || got != device+" 20444" {
 		t.Errorf("%s: %s, %v", name, got, err)
 	}
 }

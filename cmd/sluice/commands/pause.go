@@ -157,12 +157,33 @@ func newPauseState(parameters *v1alpha1.AdmissionParameters, now time.Time) paus
 const pauseAccessHint = "a pause needs the rights to get the AdmissionParameters sluice and to patch its status; " +
 	"ClusterRole sluice:pause has them"
 
-func getPause(ctx context.Context, c client.Reader, now time.Time) (pauseState, error) {
+func getPause(ctx context.Context, c client.Client, now time.Time) (pauseState, error) {
 	parameters, err := getParameters(ctx, c)
 	if err != nil {
 		return pauseState{}, err
 	}
+	if _, corrected, err := userAndTime(ctx, c, now); err == nil {
+		now = corrected
+	}
 	return newPauseState(parameters, now), nil
+}
+
+// clockTolerance is above the difference of equal clocks: the API server reports whole seconds, and the request takes time.
+const clockTolerance = 5 * time.Second
+
+// userAndTime returns the name of the user, and the time of the cluster: now, corrected by as much as the clock of this machine
+// differs from that of the API server. A pause by a wrong clock would end too early or begin too late.
+func userAndTime(ctx context.Context, c client.Writer, now time.Time) (user string, corrected time.Time, err error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", now, err
+	}
+	if at := review.CreationTimestamp; !at.IsZero() {
+		if difference := time.Until(at.Time); difference.Abs() > clockTolerance {
+			now = now.Add(difference)
+		}
+	}
+	return review.Status.UserInfo.Username, now.UTC().Truncate(time.Second), nil
 }
 
 func getParameters(ctx context.Context, c client.Reader) (*v1alpha1.AdmissionParameters, error) {
@@ -181,19 +202,18 @@ func getParameters(ctx context.Context, c client.Reader) (*v1alpha1.AdmissionPar
 func changePause(
 	ctx context.Context, c client.Client, now time.Time, change func(user string, now time.Time, present *v1alpha1.Pause) (*v1alpha1.Pause, error),
 ) (pauseState, error) {
-	now = now.UTC().Truncate(time.Second)
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
+	user, now, err := userAndTime(ctx, c, now)
+	if err != nil {
 		return pauseState{}, fmt.Errorf("read your user name: %w", err)
 	}
 	var state pauseState
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		parameters, err := getParameters(ctx, c)
 		if err != nil {
 			return err
 		}
 		before := parameters.DeepCopy()
-		if parameters.Status.Pause, err = change(review.Status.UserInfo.Username, now, before.Status.Pause); err != nil {
+		if parameters.Status.Pause, err = change(user, now, before.Status.Pause); err != nil {
 			return err
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

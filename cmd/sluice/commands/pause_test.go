@@ -21,13 +21,19 @@ import (
 var pauseNow = time.Date(2026, 11, 24, 11, 0, 0, 0, time.UTC)
 
 // asPetra answers the question for the user.
-var asPetra = interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-	if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-		review.Status.UserInfo.Username = "petra"
-		return nil
-	}
-	return c.Create(ctx, o, options...)
-}}
+var asPetra = asPetraWithClock(0)
+
+// asPetraWithClock is asPetra with an API server whose clock is ahead by that much.
+func asPetraWithClock(ahead time.Duration) interceptor.Funcs {
+	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+			review.CreationTimestamp = metav1.NewTime(time.Now().Add(ahead))
+			review.Status.UserInfo.Username = "petra"
+			return nil
+		}
+		return c.Create(ctx, o, options...)
+	}}
+}
 
 func TestPauseAndResume(t *testing.T) {
 	c := newFakeClient(t, asPetra, &v1alpha1.AdmissionParameters{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName}})
@@ -86,6 +92,29 @@ func TestPauseFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if out, err := runCommand(t, append([]string{"pause"}, tc.args...)...); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v: %s; want %q", err, out, tc.want)
+			}
+		})
+	}
+}
+
+// The clock of the API server counts, not that of the machine with the command.
+func TestPauseByClockOfAPIServer(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"ahead": 3 * time.Hour, "behind": -3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			c := newFakeClient(t, asPetraWithClock(ahead), &v1alpha1.AdmissionParameters{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName}})
+			request := func(user string, now time.Time, _ *v1alpha1.Pause) (*v1alpha1.Pause, error) {
+				return &v1alpha1.Pause{Since: metav1.NewTime(now), Until: metav1.NewTime(now.Add(2 * time.Hour)), By: user, Reason: "a broken policy"}, nil
+			}
+			state, err := changePause(t.Context(), c, pauseNow, request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if apart := state.Pause.Since.Sub(pauseNow.Add(ahead)); apart.Abs() > 5*time.Second {
+				t.Errorf("the pause begins at %s, and the API server has %s", state.Pause.Since, pauseNow.Add(ahead))
+			}
+			shown, err := getPause(t.Context(), c, pauseNow)
+			if err != nil || !shown.Paused || !strings.HasPrefix(shown.text(time.UTC), "Sluice is paused until ") {
+				t.Errorf("a pause in force is shown as\n%s%v", shown.text(time.UTC), err)
 			}
 		})
 	}

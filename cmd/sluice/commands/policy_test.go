@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"sluice.dev/policies/check"
+	"sluice.dev/test/cluster/clustertest"
 )
 
 func TestMain(m *testing.M) {
 	check.RunIfChild()
-	os.Exit(m.Run())
+	clustertest.Main(m)
 }
 
 // The command prints what the webhook would refuse and warn of, and fails if there is a problem.

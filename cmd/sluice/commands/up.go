@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ func newUpCommand() *cobra.Command {
 	var options up.Options
 	var buildOnly bool
 	var scale scaleFlag
+	var other *contextFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a Kubernetes cluster with Sluice on this machine",
@@ -39,16 +41,32 @@ The first run builds Kubernetes from its Go modules, which takes minutes, unless
 KUBEBUILDER_ASSETS or PATH has its programs in a version that Sluice supports. Later
 runs start within seconds. The cluster runs until you interrupt the command, and
 keeps its data for the next run. With --detach it runs in the background until
-` + "`sluice down`" + `.`,
+` + "`sluice down`" + `.
+
+With --context the command starts no cluster. It installs Sluice's manifests in the
+cluster of that context, after it has shown the cluster and asked. Without --context it
+reads no kubeconfig.`,
 		Example: `  # Run a cluster in the background and use it
   sluice up --detach
   export KUBECONFIG=.sluice/kubeconfig
   kubectl get slpool,sldept,slproj
 
   # Run a cluster with Kueue in another folder
-  sluice up --detach --dir fair --scheduler kueue`,
+  sluice up --detach --dir fair --scheduler kueue
+
+  # Install Sluice in a cluster of your kubeconfig
+  sluice up --context test --image-registry registry.example.org/sluice --image-tag v0.1.0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if set, err := other.isSet(cmd); err != nil {
+				return err
+			} else if set {
+				return other.install(cmd)
+			}
+			if runtime.GOOS != "linux" {
+				return fmt.Errorf("the embedded cluster needs Linux, since its pods are Linux programs, and this machine runs %s: "+
+					"use a Linux machine, or install Sluice in a cluster with --context", runtime.GOOS)
+			}
 			options.Output = cmd.OutOrStdout()
 			options.TimeScale = float64(scale)
 			options.NodesUnset = !cmd.Flags().Changed("nodes")
@@ -78,6 +96,7 @@ keeps its data for the next run. With --detach it runs in the background until
 	flags.BoolVar(&options.Pinned, "pinned", false,
 		"Run the versions of Kubernetes and etcd that Sluice is tested with, also where others are installed")
 	flags.BoolVar(&buildOnly, "build-only", false, "Only build the programs of the cluster")
+	other = addContextFlags(cmd)
 	return cmd
 }
 

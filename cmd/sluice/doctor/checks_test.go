@@ -167,6 +167,11 @@ func TestChecksFindProblems(t *testing.T) {
 		"a pod outside": {func(o *Observation) {
 			o.GPUPods.Value = append(o.GPUPods.Value, newGPUPod("old", "b"), newGPUPod("old", "a"))
 		}, "gpu-pods-outside", "Namespace old: GPU pods outside of a project: 2 (a, b); gpuPodsOutside: Deny would refuse such pods", nil},
+		"a pause": {func(o *Observation) {
+			o.Parameters.Value.Status.Pause = &v1alpha1.Pause{
+				Since: metav1.NewTime(o.PolicyNow.Add(-time.Hour)), Until: metav1.NewTime(o.PolicyNow.Add(time.Hour)), By: "petra", Reason: "a broken policy",
+			}
+		}, "pause", "Warning AdmissionParameters sluice: petra paused Sluice until ", nil},
 		"an engaged stop limiter": {func(o *Observation) {
 			o.StopLimiter.Value = &corev1.ConfigMap{Data: map[string]string{"research": `{"engagedAt":"2026-11-21T15:00:00Z","stopsDue":60,"runningWorkloads":100}`}}
 		}, "stop-limiter", "Warning Department research: the stop limiter is engaged since 2026-11-21 15:00 UTC: 60 of 100", nil},

@@ -142,6 +142,7 @@ var checks = []check{
 	{"admission-policies-enforced", areaPolicies, false, checkAdmissionEnforced},
 	{"projects", areaWork, false, checkProjects},
 	{"gpu-pods-outside", areaWork, true, checkOutside},
+	{"pause", areaWork, false, checkPause},
 	{"stop-limiter", areaWork, false, checkStopLimiter},
 	{"unstoppable", areaWork, false, checkUnstoppable},
 	{"mail", areaMail, false, checkMail},

@@ -40,6 +40,21 @@ func checkStopLimiter(o *Observation) (out outcome) {
 	return out
 }
 
+// checkPause reports a pause in force.
+func checkPause(o *Observation) (out outcome) {
+	if reason := firstUnread(o.Parameters); reason != "" {
+		return skip("%s", reason)
+	}
+	if parameters := o.Parameters.Value; parameters != nil && parameters.Status.Pause.IsInForce(o.PolicyNow) {
+		pause := parameters.Status.Pause
+		out.add(Warning, "AdmissionParameters "+parameters.Name, fmt.Sprintf(
+			"%s paused Sluice until %s (%s): denials of policies are warnings, and time limits, evictions and project expiry are held",
+			pause.By, formatMinute(pause.Until.Time), pause.Reason), "repair the cause, then end the pause: sluice resume")
+	}
+	out.ok = "Sluice is not paused"
+	return out
+}
+
 func formatMinute(at time.Time) string { return at.UTC().Format("2006-01-02 15:04 MST") }
 
 // checkUnstoppable reports workloads that run although Sluice stopped them.

@@ -80,11 +80,15 @@ func decodeManifests(files ...[]byte) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// applyObjects applies objects in their order.
+// applyObjects applies objects in their order. Fields that another program has set become those of this one.
 func applyObjects(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	return applyWith(ctx, c, objects, client.ForceOwnership)
+}
+
+func applyWith(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption) error {
+	options = append(options, client.FieldOwner(v1alpha1.FieldManagerCLI))
 	for _, object := range objects {
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
-			client.FieldOwner(v1alpha1.FieldManagerCLI), client.ForceOwnership)
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
 		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 		}

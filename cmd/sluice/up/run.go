@@ -15,6 +15,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api"
@@ -120,7 +121,7 @@ func startError(ctx context.Context, output io.Writer, err error) error {
 // installAndStart installs all objects, starts all components, installs the sample,
 // and waits until the cluster is ready.
 func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string, ports map[string][]int) error {
-	admin, err := newAdminClient(c)
+	admin, err := newAdminClient(c.Config())
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, p
 	return waitForGPUModels(ctx, admin, common.nodes)
 }
 
-func newAdminClient(c *cluster.Cluster) (client.Client, error) {
+func newAdminClient(config *rest.Config) (client.Client, error) {
 	scheme, err := api.NewScheme()
 	if err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func newAdminClient(c *cluster.Cluster) (client.Client, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
-	admin, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	admin, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// killedTimeScale is the speed of policy time in TestLeaderKilled.
-	killedTimeScale = 60
-	// The limit of its workloads and the lead of their warning are 20 and 10 seconds of machine time.
-	killedLimit, killedLead = 20 * time.Minute, 10 * time.Minute
-	// killedWorkloads is the number of workloads at a time. Each follows another one.
-	killedWorkloads = 6
+	// limitsTimeScale is the speed of policy time.
+	limitsTimeScale = 60
+	// The limit of the workloads and the lead of their warning are 20 and 10 seconds of machine time.
+	shortLimit, shortLead = 20 * time.Minute, 10 * time.Minute
+	// limitedWorkloads is the number of workloads at a time. Each follows another one.
+	limitedWorkloads = 6
 	// leaseTime is the machine time after which a standby replica takes over: the lease, and the interval at which it tries.
 	leaseTime = 15*time.Second + 2400*time.Millisecond
 	// reactionTime is the machine time from a deadline, or from the takeover, to the stop on a busy machine.
 	reactionTime = 10 * time.Second
 )
 
-// leaderTest is a cluster with two replicas of lifecycle, whose leader is killed.
-type leaderTest struct {
+// limitsTest is a cluster with fast policy time, whose workloads reach their limits.
+type limitsTest struct {
 	*policyTimeCluster
 	ns string
 
@@ -45,11 +45,14 @@ type leaderTest struct {
 // its deadline, none is earlier than announced, and each mail about an end is delivered, repeated only under the same Message-ID.
 // Guards invariants 5, 6 and 8 of the design.
 func TestLeaderKilled(t *testing.T) {
-	l := newLeaderTest(t)
+	l := newLimitsTest(t, "killed")
+	l.editConfiguration(t, "lifecycle", "disabled: true", "disabled: false")
+	l.mustKubectl(t, "-n", v1alpha1.SystemNamespace, "scale", "deployment", "lifecycle", "--replicas", "2")
+	l.rollOut(t, "lifecycle", "restart")
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
-	for slot := range killedWorkloads {
-		load.Go(func() { l.runWorkloads(ctx, t, slot) })
+	for slot := range limitedWorkloads {
+		load.Go(func() { l.runWorkloads(ctx, t, slot, l.remember) })
 	}
 	t.Cleanup(stop)
 	kills, longest := 0, time.Duration(0)
@@ -68,32 +71,30 @@ func TestLeaderKilled(t *testing.T) {
 	l.checkMails(t)
 }
 
-func newLeaderTest(t *testing.T) *leaderTest {
+// newLimitsTest starts a cluster with fast policy time, and a project whose workloads have a short limit.
+func newLimitsTest(t *testing.T, name string) *limitsTest {
 	t.Helper()
-	flags := []string{"--nodes", "2", "--time-scale", fmt.Sprint(killedTimeScale)}
-	l := &leaderTest{policyTimeCluster: &policyTimeCluster{sluiceCluster: newUnsharedCluster(t, flags...)}, ns: "killed"}
+	flags := []string{"--nodes", "2", "--time-scale", fmt.Sprint(limitsTimeScale)}
+	l := &limitsTest{policyTimeCluster: &policyTimeCluster{sluiceCluster: newUnsharedCluster(t, flags...)}, ns: name}
 	var err error
 	if l.clockFile, err = policytime.OpenFile(filepath.Join(l.dir, policytime.FileName), nil); err != nil {
 		t.Fatal(err)
 	}
-	limit := period.MustParseDuration(killedLimit.String())
+	limit := period.MustParseDuration(shortLimit.String())
 	department := &v1alpha1.Department{}
 	department.Name = l.ns
 	department.Spec = v1alpha1.DepartmentSpec{
 		NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "8")},
 		Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: &limit}},
-		Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin", WorkloadEnd: []period.Duration{period.MustParseDuration(killedLead.String())}},
+		Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin", WorkloadEnd: []period.Duration{period.MustParseDuration(shortLead.String())}},
 	}
 	l.createForTest(t, department)
 	l.createGovernedProject(t, l.ns, l.ns, newPoolQuota("dgx", "8", "8"))
-	l.editConfiguration(t, "lifecycle", "disabled: true", "disabled: false")
-	l.mustKubectl(t, "-n", v1alpha1.SystemNamespace, "scale", "deployment", "lifecycle", "--replicas", "2")
-	l.rollOut(t, "lifecycle", "restart")
 	return l
 }
 
 // waitForLeader waits until a replica of lifecycle is the leader, and returns its process.
-func (l *leaderTest) waitForLeader(t *testing.T) (leader string) {
+func (l *limitsTest) waitForLeader(t *testing.T) (leader string) {
 	t.Helper()
 	eventuallyLong(t, func() error {
 		replicas, err := filepath.Glob(l.podDir("lifecycle*"))
@@ -113,8 +114,9 @@ func (l *leaderTest) waitForLeader(t *testing.T) (leader string) {
 	return leader
 }
 
-// runWorkloads starts a workload when the one before was stopped, until ctx ends and the last one was stopped.
-func (l *leaderTest) runWorkloads(ctx context.Context, t *testing.T, slot int) {
+// runWorkloads starts a workload when the one before was stopped, until ctx ends and the last one was stopped. It calls stopped with
+// each.
+func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, stopped func(*testing.T, workload)) {
 	for i := 0; ctx.Err() == nil; i++ {
 		job := newJobWorkload(l.ns, fmt.Sprintf("job-%d-%d", slot, i), v1alpha1.ResourceNVIDIAGPU)
 		if err := l.adminClient.Create(t.Context(), job.Object); err != nil {
@@ -132,14 +134,18 @@ func (l *leaderTest) runWorkloads(ctx context.Context, t *testing.T, slot int) {
 			}
 			waitTime(t, time.Second/4)
 		}
-		l.mu.Lock()
-		l.stopped = append(l.stopped, job)
-		l.mu.Unlock()
+		stopped(t, job)
 	}
 }
 
+func (l *limitsTest) remember(_ *testing.T, w workload) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = append(l.stopped, w)
+}
+
 // checkEnds compares when the workloads were stopped with their limits, and with the deadlines that were announced.
-func (l *leaderTest) checkEnds(t *testing.T) {
+func (l *limitsTest) checkEnds(t *testing.T) {
 	t.Helper()
 	announced := map[string]time.Time{}
 	for _, n := range l.listNotices(t, l.ns) {
@@ -157,24 +163,24 @@ func (l *leaderTest) checkEnds(t *testing.T) {
 			t.Errorf("%s was stopped without an announcement", w.GetName())
 		case late < 0:
 			t.Errorf("%s was stopped %s before the announced deadline", w.GetName(), -late)
-		case late > killedTimeScale*(leaseTime+reactionTime):
-			t.Errorf("%s was stopped %s of machine time after its deadline, more than a lease", w.GetName(), late/killedTimeScale)
+		case late > limitsTimeScale*(leaseTime+reactionTime):
+			t.Errorf("%s was stopped %s of machine time after its deadline, more than a lease", w.GetName(), late/limitsTimeScale)
 		}
 		if s.Stopped.Reason != v1alpha1.EndMaxRuntime {
 			t.Errorf("%s was stopped because of %s", w.GetName(), s.Stopped.Reason)
 		}
 		latest = max(latest, late)
-		overrun = max(overrun, s.Stopped.At.Sub(s.StartedAt.Time)-killedLimit)
+		overrun = max(overrun, s.Stopped.At.Sub(s.StartedAt.Time)-shortLimit)
 	}
 	t.Logf("%d workloads stopped; the latest %s of machine time after its deadline, %s after its limit", len(l.stopped),
-		(latest / killedTimeScale).Round(time.Second/10), (overrun / killedTimeScale).Round(time.Second/10))
-	if len(l.stopped) < killedWorkloads {
+		(latest / limitsTimeScale).Round(time.Second/10), (overrun / limitsTimeScale).Round(time.Second/10))
+	if len(l.stopped) < limitedWorkloads {
 		t.Errorf("only %d workloads were stopped", len(l.stopped))
 	}
 }
 
 // checkMails waits until all Notices were delivered, and compares them with the mails.
-func (l *leaderTest) checkMails(t *testing.T) {
+func (l *limitsTest) checkMails(t *testing.T) {
 	t.Helper()
 	var notices []v1alpha1.Notice
 	l.eventuallyAfterStep(t, func() error {

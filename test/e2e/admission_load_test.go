@@ -53,6 +53,8 @@ const (
 	loadClients = 4
 	// loadTimeout is how long a client waits for an answer. The webhooks of a request take less.
 	loadTimeout = 10 * time.Second
+	// loadRetryInterval is the time after which a client tries again that has no connection.
+	loadRetryInterval = 100 * time.Millisecond
 )
 
 // admissionLoad is clients that create pods without effect, each one after the other.
@@ -83,7 +85,7 @@ func startAdmissionLoad(t *testing.T, config *rest.Config, namespace string) *ad
 	for range loadClients {
 		// A connection of its own: a client does not wait for the requests of others on it.
 		own := rest.CopyConfig(config)
-		own.Dial = new(net.Dialer).DialContext
+		own.Dial, own.WarningHandler = new(net.Dialer).DialContext, rest.NoWarnings{}
 		client, err := kubernetes.NewForConfig(own)
 		if err != nil {
 			t.Fatal(err)
@@ -93,6 +95,9 @@ func startAdmissionLoad(t *testing.T, config *rest.Config, namespace string) *ad
 				result, err := createGovernedPod(ctx, client, namespace)
 				if ctx.Err() == nil {
 					l.add(result, err)
+				}
+				if result == noServer {
+					pause(ctx, loadRetryInterval)
 				}
 			}
 		})
@@ -202,12 +207,14 @@ func (c loadCounts) check(t *testing.T, expected ...outcome) {
 	}
 }
 
-// waitTime waits for a time, or until the test ends.
-func waitTime(t *testing.T, duration time.Duration) {
+// pause waits for a time. It reports false if ctx ends.
+func pause(ctx context.Context, duration time.Duration) bool {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-t.Context().Done():
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

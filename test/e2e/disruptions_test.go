@@ -57,7 +57,7 @@ func TestDisruptions(t *testing.T) {
 	d := newDisruptionTest(t)
 	later := buildLaterWebhook(t)
 	d.load = startAdmissionLoad(t, d.config, d.ns)
-	d.disrupt(t, "undisturbed", func(t *testing.T) { waitTime(t, undisturbedPeriod) })
+	d.disrupt(t, "undisturbed", func(t *testing.T) { pause(t.Context(), undisturbedPeriod) })
 	for begun, round := time.Now(), 1; round == 1 || time.Since(begun) < *disruptionTime; round++ {
 		d.disrupt(t, "each replica restarted in turn", d.restartReplicas)
 		d.disrupt(t, "certificates rotated", d.rotateCertificates)
@@ -67,7 +67,7 @@ func TestDisruptions(t *testing.T) {
 			d.replaceWebhook(t, filepath.Join(filepath.Dir(sharedCluster.binary), "webhook"), "undo")
 		})
 		d.disrupt(t, "etcd paused", d.pauseEtcd, noServer)
-		d.disrupt(t, "the API server restarted", d.restartAPIServer, noServer, noParameters)
+		d.disrupt(t, "the API server killed", d.restartAPIServer, noServer, noParameters)
 	}
 	d.load.end()
 }
@@ -290,13 +290,12 @@ func (d *disruptionTest) pauseEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
-	waitTime(t, etcdPause)
+	pause(t.Context(), etcdPause)
 }
 
 func (d *disruptionTest) restartAPIServer(t *testing.T) {
 	pid := d.componentPID(t, cluster.APIServer)
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	// After SIGTERM it would refuse connections for a minute, until it ends the watches of its clients.
+	killProcess(t, pid)
 	eventuallyLong(t, func() error { return d.restarted(t.Context(), cluster.APIServer, pid) })
 }

@@ -58,7 +58,7 @@ func TestLeaderKilled(t *testing.T) {
 	kills, longest := 0, time.Duration(0)
 	for begun := time.Now(); time.Since(begun) < max(*disruptionTime, time.Minute); kills++ {
 		leader := l.waitForLeader(t)
-		waitTime(t, reactionTime+rand.N(reactionTime)) //nolint:gosec // no secret
+		pause(t.Context(), reactionTime+rand.N(reactionTime)) //nolint:gosec // no secret
 		killProcess(t, l.componentPID(t, leader))
 		killed := time.Now()
 		l.waitForLeader(t)
@@ -132,7 +132,7 @@ func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, s
 				t.Errorf("Job %s was not stopped: %v, %+v", job.GetName(), err, clock.Status)
 				return
 			}
-			waitTime(t, time.Second/4)
+			pause(t.Context(), time.Second/4)
 		}
 		stopped(t, job)
 	}

@@ -70,7 +70,7 @@ func TestSoak(t *testing.T) {
 	begun := time.Now()
 	for time.Since(begun) < *soakTime {
 		s.sample(t)
-		waitTime(t, soakSampleInterval)
+		pause(t.Context(), soakSampleInterval)
 	}
 	stop()
 	load.Wait()
@@ -168,18 +168,6 @@ func (s *soakTest) replaceProjects(ctx context.Context, t *testing.T) {
 				break
 			}
 		}
-	}
-}
-
-// pause waits for a time. It reports false if ctx ends.
-func pause(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

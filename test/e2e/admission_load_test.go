@@ -125,7 +125,7 @@ func createGovernedPod(ctx context.Context, client kubernetes.Interface, namespa
 		return ungoverned, fmt.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
 	case strings.Contains(err.Error(), "failed calling webhook"):
 		return noWebhook, err
-	case strings.Contains(err.Error(), "failed to find resource referenced by paramKind"):
+	case strings.Contains(err.Error(), "failed to configure policy") || strings.Contains(err.Error(), "failed to configure binding"):
 		return noParameters, err
 	case noAnswer(err):
 		return noServer, err

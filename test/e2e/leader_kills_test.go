@@ -84,7 +84,7 @@ func newLimitsTest(t *testing.T, name string) *limitsTest {
 	department := &v1alpha1.Department{}
 	department.Name = l.ns
 	department.Spec = v1alpha1.DepartmentSpec{
-		NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "8")},
+		NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "16")},
 		Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: &limit}},
 		Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin", WorkloadEnd: []period.Duration{period.MustParseDuration(shortLead.String())}},
 	}

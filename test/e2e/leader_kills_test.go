@@ -58,7 +58,7 @@ func TestLeaderKilled(t *testing.T) {
 	kills, longest := 0, time.Duration(0)
 	for begun := time.Now(); time.Since(begun) < max(*disruptionTime, time.Minute); kills++ {
 		leader := l.waitForLeader(t)
-		pause(t.Context(), reactionTime+rand.N(reactionTime)) //nolint:gosec // no secret
+		pause(t.Context(), reactionTime+rand.N(reactionTime))
 		killProcess(t, l.componentPID(t, leader))
 		killed := time.Now()
 		l.waitForLeader(t)

@@ -38,7 +38,13 @@ type limitsTest struct {
 	ns string
 
 	mu      sync.Mutex
-	stopped []workload
+	stopped []stoppedWorkload
+}
+
+// stoppedWorkload is a workload with the clock that it had when it was stopped. A clock forgets its stop after the cooldown.
+type stoppedWorkload struct {
+	workload
+	clock v1alpha1.WorkloadClockStatus
 }
 
 // The leader of lifecycle is killed at random times while workloads reach their time limits. No end is later than a lease after
@@ -116,7 +122,7 @@ func (l *limitsTest) waitForLeader(t *testing.T) (leader string) {
 
 // runWorkloads starts a workload when the one before was stopped, until ctx ends and the last one was stopped. It calls stopped with
 // each.
-func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, stopped func(*testing.T, workload)) {
+func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, stopped func(*testing.T, stoppedWorkload)) {
 	for i := 0; ctx.Err() == nil; i++ {
 		job := newJobWorkload(l.ns, fmt.Sprintf("job-%d-%d", slot, i), v1alpha1.ResourceNVIDIAGPU)
 		if err := l.adminClient.Create(t.Context(), job.Object); err != nil {
@@ -126,6 +132,7 @@ func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, s
 		for deadline := time.Now().Add(restartTimeout); ; {
 			clock, err := l.getClock(t, job)
 			if err == nil && clock.Status.Stopped != nil {
+				stopped(t, stoppedWorkload{job, clock.Status})
 				break
 			}
 			if time.Now().After(deadline) || t.Context().Err() != nil {
@@ -134,11 +141,10 @@ func (l *limitsTest) runWorkloads(ctx context.Context, t *testing.T, slot int, s
 			}
 			pause(t.Context(), time.Second/4)
 		}
-		stopped(t, job)
 	}
 }
 
-func (l *limitsTest) remember(_ *testing.T, w workload) {
+func (l *limitsTest) remember(_ *testing.T, w stoppedWorkload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = append(l.stopped, w)
@@ -155,7 +161,7 @@ func (l *limitsTest) checkEnds(t *testing.T) {
 	}
 	var latest, overrun time.Duration
 	for _, w := range l.stopped {
-		s := l.clockStatus(t, w)
+		s := w.clock
 		deadline, found := announced[w.GetName()]
 		late := s.Stopped.At.Sub(deadline)
 		switch {

@@ -102,9 +102,9 @@ func (s *soakTest) admitPods(ctx context.Context) {
 
 // cleanUp deletes what a stopped workload leaves, as lifecycle does after 30 days of policy time: the records of the workloads of a
 // quarter of an hour would be more and more memory.
-func (s *soakTest) cleanUp(t *testing.T, w workload) {
+func (s *soakTest) cleanUp(t *testing.T, w stoppedWorkload) {
 	s.stops.Add(1)
-	clock, err := s.getClock(t, w)
+	clock, err := s.getClock(t, w.workload)
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	for _, object := range []client.Object{w.Object, clock} {
 		if err == nil {

@@ -86,6 +86,18 @@ hostile: build ## Attack Sluice: all attacks, ten minutes of random requests, a 
 	SLUICE_HOSTILE_DURATION=$(HOSTILE_DURATION) go test ./test/e2e/hostile -count 1 -timeout 2h -v $(ARGS)
 	go test ./test/e2e -run '^TestQuotaRace$$' -quota-race-rounds $(RACES) -count 1 -timeout 8h $(ARGS)
 
+.PHONY: disrupt
+disrupt: DURATION ?= 5m
+disrupt: build ## Disrupt what admits pods and ends work, under load; five minutes each, or DURATION=
+	bin/sluice up --build-only --pinned
+	go test ./test/e2e -run '^Test(Disruptions|LeaderKilled)$$' -disruption-time $(DURATION) -count 1 -timeout 24h -v $(ARGS)
+
+.PHONY: soak
+soak: DURATION ?= 15m
+soak: build ## Load a cluster steadily and watch memory and goroutines; fifteen minutes, or DURATION=
+	bin/sluice up --build-only --pinned
+	go test ./test/e2e -run '^TestSoak$$' -soak-time $(DURATION) -count 1 -timeout 240h -v $(ARGS)
+
 .PHONY: bench
 bench: build ## Run the benchmarks
 	bin/sluice up --build-only --pinned

@@ -40,3 +40,14 @@ func (d *drain) Ready(*http.Request) error {
 	}
 	return nil
 }
+
+// wrap returns a handler whose responses close their connections from the signal on. The API server keeps connections to a replica
+// that left the endpoints of the Service, and loses the request that it sends on one while the server ends.
+func (d *drain) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.started.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -107,7 +107,7 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	reporter := &replicaReporter{
 		client: mgr.GetClient(), engine: policyStore.Engine, counter: &replica.Counter{}, logger: logger.WithName("replica"),
 	}
-	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, logger); err != nil {
+	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, draining, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	for _, runnable := range []manager.Runnable{served, injector, reporter} {
@@ -225,7 +225,8 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler
 }
 
 func registerHandlers(
-	ctx context.Context, mgr ctrl.Manager, cfg *Config, reporter *replicaReporter, policyChecker policy.Checker, logger logr.Logger,
+	ctx context.Context, mgr ctrl.Manager, cfg *Config, reporter *replicaReporter, policyChecker policy.Checker, draining *drain,
+	logger logr.Logger,
 ) error {
 	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -281,7 +282,7 @@ func registerHandlers(
 		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
 	} {
 		handler := evaluation.NewRecorder(webhook.name, logger, webhook.handler)
-		mgr.GetWebhookServer().Register(webhook.path, limits.wrap(&admission.Webhook{Handler: handler}))
+		mgr.GetWebhookServer().Register(webhook.path, draining.wrap(limits.wrap(&admission.Webhook{Handler: handler})))
 	}
 	return nil
 }

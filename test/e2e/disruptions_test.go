@@ -85,7 +85,7 @@ func newDisruptionTest(t *testing.T) *disruptionTest {
 		t.Fatal(err)
 	}
 	for _, program := range []string{"sluice", "webhook", "lifecycle", "gpuagent"} {
-		d.installProgram(t, filepath.Join(filepath.Dir(sharedCluster.binary), program))
+		installProgram(t, d.bin, filepath.Join(filepath.Dir(sharedCluster.binary), program))
 	}
 	if d.sluiceCluster, err = startSluice(t.Context(), d.bin, filepath.Join(dir, "own"), "--nodes", "2"); err != nil {
 		t.Fatal(err)
@@ -144,10 +144,10 @@ func (s *sluiceCluster) componentPods(t testing.TB, deployment string) ([]corev1
 	return list.Items, nil
 }
 
-// installProgram replaces a program of the cluster by the one at path. A pod that starts later runs it.
-func (d *disruptionTest) installProgram(t *testing.T, path string) {
+// installProgram replaces a program in the folder of a cluster by the one at path. A pod that starts later runs it.
+func installProgram(t *testing.T, folder, path string) {
 	t.Helper()
-	place := filepath.Join(d.bin, filepath.Base(path))
+	place := filepath.Join(folder, filepath.Base(path))
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func (d *disruptionTest) checkPolicies(t *testing.T, enabled bool) {
 
 // replaceWebhook makes the replicas run another program of the webhook.
 func (d *disruptionTest) replaceWebhook(t *testing.T, program, verb string) {
-	d.installProgram(t, program)
+	installProgram(t, d.bin, program)
 	d.rollOut(t, "webhook", verb)
 	d.eventuallyWebhooks(t, 2)
 }

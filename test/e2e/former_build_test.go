@@ -123,23 +123,11 @@ func (s *sluiceCluster) apply(t *testing.T, b *versionedBuild, selected func(*un
 	}
 }
 
-// rollOut replaces the pods of a component by those of a build, and waits until they run. The launcher runs the programs that lie
-// beside that of the cluster.
-func (s *sluiceCluster) rollOut(t *testing.T, b *versionedBuild, component string) {
+// changeVersion replaces the pods of a component by those of a build, and waits until they run. The launcher runs the programs that
+// lie beside that of the cluster.
+func (s *sluiceCluster) changeVersion(t *testing.T, b *versionedBuild, component string) {
 	t.Helper()
-	bin := filepath.Dir(s.binary)
-	raw, err := os.ReadFile(filepath.Join(b.bin, component))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A program that runs cannot be overwritten, but replaced.
-	next := filepath.Join(bin, component+".next")
-	if err := os.WriteFile(next, raw, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, filepath.Join(bin, component)); err != nil {
-		t.Fatal(err)
-	}
+	installProgram(t, filepath.Dir(s.binary), filepath.Join(b.bin, component))
 	for _, object := range b.objects {
 		if !runsProgram(object) || object.GetName() != component {
 			continue

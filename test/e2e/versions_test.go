@@ -62,14 +62,14 @@ func TestUpgradeAndRollback(t *testing.T) {
 		return !isDefinition(o) && !isConfiguration(o) && !runsProgram(o)
 	})
 	for _, component := range []string{"webhook", "lifecycle", "gpuagent"} {
-		u.rollOut(t, &present, component)
+		u.changeVersion(t, &present, component)
 		u.check(t, component+" is upgraded")
 	}
 	u.apply(t, &former, func(o *unstructured.Unstructured) bool {
 		return !isDefinition(o) && !isConfiguration(o) && !runsProgram(o)
 	})
 	for _, component := range []string{"webhook", "lifecycle", "gpuagent"} {
-		u.rollOut(t, &former, component)
+		u.changeVersion(t, &former, component)
 		u.check(t, component+" is rolled back")
 	}
 	stop()

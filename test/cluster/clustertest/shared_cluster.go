@@ -26,10 +26,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api"
@@ -141,8 +147,8 @@ func stopShared() error {
 	return c.Stop()
 }
 
-// InstallKinds is a [Setup] that installs Sluice's CustomResourceDefinitions. It does not
-// change existing ones in the user's own cluster.
+// InstallKinds is a [Setup] that installs Sluice's CustomResourceDefinitions, and waits until the API
+// server serves them. It does not change existing ones in the user's own cluster.
 func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
 	kinds, err := manifests.Build("crds")
 	if err != nil {
@@ -157,12 +163,27 @@ func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
 			return fmt.Errorf("install %s: %w", kind.GetName(), err)
 		}
 	}
-	return nil
+	return waitForKinds(ctx, c, len(kinds))
+}
+
+// waitForKinds waits until the API server serves a number of Sluice's kinds. A client that asks earlier does not find all of them.
+func waitForKinds(ctx context.Context, c *cluster.Cluster, number int) error {
+	discoverer, err := discovery.NewDiscoveryClientForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		resources, err := discoverer.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		if err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		served := slices.DeleteFunc(resources.APIResources, func(r metav1.APIResource) bool { return strings.Contains(r.Name, "/") })
+		return len(served) >= number, nil
+	})
 }
 
 // Admin returns the administrator's client of the shared cluster, for the kinds of
-// Kubernetes and of Sluice. It waits until the API server serves Sluice's kinds, for which
-// the package's Main needs the setup [InstallKinds].
+// Kubernetes and of Sluice, for which the package's Main needs the setup [InstallKinds].
 func Admin(t testing.TB) client.Client {
 	t.Helper()
 	scheme, err := api.NewScheme()
@@ -173,6 +194,5 @@ func Admin(t testing.TB) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, func() error { return admin.List(t.Context(), &v1alpha1.PolicyList{}) })
 	return admin
 }

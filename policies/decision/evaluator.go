@@ -37,8 +37,9 @@ type Result struct {
 	// shares its unchanged parts with Original, and has no meaning if the object is denied.
 	Original map[string]any
 	Merged   merge.Result
-	// Input is what the policies read first; nil if none was evaluated.
-	Input *engine.Input
+	// Input is what the policies read first; nil if none was evaluated. InputBytes is the size of its object as JSON.
+	Input      *engine.Input
+	InputBytes int
 	// Evaluations are the first evaluations of the policies, with their durations.
 	Evaluations []engine.Evaluation
 	// Transient reports that the result must not be cached: a policy could not be evaluated, or was skipped.
@@ -170,7 +171,7 @@ func (e *Evaluator) evaluate(
 	if err != nil {
 		return nil, err
 	}
-	result.Input, result.Evaluations = in, outcome.Evaluations
+	result.Input, result.InputBytes, result.Evaluations = in, len(request.Raw), outcome.Evaluations
 	result.Denials, result.Warnings, result.Paused = outcome.Denials, outcome.Warnings, outcome.Paused
 	result.Warned = warnedFindings(&outcome)
 	result.Transient = slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })

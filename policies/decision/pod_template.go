@@ -25,10 +25,14 @@ func (e *Evaluator) MutateTemplate(ctx context.Context, t workloadkind.Template,
 	}
 	request.Raw, request.Operation, request.IsTemplate = raw, v1alpha1.OperationCreate, true
 	result, err := e.Mutate(ctx, request)
-	warnings := result.Warnings[:len(result.Warnings)-len(result.Merged.Warnings)]
-	for _, warning := range result.Merged.Warnings {
-		if warning.Path != createdByPath {
-			warnings = append(warnings, merge.Finding{Message: warning.String()})
+	warnings := result.Warnings
+	if err == nil && len(result.Denials) == 0 {
+		// Mutate added those of the merge.
+		warnings = warnings[:len(warnings)-len(result.Merged.Warnings)]
+		for _, warning := range result.Merged.Warnings {
+			if warning.Path != createdByPath {
+				warnings = append(warnings, merge.Finding{Message: warning.String()})
+			}
 		}
 	}
 	result.Denials, result.Warnings = prefixFields(t.Path, result.Denials), prefixFields(t.Path, warnings)

@@ -240,6 +240,13 @@ func newCapabilities(version ast.RegoVersion) *ast.Capabilities {
 	return all
 }
 
+// UnitTestCapabilities returns the functions of unit tests: those of policies, and the one that OPA's test runner inserts.
+func UnitTestCapabilities() *ast.Capabilities {
+	of := *capabilities
+	of.Builtins = append(slices.Clone(of.Builtins), ast.BuiltinMap["internal.test_case"])
+	return &of
+}
+
 // emptyStore is a store without data: policies see only their own rules and the libraries
 // as data. It has no state, so it needs no locks and no transactions.
 type emptyStore struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
@@ -16,7 +17,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// RuleTrace says what one rule of a policy did for an object.
+// explainTimeout limits the evaluation of one policy with all its events.
+const explainTimeout = 10 * time.Second
+
+// RuleTrace is what one rule of a policy did for an object.
 type RuleTrace struct {
 	// Rule is the rule's name, such as deny, and Line its first line in the policy.
 	Rule string
@@ -44,6 +48,8 @@ func (s *Set) Explain(ctx context.Context, in Input, name string) ([]RuleTrace, 
 	if query == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
 	tracer := topdown.NewBufferTracer()
 	_, err := query.Eval(ctx,
 		rego.EvalParsedInput(in.bind().withParameters(policy.parameters)),
@@ -58,7 +64,7 @@ func (s *Set) Explain(ctx context.Context, in Input, name string) ([]RuleTrace, 
 	return traceRules(*tracer), nil
 }
 
-// traceRules returns what the events of an evaluation say about the policy's rules.
+// traceRules returns the traces of the policy's rules from the events of an evaluation.
 func traceRules(events []*topdown.Event) []RuleTrace {
 	byRule := make(map[*ast.Rule]*RuleTrace)
 	entered := make(map[uint64]*ast.Rule) // the rule that a query evaluates

@@ -42,14 +42,14 @@ type Case struct {
 
 // Expectation is what the policies shall decide. At least one of its fields is required.
 type Expectation struct {
-	// Allowed: no policy refuses the object.
+	// Allowed: no policy refuses the object. That also holds for each case without Denied.
 	Allowed bool `json:"allowed,omitempty"`
 	// Denied are texts: the object is refused, each of them is a part of a denial, and there is no other denial.
 	Denied []string `json:"denied,omitempty"`
-	// Warnings are texts, each of which is a part of a warning. An empty list allows no warnings. Default: any warnings.
+	// Warnings are texts: each of them is a part of a warning, and there is no other warning. Default: any warnings.
 	Warnings *[]string `json:"warnings,omitempty"`
 	// Object is a part of the resulting object: maps have at least these keys, null means that the key is absent, and lists
-	// have these elements, by name where all of them have one, else exactly. The object is allowed.
+	// have these elements, by name where all of them have one, else exactly. The object is a Pod, and allowed.
 	Object map[string]any `json:"object,omitempty"`
 }
 
@@ -78,6 +78,8 @@ func (c *Case) validate() error {
 		return errors.New("expect: one of allowed, denied, warnings and object is required")
 	case len(e.Denied) > 0 && (e.Allowed || e.Object != nil):
 		return errors.New("expect: a denied object is not allowed, and has no resulting object")
+	case e.Object != nil && c.Object["kind"] != "Pod":
+		return fmt.Errorf("expect.object: only a Pod has one, the object is a %v", c.Object["kind"])
 	case slices.Contains(e.Denied, ""):
 		return errors.New("expect.denied: a text is empty")
 	}
@@ -97,7 +99,7 @@ func (e *Expectation) compare(d *Decision) []Failure {
 	var failures []Failure
 	fail := func(message, diff string) { failures = append(failures, Failure{message, diff}) }
 	denials, warnings := d.Denials(), d.Warnings()
-	if len(e.Denied) == 0 && len(denials) > 0 && (e.Allowed || e.Object != nil) {
+	if len(e.Denied) == 0 && len(denials) > 0 {
 		fail("the object is denied, but should be allowed", lines("+", denials))
 	}
 	if len(e.Denied) > 0 {

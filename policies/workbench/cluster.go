@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -91,17 +90,6 @@ func (d *Decision) texts(findings func(decision.Result) []merge.Finding) []strin
 	return texts
 }
 
-// ChangedPaths returns the paths that each policy changed.
-func (d *Decision) ChangedPaths() map[string][]string {
-	changed := make(map[string][]string)
-	for _, result := range d.Results {
-		for policy, paths := range result.Merged.ChangedPaths {
-			changed[policy] = append(changed[policy], paths...)
-		}
-	}
-	return changed
-}
-
 // Decide evaluates a new object. A pod is mutated and then evaluated once more as it would be admitted; a Job is mutated, and
 // its template and those of other workloads are evaluated as the pods that they create.
 func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error) {
@@ -172,12 +160,7 @@ func (c *Cluster) decideObject(ctx context.Context, d *Decision, request decisio
 	return nil
 }
 
-// Evaluations returns the evaluations of the policies, with their durations, sorted by policy.
-func (d *Decision) Evaluations() []engine.Evaluation {
-	var all []engine.Evaluation
-	for _, result := range d.Results {
-		all = append(all, result.Evaluations...)
-	}
-	slices.SortStableFunc(all, func(a, b engine.Evaluation) int { return cmp.Compare(a.Policy, b.Policy) })
-	return all
+// Explain returns what each rule of a policy did for the object, or the template, of a result.
+func (c *Cluster) Explain(ctx context.Context, result *decision.Result, policy string) ([]engine.RuleTrace, error) {
+	return c.set.Explain(ctx, *result.Input, policy)
 }

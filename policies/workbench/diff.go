@@ -35,7 +35,7 @@ func Diff(before, after map[string]any) (string, error) {
 // diffParts returns the difference of the parts that are expected of an object, with what it has there.
 func diffParts(expected, object map[string]any) string {
 	found, _ := partOf(expected, object).(map[string]any)
-	want, err := yaml.Marshal(expected)
+	wanted, err := yaml.Marshal(expected)
 	if err != nil {
 		return err.Error()
 	}
@@ -44,7 +44,7 @@ func diffParts(expected, object map[string]any) string {
 		return err.Error()
 	}
 	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(want)), B: difflib.SplitLines(string(got)), FromFile: "expected", ToFile: "decided", Context: 3,
+		A: difflib.SplitLines(string(wanted)), B: difflib.SplitLines(string(got)), FromFile: "expected", ToFile: "decided", Context: 3,
 	})
 	if err != nil {
 		return err.Error()
@@ -64,8 +64,8 @@ func partOf(expected, value any) any {
 		for key, inner := range expected {
 			if found, ok := object[key]; ok {
 				part[key] = partOf(inner, found)
-			} else if inner == nil {
-				part[key] = nil
+			} else if expectsNothing(inner) {
+				part[key] = inner
 			}
 		}
 		return part
@@ -76,10 +76,18 @@ func partOf(expected, value any) any {
 			return value
 		}
 		part := make([]any, 0, len(expected))
+		rest := slices.Clone(list)
 		for i, name := range names {
-			at := slices.IndexFunc(list, func(element any) bool { return schema.AsMap(element)["name"] == name })
+			at := slices.IndexFunc(rest, func(element any) bool { return schema.AsMap(element)["name"] == name })
 			if at >= 0 {
-				part = append(part, partOf(expected[i], list[at]))
+				part = append(part, partOf(expected[i], rest[at]))
+				rest = slices.Delete(rest, at, at+1)
+			}
+		}
+		// A second element of an expected name is a difference.
+		for _, element := range rest {
+			if slices.Contains(names, schema.AsMap(element)["name"]) {
+				part = append(part, element)
 			}
 		}
 		return part
@@ -87,8 +95,25 @@ func partOf(expected, value any) any {
 	return value
 }
 
+// expectsNothing reports whether an expected value is null, or a map of such values: an absent one has it.
+func expectsNothing(expected any) bool {
+	object, ok := expected.(map[string]any)
+	if !ok {
+		return expected == nil
+	}
+	for _, inner := range object {
+		if !expectsNothing(inner) {
+			return false
+		}
+	}
+	return true
+}
+
 // namesOf returns the names of a list's elements; nil if not all have one.
 func namesOf(list []any) []any {
+	if len(list) == 0 {
+		return nil
+	}
 	names := make([]any, 0, len(list))
 	for _, element := range list {
 		name, ok := schema.AsMap(element)["name"].(string)

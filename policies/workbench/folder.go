@@ -33,6 +33,9 @@ type Folder struct {
 	Departments []v1alpha1.Department
 	NodePools   []v1alpha1.NodePool
 
+	// parameters are those of the cluster, and live reports that all objects are a cluster's: they are complete.
+	parameters v1alpha1.AdmissionParameters
+	live       bool
 	// files are where the policies' Rego is, by the policies' names.
 	files map[string]string
 }
@@ -65,7 +68,14 @@ func Load(folder fs.FS) (*Folder, error) {
 		if !slices.Contains([]string{".rego", ".yaml", ".yml", ".json"}, extension) {
 			return nil
 		}
-		if info, err := entry.Info(); err == nil && info.Size() > maxFileBytes {
+		info, err := entry.Info()
+		switch {
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			faults = append(faults, fmt.Errorf("%s: it is no regular file", name))
+			return nil
+		case info.Size() > maxFileBytes:
 			faults = append(faults, fmt.Errorf("%s: %d bytes, of which at most %d are allowed", name, info.Size(), maxFileBytes))
 			return nil
 		}
@@ -94,6 +104,27 @@ func Load(folder fs.FS) (*Folder, error) {
 		faults = append(faults, errors.New("no policies found"))
 	}
 	return f, errors.Join(faults...)
+}
+
+// FromCluster returns the projects, departments and node pools of a cluster, as a folder without policies and tests.
+func FromCluster(
+	projects []v1alpha1.Project, departments []v1alpha1.Department, pools []v1alpha1.NodePool, parameters v1alpha1.AdmissionParameters,
+) *Folder {
+	return &Folder{Projects: projects, Departments: departments, NodePools: pools, parameters: parameters, live: true}
+}
+
+// ReadObject returns the only object of a file in YAML or JSON.
+func ReadObject(text []byte) (object map[string]any, err error) {
+	err = eachDocument(text, func(document []byte) error {
+		if object != nil {
+			return errors.New("it has more than one object")
+		}
+		return yaml.Unmarshal(document, &object)
+	})
+	if err == nil && object == nil {
+		err = errors.New("it has no object")
+	}
+	return object, err
 }
 
 // addCases adds the cases of a file.

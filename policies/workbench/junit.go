@@ -5,6 +5,7 @@ package workbench
 
 import (
 	"encoding/xml"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -19,7 +20,7 @@ func WriteJUnit(output io.Writer, outcomes []Outcome) error {
 			report.Suites = append(report.Suites, junitSuite{Name: o.File})
 		}
 		suite := &report.Suites[len(report.Suites)-1]
-		test := junitTest{Class: o.File, Name: o.Name, Seconds: o.Duration.Seconds()}
+		test := junitTest{Class: o.File, Name: o.Name, Seconds: fmt.Sprintf("%.6f", o.Duration.Seconds())}
 		suite.Tests++
 		if o.Skipped {
 			test.Skipped = &struct{}{}
@@ -63,7 +64,7 @@ type junitSuite struct {
 type junitTest struct {
 	Class   string        `xml:"classname,attr"`
 	Name    string        `xml:"name,attr"`
-	Seconds float64       `xml:"time,attr"`
+	Seconds string        `xml:"time,attr"`
 	Failure *junitFailure `xml:"failure,omitempty"`
 	Skipped *struct{}     `xml:"skipped,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,11 +21,16 @@ import (
 // exampleName is the name of the example project, of its department and of its node pool.
 const exampleName = "sample"
 
-// Tenant returns the tenant of a project of the folder, and its namespace. An empty name is the example project, unless the
-// folder has a project of that name. Node pools without a status have eight GPUs of one model, and the project's quota
-// counts as applied.
-func (f *Folder) Tenant(project string) (*decision.Tenant, string, error) {
-	from := decision.TenantSources{NodePools: slices.Clone(f.NodePools)}
+// Tenant returns the tenant of a project of the folder at a time, and its namespace. An empty name is the example project, unless the
+// folder has a project of that name. Node pools of files without a status have eight GPUs of
+// one model, and the project's quota counts as applied.
+func (f *Folder) Tenant(project string, now time.Time) (*decision.Tenant, string, error) {
+	from := decision.TenantSources{NodePools: slices.Clone(f.NodePools), SizeLimits: decision.SizeLimits{
+		Labels: int(f.parameters.Spec.MaxLabels), Annotations: int(f.parameters.Spec.MaxAnnotations),
+	}}
+	if pause := f.parameters.Status.Pause; pause.IsInForce(now) {
+		from.PausedUntil = pause.Until.Time
+	}
 	name := project
 	if name == "" {
 		name = exampleName
@@ -39,7 +45,7 @@ func (f *Folder) Tenant(project string) (*decision.Tenant, string, error) {
 		}
 		from.Department = department
 		for _, quota := range from.Project.Spec.NodePools {
-			if !slices.ContainsFunc(from.NodePools, func(p v1alpha1.NodePool) bool { return p.Name == quota.Name }) {
+			if !f.live && !slices.ContainsFunc(from.NodePools, func(p v1alpha1.NodePool) bool { return p.Name == quota.Name }) {
 				return nil, "", fmt.Errorf("project %s: spec.nodePools: the folder has no NodePool %s", name, quota.Name)
 			}
 		}
@@ -49,12 +55,14 @@ func (f *Folder) Tenant(project string) (*decision.Tenant, string, error) {
 	default:
 		return nil, "", fmt.Errorf("project %q does not exist in the folder, which has %s", project, listNames(f.Projects))
 	}
-	for i := range from.NodePools {
-		from.NodePools[i] = *completePool(&from.NodePools[i])
+	if !f.live {
+		for i := range from.NodePools {
+			from.NodePools[i] = *completePool(&from.NodePools[i])
+		}
+		meta.SetStatusCondition(&from.Project.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: from.Project.Generation,
+		})
 	}
-	meta.SetStatusCondition(&from.Project.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: from.Project.Generation,
-	})
 	tenant, err := decision.NewTenant(from)
 	return tenant, from.Project.NamespaceName(), err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
 )
 
 // Coverage is the part of a policy's lines that the unit tests evaluated.
@@ -40,7 +41,7 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 	}
 	coverage := cover.New()
 	runner := tester.NewRunner().
-		SetCompiler(ast.NewCompiler().WithEnablePrintStatements(true)).
+		SetCompiler(ast.NewCompiler().WithCapabilities(engine.UnitTestCapabilities()).WithEnablePrintStatements(true)).
 		SetModules(modules).
 		SetCoverageQueryTracer(coverage).
 		RaiseBuiltinErrors(true)

@@ -65,6 +65,10 @@ func TestCases(t *testing.T) {
 		"the object":                      {podCase + "expect: {object: {metadata: {labels: {tier: \"1\", z: null}}}}\n", nil},
 		"another object":                  {podCase + "expect: {object: {metadata: {labels: {tier: \"2\", x: null}}}}\n", []string{"the resulting object differs", "-    tier: \"2\"", "+    tier: \"1\"", "+    x: \"1\""}},
 		"a container that is missing":     {podCase + "expect: {object: {spec: {containers: [{name: main}, {name: more}]}}}\n", []string{"-  - name: more"}},
+		"an absent map":                   {podCase + "expect: {object: {metadata: {annotations: {x: null}}}}\n", nil},
+		"an empty list":                   {podCase + "expect: {object: {spec: {containers: []}}}\n", []string{"-  containers: []"}},
+		"a name twice":                    {strings.Replace(podCase, "image: i", "image: i, ports: [{name: a, containerPort: 1}, {name: a, containerPort: 2}]", 1) + "expect: {object: {spec: {containers: [{name: main, ports: [{name: a, containerPort: 1}]}]}}}\n", []string{"containerPort: 2"}},
+		"denied, warnings only":           {podCase + "parameters: {a: {x: \"1\"}}\nexpect: {warnings: []}\n", []string{"should be allowed"}},
 		"no warnings":                     {podCase + "expect: {warnings: []}\n", nil},
 		"a warning of Sluice":             {strings.Replace(podCase, "x: \"1\"", "tier: \"2\"", 1) + "expect: {warnings: []}\n", []string{"the warnings differ", `+ policy a replaced metadata.labels[tier]`}},
 		"a project's node pool":           {share + "expect: {object: {spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-3g.20gb: \"1\"}}}]}}}\n", nil},
@@ -91,18 +95,19 @@ func TestLoadNamesEachFault(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"nothing":             {map[string]string{"readme.md": "x"}, "no policies found"},
-		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
-		"no Rego":             {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
-		"a name twice":        {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
-		"an unknown key":      {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
-		"nothing expected":    {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
-		"both":                {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
-		"an empty text":       {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
-		"a wrong time":        {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
-		"a case twice":        {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
-		"no object":           {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
-		"YAML that is broken": {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
+		"nothing":                   {map[string]string{"readme.md": "x"}, "no policies found"},
+		"an unknown field":          {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
+		"no Rego":                   {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
+		"a name twice":              {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
+		"an unknown key":            {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
+		"nothing expected":          {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
+		"both":                      {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
+		"an empty text":             {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
+		"an object of a Deployment": {map[string]string{"a.case.yaml": "name: a\nobject: {kind: Deployment}\nexpect: {object: {a: 1}}\n"}, "expect.object: only a Pod has one, the object is a Deployment"},
+		"a wrong time":              {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
+		"a case twice":              {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
+		"no object":                 {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
+		"YAML that is broken":       {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.files)
@@ -150,7 +155,7 @@ func TestExplainNamesUndefinedExpressions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, namespace, err := folder.Tenant("")
+	tenant, namespace, err := folder.Tenant("", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +163,7 @@ func TestExplainNamesUndefinedExpressions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces, err := cluster.Explain(t.Context(), decision, "no-latest")
+	traces, err := cluster.Explain(t.Context(), &decision.Results[0], "no-latest")
 	if err != nil || len(traces) != 3 {
 		t.Fatalf("%+v, %v", traces, err)
 	}
@@ -169,7 +174,7 @@ func TestExplainNamesUndefinedExpressions(t *testing.T) {
 	if defaults := traces[2]; defaults.Rule != "defaults" || !defaults.Fired || defaults.Undefined != "" {
 		t.Errorf("defaults: %+v", defaults)
 	}
-	if _, err := cluster.Explain(t.Context(), decision, "missing"); err == nil {
+	if _, err := cluster.Explain(t.Context(), &decision.Results[0], "missing"); err == nil {
 		t.Error("a missing policy was explained")
 	}
 }

@@ -31,7 +31,7 @@ const webhookMemoryLimit = 512 << 10 // KiB
 // The webhook stays under 512 MiB and is not restarted while it checks and evaluates every hostile policy and answers
 // every hostile pod, and refuses no plain pod of another project meanwhile. Guards invariants 1 and 10 of the design.
 func TestWebhookMemoryThroughHostileCorpus(t *testing.T) {
-	s := newDedicatedCluster(t)
+	s := newUnsharedCluster(t)
 	s.createDepartment(t, "corpus", newPoolQuota("dgx", "0", "2"))
 	for _, ns := range []string{"thesis", "calm"} {
 		s.createGovernedProject(t, "corpus", ns, newPoolQuota("dgx", "0", "1"))

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,9 +92,18 @@ func (i *Injector) Trusted(authority *x509.Certificate) bool {
 	return known && i.now().Sub(since) >= trustDelay
 }
 
+// The limit of passes that changes of a configuration cause: five at once, then one in ten seconds.
+const (
+	changesPerSecond = 0.1
+	changesAtOnce    = 5
+)
+
 // Start injects the CA bundle until ctx ends. It implements manager.Runnable.
 func (i *Injector) Start(ctx context.Context) error {
 	i.watch(ctx)
+	// Another program that writes the bundle too must not make the API servers load it without end.
+	changes := flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesAtOnce)
+	defer changes.Stop()
 	lastFailure := "" // logged once, not at each retry
 	for {
 		err := i.sync(ctx)
@@ -117,6 +127,9 @@ func (i *Injector) Start(ctx context.Context) error {
 			return nil
 		case <-i.changed:
 			timer.Stop()
+			if changes.Wait(ctx) != nil {
+				return nil
+			}
 		case <-timer.C:
 		}
 	}

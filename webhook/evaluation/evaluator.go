@@ -85,7 +85,7 @@ func (e *Evaluator) evaluate(
 	result.Violations.warned = newViolations(request.Policies, decided.Warned, decided.Original)
 	if e.DryRun != nil && decided.Input != nil {
 		var added bool
-		result.Violations.dryRun, added = e.DryRun.add(e, request.Policies, decided.Input, len(request.Raw))
+		result.Violations.dryRun, added = e.DryRun.add(e, request.Policies, decided.Input, decided.InputBytes)
 		result.Transient = result.Transient || !added
 	}
 	result.Violations.denied = newViolations(request.Policies, result.Denials, decided.Original)

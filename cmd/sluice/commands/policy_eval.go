@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -38,8 +38,8 @@ func newPolicyEvalCommand() *cobra.Command {
 change, and which policy did what.
 
 With --policies DIRECTORY the policies and projects are those of the directory, beside the built-in
-policies, and the command needs no cluster. Else they are those of the cluster; --policies together
-with a project that the directory does not have is an error. Nothing is created.`,
+policies, and the command needs no cluster; a policy in DryRun counts as Deny. Else they are those of the
+cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 		Example: `  # What would the cluster make of this pod?
   sluice policy eval -f pod.yaml --project course-ml
 
@@ -66,8 +66,11 @@ with a project that the directory does not have is an error. Nothing is created.
 			return err
 		}
 		policies, err := workbench.NewCluster(folder.Sources(own))
-		if err != nil {
+		if err != nil && (policies == nil || flags.directory != "") {
 			return err
+		}
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
 		}
 		decision, err := policies.Decide(cmd.Context(), request)
 		if err != nil {
@@ -92,20 +95,19 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 		return nil, nil, err
 	}
 	var policies v1alpha1.PolicyList
-	if err := c.Client.List(cmd.Context(), &policies); err != nil {
-		return nil, nil, fmt.Errorf("list policies: %w", err)
-	}
 	var projects v1alpha1.ProjectList
 	var departments v1alpha1.DepartmentList
 	var pools v1alpha1.NodePoolList
-	for _, err := range []error{
-		c.Client.List(cmd.Context(), &projects), c.Client.List(cmd.Context(), &departments), c.Client.List(cmd.Context(), &pools),
-	} {
-		if err != nil {
+	for _, list := range []client.ObjectList{&policies, &projects, &departments, &pools} {
+		if err := c.Client.List(cmd.Context(), list); err != nil {
 			return nil, nil, err
 		}
 	}
-	return &workbench.Folder{Projects: projects.Items, Departments: departments.Items, NodePools: pools.Items}, policies.Items, nil
+	var parameters v1alpha1.AdmissionParameters
+	if err := c.Client.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
+		return nil, nil, err
+	}
+	return workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters), policies.Items, nil
 }
 
 // evalRequest reads the object, and completes the request.
@@ -115,7 +117,7 @@ func evalRequest(stdin io.Reader, folder *workbench.Folder, flags *evalFlags) (w
 	if err != nil {
 		return request, err
 	}
-	if err := yaml.Unmarshal(text, &request.Object); err != nil {
+	if request.Object, err = workbench.ReadObject(text); err != nil {
 		return request, fmt.Errorf("%s: %w", flags.file, err)
 	}
 	if flags.now != "" {
@@ -123,7 +125,7 @@ func evalRequest(stdin io.Reader, folder *workbench.Folder, flags *evalFlags) (w
 			return request, fmt.Errorf("--now: %q is not a time such as 2026-01-05T12:00:00+01:00", flags.now)
 		}
 	}
-	request.Tenant, request.Namespace, err = folder.Tenant(flags.project)
+	request.Tenant, request.Namespace, err = folder.Tenant(flags.project, request.Now)
 	return request, err
 }
 
@@ -150,10 +152,7 @@ func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 		}
 		fmt.Fprint(output, diff)
 	}
-	table, err := decisionTable(cmd, policies, decision, explain)
-	if err != nil {
-		return err
-	}
+	table := decisionTable(cmd, policies, decision, explain)
 	fmt.Fprintln(output)
 	if err := table.Write(output, true); err != nil {
 		return err
@@ -165,27 +164,23 @@ func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 }
 
 // decisionTable has a row for each rule of each policy that fired; with explain also for those that did not.
-func decisionTable(cmd *cobra.Command, policies *workbench.Cluster, decision *workbench.Decision, explain bool) (printer.Table, error) {
+func decisionTable(cmd *cobra.Command, policies *workbench.Cluster, decision *workbench.Decision, explain bool) printer.Table {
 	table := printer.Table{Columns: printer.Columns("Policy", "Result", "Rule", "Line", "Changed, or undefined")}
-	changed := decision.ChangedPaths()
-	seen := make(map[string]bool)
-	for _, evaluation := range decision.Evaluations() {
-		if seen[evaluation.Policy] {
-			continue
-		}
-		seen[evaluation.Policy] = true
-		rules, err := policies.Explain(cmd.Context(), decision, evaluation.Policy)
-		if err != nil {
-			return table, err
-		}
-		for _, rule := range rules {
-			if !rule.Fired && !explain {
-				continue
+	for i := range decision.Results {
+		result := &decision.Results[i]
+		for _, evaluation := range result.Evaluations {
+			rules, err := policies.Explain(cmd.Context(), result, evaluation.Policy)
+			if err != nil {
+				table.Rows = append(table.Rows, []string{evaluation.Policy, string(evaluation.Result), "", "", err.Error()})
 			}
-			table.Rows = append(table.Rows, decisionRow(evaluation, rule, changed[evaluation.Policy]))
+			for _, rule := range rules {
+				if rule.Fired || explain {
+					table.Rows = append(table.Rows, decisionRow(evaluation, rule, result.Merged.ChangedPaths[evaluation.Policy]))
+				}
+			}
 		}
 	}
-	return table, nil
+	return table
 }
 
 func decisionRow(evaluation engine.Evaluation, rule engine.RuleTrace, changed []string) []string {

@@ -94,13 +94,13 @@ func printOutcomes(output io.Writer, outcomes []workbench.Outcome) error {
 		o := &outcomes[i]
 		if o.Skipped {
 			skipped++
-			fmt.Fprintf(output, "SKIPPED %s: %s\n", o.File, printer.Sanitize(o.Name))
+			fmt.Fprintf(output, "SKIPPED %s\n", printer.Sanitize(o.File+": "+o.Name))
 		}
 		if len(o.Failures) == 0 {
 			continue
 		}
 		failed++
-		fmt.Fprintf(output, "FAILED  %s: %s\n", o.File, printer.Sanitize(o.Name))
+		fmt.Fprintf(output, "FAILED  %s\n", printer.Sanitize(o.File+": "+o.Name))
 		for _, failure := range o.Failures {
 			fmt.Fprintf(output, "  %s\n", printer.Sanitize(failure.Message))
 			for line := range strings.Lines(failure.Diff) {
@@ -117,7 +117,7 @@ func printOutcomes(output io.Writer, outcomes []workbench.Outcome) error {
 
 func printCoverage(output io.Writer, coverage []workbench.Coverage) {
 	for _, c := range coverage {
-		fmt.Fprintf(output, "%s: %.0f %% of the lines", c.Policy, c.Percent)
+		fmt.Fprintf(output, "%s: %.0f %% of the lines", printer.Sanitize(c.Policy), c.Percent)
 		if len(c.Missing) > 0 {
 			fmt.Fprintf(output, ", not %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]"))
 		}

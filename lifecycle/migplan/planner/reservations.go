@@ -37,12 +37,12 @@ func (d *draft) collectReservations() {
 			}
 		}
 		twice := slices.ContainsFunc(d.reserved, func(other reservedPlace) bool { return other.Claimant == r.Claimant })
-		if r.request >= 0 && r.gpu < 0 {
-			d.giveUp(r.Claimant, n.name) // the GPU is gone, or is another model
-			continue
-		}
-		if r.request < 0 || twice || !d.requests[r.request].guaranteed {
+		switch {
+		case r.request < 0 || twice || !d.requests[r.request].guaranteed:
 			d.preemptions.reserve[n.name] = nil
+			continue
+		case r.gpu < 0:
+			d.giveUp(r.Claimant, n.name) // the GPU is gone, or is another model
 			continue
 		}
 		d.reserved = append(d.reserved, r)

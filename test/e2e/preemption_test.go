@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -102,50 +101,6 @@ func (g *migCluster) allowPreemption(t *testing.T) {
 		pool.Spec.Preemption = &v1alpha1.PreemptionSpec{MinimumRuntime: ptr.To(period.MustParseDuration("1s"))}
 		return g.adminClient.Update(t.Context(), pool)
 	})
-}
-
-// The pods of a Job that share a GPU give way together, as one workload, and for the Job they have not failed.
-func TestGangGivesWayAsOne(t *testing.T) {
-	g := newMIGCluster(t)
-	g.allowPreemption(t)
-	gang := newJobWorkload(g.ns, "gang", v1alpha1.ResourceMIG("3g.20gb"))
-	gang.Object.(*batchv1.Job).Spec.Parallelism = ptr.To[int32](2)
-	if err := g.adminClient.Create(t.Context(), gang.Object); err != nil {
-		t.Fatal(err)
-	}
-	g.waitForRunningCount(t, 2)
-	members := make(map[string]bool)
-	for _, p := range g.listPods(t, g.ns) {
-		members[p.Name] = true
-	}
-	// Interactive pods, which are not preempted, leave no GPU free.
-	for i := range 7 {
-		g.createPod(t, newPod(g.ns, fmt.Sprint("notebook-", i), func(p *corev1.Pod) {
-			p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
-			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceMIG("4g.20gb"): resource.MustParse("1")}
-		}))
-	}
-	g.waitForRunningCount(t, 9)
-
-	g.createInteractivePod(t, "first")
-	g.waitForRunningPod(t, "first")
-	for _, failure := range g.podFailures() {
-		if !strings.Contains(failure, "was evicted") || !strings.Contains(failure, "gang-") {
-			t.Error(failure)
-		}
-	}
-	for _, p := range g.listPods(t, g.ns) {
-		if members[p.Name] && p.DeletionTimestamp == nil {
-			t.Errorf("%s of the gang still runs, with annotations %v", p.Name, p.Annotations)
-		}
-	}
-	job, err := g.clientset.BatchV1().Jobs(g.ns).Get(t.Context(), "gang", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if job.Status.Failed > 0 || len(job.Status.Conditions) > 0 {
-		t.Errorf("the Job counts the eviction: %+v", job.Status)
-	}
 }
 
 // preemptThroughCrashes creates an interactive pod, and kills lifecycle once the eviction for it is announced, and the agent once

@@ -45,8 +45,10 @@ const (
 	outcomes = iota
 )
 
-var outcomeNames = [outcomes]string{"admitted", "ungoverned", "refused", "without an answer of a webhook",
-	"without an answer of the API server or etcd", "refused by an API server that does not know the parameters yet"}
+var outcomeNames = [outcomes]string{
+	"admitted", "ungoverned", "refused", "without an answer of a webhook",
+	"without an answer of the API server or etcd", "refused by an API server that does not know the parameters yet",
+}
 
 const (
 	// loadClients is the number of clients, each with one request at a time. More clients are not faster on two processors.

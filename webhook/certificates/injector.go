@@ -92,10 +92,10 @@ func (i *Injector) Trusted(authority *x509.Certificate) bool {
 	return known && i.now().Sub(since) >= trustDelay
 }
 
-// The limit of passes that changes of a configuration cause: five at once, then one in ten seconds.
+// The limit of passes that changes of a configuration cause: twenty at once, then one in ten seconds.
 const (
 	changesPerSecond = 0.1
-	changesAtOnce    = 5
+	changesAtOnce    = 20
 )
 
 // Start injects the CA bundle until ctx ends. It implements manager.Runnable.

@@ -52,11 +52,13 @@ func sampleNodes() []v1alpha1.GPUNode {
 				SampledAt: clockTime(-12 * time.Second),
 				GPUs: []v1alpha1.ObservedGPU{
 					{UUID: v1alpha1.GPUUUID(topUUID(0)), Index: 0, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML},
-					{UUID: v1alpha1.GPUUUID(topUUID(1)), Index: 1, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML,
+					{
+						UUID: v1alpha1.GPUUUID(topUUID(1)), Index: 1, Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy, UtilizationSource: v1alpha1.UtilizationNVML,
 						OtherProcesses: []v1alpha1.OtherProcess{
 							{PID: 4711, Name: "python3", Kind: v1alpha1.OtherSlurm, Owner: "job 463", MemoryMiB: ptr.To[int64](2048)},
 							{PID: 12, Name: "Xorg", Kind: v1alpha1.OtherHost},
-						}, OtherProcessesOmitted: 1},
+						}, OtherProcessesOmitted: 1,
+					},
 					{
 						UUID: v1alpha1.GPUUUID(topUUID(2)), Index: 10, Model: "Ev\x1b[2Jil\u202e", MemoryMiB: 40960, UtilizationSource: v1alpha1.UtilizationUnavailable,
 						Instances: []v1alpha1.ObservedInstance{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func TestLeaderKilled(t *testing.T) {
 // newLimitsTest starts a cluster with fast policy time, and a project whose workloads have a short limit.
 func newLimitsTest(t *testing.T, name string) *limitsTest {
 	t.Helper()
-	flags := []string{"--nodes", "2", "--time-scale", fmt.Sprint(limitsTimeScale)}
+	flags := []string{"--nodes", "2", "--time-scale", strconv.Itoa(limitsTimeScale)}
 	l := &limitsTest{policyTimeCluster: &policyTimeCluster{sluiceCluster: newUnsharedCluster(t, flags...)}, ns: name}
 	var err error
 	if l.clockFile, err = policytime.OpenFile(filepath.Join(l.dir, policytime.FileName), nil); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,12 +100,12 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	var departments v1alpha1.DepartmentList
 	var pools v1alpha1.NodePoolList
 	for _, list := range []client.ObjectList{&policies, &projects, &departments, &pools} {
-		if err := c.Client.List(cmd.Context(), list); err != nil {
+		if err := c.List(cmd.Context(), list); err != nil {
 			return nil, nil, err
 		}
 	}
 	var parameters v1alpha1.AdmissionParameters
-	if err := c.Client.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
 		return nil, nil, err
 	}
 	return workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters), policies.Items, nil
@@ -184,7 +185,7 @@ func decisionTable(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 }
 
 func decisionRow(evaluation engine.Evaluation, rule engine.RuleTrace, changed []string) []string {
-	row := []string{evaluation.Policy, string(evaluation.Result), rule.Rule, fmt.Sprint(rule.Line), ""}
+	row := []string{evaluation.Policy, string(evaluation.Result), rule.Rule, strconv.Itoa(rule.Line), ""}
 	switch {
 	case !rule.Fired && rule.UndefinedLine > 0:
 		row[1], row[4] = "not fired", fmt.Sprintf("line %d: %s", rule.UndefinedLine, rule.Undefined)

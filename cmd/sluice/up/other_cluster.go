@@ -4,6 +4,7 @@
 package up
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -44,12 +45,13 @@ func (i Installation) objects() ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Overlays, i.Overlay) {
 		return nil, fmt.Errorf("overlay %q is none of %s", i.Overlay, strings.Join(Overlays, ", "))
 	}
-	kustomization := fmt.Sprintf("resources: [../overlays/%s]\nimages:\n", i.Overlay)
+	var kustomization bytes.Buffer
+	fmt.Fprintf(&kustomization, "resources: [../overlays/%s]\nimages:\n", i.Overlay)
 	for _, image := range i.Images() {
 		name, tag := image[:strings.LastIndexByte(image, ':')], i.Tag
-		kustomization += fmt.Sprintf("- {name: %q, newName: %q, newTag: %q}\n", name[strings.LastIndexByte(name, '/')+1:], name, tag)
+		fmt.Fprintf(&kustomization, "- {name: %q, newName: %q, newTag: %q}\n", name[strings.LastIndexByte(name, '/')+1:], name, tag)
 	}
-	return manifests.BuildOverlay([]byte(kustomization))
+	return manifests.BuildOverlay(kustomization.Bytes())
 }
 
 // Install applies the shipped manifests in a cluster, as `kubectl apply --server-side -k` does. It fails, and overwrites nothing, at

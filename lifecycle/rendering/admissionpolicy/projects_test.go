@@ -36,7 +36,7 @@ func (r namedRights) Authorize(_ context.Context, a authorizer.Attributes) (auth
 }
 
 // denyClusterRequest returns the message with which one policy refuses a request; old is nil at a creation.
-func denyClusterRequest(t *testing.T, policy, userName string, rights namedRights, resource string, old, object *unstructured.Unstructured) (message string) {
+func denyClusterRequest(t *testing.T, policy, userName string, rights namedRights, resource string, old, object *unstructured.Unstructured) string {
 	t.Helper()
 	p := loadSet(t, false).policies[policy]
 	if p == nil {
@@ -51,16 +51,17 @@ func denyClusterRequest(t *testing.T, policy, userName string, rights namedRight
 		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, "", operation, nil, false, &user.DefaultInfo{Name: userName})
 	attributes.VersionedObject.Set(object)
 	attributes.VersionedOldObject.Set(asObject(old))
+	var message strings.Builder
 	result := compilePolicy(t, p).Validate(t.Context(), attributes.GetResource(), attributes, nil, nil, celconfig.RuntimeCELCostBudget, rights)
 	for _, decision := range result.Decisions {
 		if decision.Evaluation == validating.EvalError {
 			t.Errorf("%s: %s", p.Name, decision.Message)
 		}
 		if decision.Action == validating.ActionDeny {
-			message += decision.Message + "\n"
+			message.WriteString(decision.Message + "\n")
 		}
 	}
-	return message
+	return message.String()
 }
 
 // Who may write which fields of a Project holds without the webhook, with the words of the webhook. Guards invariants 4 and 8 of

@@ -70,6 +70,7 @@ var scalarSchemas = map[reflect.Type]Schema{
 	reflect.TypeFor[workload.Milli]():    {"type": "number"},
 	reflect.TypeFor[workload.Amounts]():  {"type": "object"},
 	reflect.TypeFor[period.Duration]():   {"type": "string"},
+	reflect.TypeFor[period.Date]():       {"type": "string"},
 	reflect.TypeFor[metav1.Time]():       {"type": "string"},
 	reflect.TypeFor[metav1.MicroTime]():  {"type": "string"},
 	reflect.TypeFor[resource.Quantity](): {}, // a string or a number

@@ -178,6 +178,8 @@ type Department struct {
 	Annotations map[string]string `json:"annotations"`
 	// TimeZone is the time zone of input.now. The default is UTC.
 	TimeZone string `json:"timeZone"`
+	// Holidays are the holidays of the department, with their first and their last day, such as 2026-12-24.
+	Holidays []v1alpha1.Holiday `json:"holidays"`
 	// Resources limit the CPU and memory requests of the pods of all its projects.
 	Resources Resources `json:"resources"`
 	// Oversubscription is Allow if its projects' guarantees can exceed its own in total, and otherwise Deny.
@@ -205,6 +207,7 @@ func NewDepartment(department *v1alpha1.Department) Department {
 		Labels:           publicMetadata(department.Labels),
 		Annotations:      publicMetadata(department.Annotations),
 		TimeZone:         "UTC",
+		Holidays:         slices.Concat([]v1alpha1.Holiday{}, department.Spec.Holidays),
 		Resources:        newResources(department.Spec.Resources),
 		Oversubscription: cmp.Or(department.Spec.Oversubscription, v1alpha1.OversubscriptionDeny),
 		Services:         newServices(department.Spec.Services),

@@ -32,6 +32,11 @@ type missingTest struct {
 
 const missingNamespace = "missing"
 
+// inMIGPool selects the pool with MIG, of the two pools of the project.
+func inMIGPool(p *corev1.Pod) {
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationNodePools, "dgx-mig")
+}
+
 // While an agent, lifecycle or the webhook is away, work that runs is not ended, evicted, moved or relabeled, and no GPU in use is
 // repartitioned. The idle clock stands still without samples, no workload ends without its notice, and `sluice doctor` reports
 // what is away. Guards invariants 2, 5 and 7 of the design.
@@ -58,8 +63,8 @@ func (m *missingTest) startWork(t *testing.T) {
 		}},
 	})
 	m.createGovernedProject(t, missingNamespace, missingNamespace, quotas...)
-	m.forever = newDeploymentWorkload(missingNamespace, "forever", migDevice, withWorkloadType(v1alpha1.WorkloadInference))
-	m.training = newJobWorkload(missingNamespace, "training", migDevice)
+	m.forever = newDeploymentWorkload(missingNamespace, "forever", migDevice, inMIGPool, withWorkloadType(v1alpha1.WorkloadInference))
+	m.training = newJobWorkload(missingNamespace, "training", migDevice, inMIGPool)
 	m.notebook = newPodWorkload(missingNamespace, "notebook", v1alpha1.ResourceNVIDIAGPU, withWorkloadType(v1alpha1.WorkloadInteractive), withUtilization("0"))
 	m.startWorkloads(t, m.forever, m.training, m.notebook)
 	m.g.waitForPlacements(t, 2)
@@ -137,7 +142,7 @@ func (m *missingTest) waitForReplicas(t *testing.T, name string, replicas int) {
 // newSlicePod creates a pod that needs a device that no node offers.
 func (m *missingTest) newSlicePod(t *testing.T, name, profile string) {
 	t.Helper()
-	m.createPod(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile))).Object.(*corev1.Pod)) //nolint:forcetypeassert // as created
+	m.createPod(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile)), inMIGPool).Object.(*corev1.Pod)) //nolint:forcetypeassert // as created
 }
 
 func (m *missingTest) assertPending(t *testing.T, when, name string) {
@@ -242,7 +247,7 @@ func (m *missingTest) testLifecycleAway(t *testing.T) {
 
 // testWebhookAway: the webhook is scaled to 0 while the announced end of a workload passes, and the limit of another.
 func (m *missingTest) testWebhookAway(t *testing.T) {
-	late := newJobWorkload(missingNamespace, "late", migDevice)
+	late := newJobWorkload(missingNamespace, "late", migDevice, inMIGPool)
 	m.startWorkloads(t, late)
 	before := m.runningWork(t)
 	m.scale(t, "webhook", 0)

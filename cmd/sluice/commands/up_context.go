@@ -107,8 +107,12 @@ func (f *contextFlags) install(cmd *cobra.Command) error {
 	fmt.Fprintf(out, "Context:    %s\nServer:     %s\nKubernetes: %s\nInstalled:  %s\nVersion:    %s\nOverlay:    %s\nImages:     %s\n",
 		f.context, config.Host, printer.Sanitize(version.GitVersion), describeInstalled(installed, indent), f.Version, f.Overlay,
 		strings.Join(f.Images(), indent))
-	if err := f.CheckUpgrade(installed); err != nil && !f.allowDowngrade {
-		return err
+	if err := f.CheckUpgrade(installed); err != nil {
+		if !f.allowDowngrade {
+			return err
+		}
+		f.KeepCRDs = true
+		fmt.Fprintln(out, "CRDs:       those of the newer version stay, since older ones would drop fields of objects")
 	}
 	if !f.yes {
 		if err := ask(out, bufio.NewScanner(cmd.InOrStdin()), "Type yes to install Sluice in this cluster", "yes"); err != nil {

@@ -11,12 +11,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apiconfig "sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/doctor"
 	"sluice.dev/test/cluster/clustertest"
 )
 
@@ -51,7 +53,11 @@ func TestUpInstallsInNamedContext(t *testing.T) {
 	built := apiconfig.Version
 	t.Cleanup(func() { apiconfig.Version = built })
 	apiconfig.Version = "v0.1.0"
-	admin, err := client.New(c.Config(), client.Options{})
+	scheme, err := doctor.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(c.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +142,10 @@ func TestUpInstallsInNamedContext(t *testing.T) {
 		t.Errorf("an older version with the flag: %v\n%s", err, out)
 	}
 	expectImage("v0.1.9")
+	var projects apiextensionsv1.CustomResourceDefinition
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: "projects.sluice.dev"}, &projects); err != nil || projects.Labels[v1alpha1.LabelVersion] != "v0.2.0" {
+		t.Errorf("an older version replaced the CRDs of v0.2.0 by those of %s: %v", projects.Labels[v1alpha1.LabelVersion], err)
+	}
 	// What another program has set stays, and nothing else is written.
 	webhook.ManagedFields = nil
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))

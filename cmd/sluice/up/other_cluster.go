@@ -38,6 +38,8 @@ type Installation struct {
 	Version string
 	// Replicas are the numbers of pods, 0 for those of the overlay.
 	Replicas Replicas
+	// KeepCRDs applies no CustomResourceDefinitions: older ones would drop fields of objects.
+	KeepCRDs bool
 }
 
 // Replicas are the numbers of pods of the components. 0 means those of the overlay, or 1 in the embedded cluster.
@@ -86,6 +88,9 @@ func (i Installation) objects() ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.BuildOverlay(kustomization.Bytes())
 	if err != nil {
 		return nil, err
+	}
+	if i.KeepCRDs {
+		objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
 	}
 	return objects, i.Replicas.setReplicas(objects)
 }

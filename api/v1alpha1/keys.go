@@ -32,6 +32,8 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBySluice is the value of LabelManagedBy on these objects.
 	ManagedBySluice = "sluice"
+	// LabelVersion has the version of the manifest that an object of an installation is from.
+	LabelVersion = "app.kubernetes.io/version"
 )
 
 // Annotations that the author of a pod may set.

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,166 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/clustertest"
 )
-
-// snapshot is every object of a cluster, by kind and name.
-type snapshot map[string]*unstructured.Unstructured
-
-// volatileResources change by themselves.
-var volatileResources = []string{"events", "leases", "componentstatuses", "endpointslices", "endpoints"}
-
-// takeSnapshot lists all objects of all kinds that can be listed.
-func (s *sluiceCluster) takeSnapshot(t *testing.T) snapshot {
-	t.Helper()
-	reader, err := dynamic.NewForConfig(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := s.clientset.Discovery().ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := snapshot{}
-	for _, group := range groups {
-		version, err := schema.ParseGroupVersion(group.GroupVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range group.APIResources {
-			if !slices.Contains(kind.Verbs, "list") || slices.Contains(volatileResources, kind.Name) {
-				continue
-			}
-			list, err := reader.Resource(version.WithResource(kind.Name)).List(t.Context(), metav1.ListOptions{})
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range list.Items {
-				o := &list.Items[i]
-				all[fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())] = o
-			}
-		}
-	}
-	return all
-}
-
-// uninstalledKinds are the kinds of which the removal deletes objects.
-var uninstalledKinds = []string{
-	"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	"ResourceQuota", "LimitRange", "ClusterRoleBinding", "RoleBinding",
-}
-
-// isComponent reports whether an object is a component, or one that Kubernetes' controllers made for it.
-func isComponent(o *unstructured.Unstructured) bool {
-	return slices.Contains([]string{v1alpha1.SystemNamespace, v1alpha1.AgentNamespace}, o.GetNamespace()) &&
-		slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet", "Pod", "ControllerRevision"}, o.GetKind()) &&
-		slices.ContainsFunc([]string{"webhook", "lifecycle", "gpuagent"}, func(name string) bool {
-			return o.GetName() == name || strings.HasPrefix(o.GetName(), name+"-")
-		})
-}
-
-// isWrittenBySluice reports whether a line of an object may go: what the list of the documentation has.
-func isWrittenBySluice(o *unstructured.Unstructured) bool {
-	return o.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBySluice || strings.HasPrefix(o.GetName(), "sluice") ||
-		slices.ContainsFunc([]string{"webhook", "lifecycle", "gpuagent"}, func(name string) bool {
-			return o.GetName() == name || strings.Contains(o.GetName(), name) ||
-				slices.Contains([]string{v1alpha1.SystemNamespace, v1alpha1.AgentNamespace}, o.GetNamespace())
-		})
-}
-
-// normalize removes what changes with every write, and what the removal takes away by the list of the documentation.
-func normalize(o *unstructured.Unstructured) map[string]any {
-	o = o.DeepCopy()
-	for _, path := range [][]string{{"metadata", "resourceVersion"}, {"metadata", "managedFields"}, {"metadata", "generation"}} {
-		unstructured.RemoveNestedField(o.Object, path...)
-	}
-	labels, annotations := o.GetLabels(), o.GetAnnotations()
-	switch o.GetKind() {
-	case "Namespace":
-		for _, key := range []string{v1alpha1.LabelProject, v1alpha1.LabelDepartment, v1alpha1.LabelQueued, v1alpha1.LabelPodSecurityEnforce, "pod-security.kubernetes.io/warn"} {
-			delete(labels, key)
-		}
-	case "Pod":
-		for _, key := range []string{v1alpha1.AnnotationEndsAt, v1alpha1.AnnotationPreemptAt} {
-			delete(annotations, key)
-		}
-		unstructured.RemoveNestedField(o.Object, "status", "conditions")
-	case "Node":
-		for _, field := range []string{"capacity", "allocatable"} {
-			all, _, _ := unstructured.NestedMap(o.Object, "status", field)
-			maps.DeleteFunc(all, func(name string, _ any) bool { return strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)) })
-			_ = unstructured.SetNestedMap(o.Object, all, "status", field)
-		}
-		unstructured.RemoveNestedField(o.Object, "status", "conditions")
-	case "GPUNode", "WorkloadClock", "Policy", "Notice", "UsageRecord", "Department", "NodePool", "Project":
-		unstructured.RemoveNestedField(o.Object, "status") // as the components left it
-		unstructured.RemoveNestedField(o.Object, "metadata", "finalizers")
-	}
-	if o.GetKind() != "Pod" && o.GetKind() != "Node" {
-		unstructured.RemoveNestedField(o.Object, "status")
-	}
-	if len(labels) > 0 {
-		o.SetLabels(labels)
-	}
-	if len(annotations) > 0 {
-		o.SetAnnotations(annotations)
-	} else {
-		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
-	}
-	return o.Object
-}
-
-// compare fails the test for each object that is not as before, but for the list of the documentation.
-func (before snapshot) compare(t *testing.T, after snapshot) {
-	t.Helper()
-	for key, was := range before {
-		is, found := after[key]
-		switch {
-		case !found && slices.Contains(uninstalledKinds, was.GetKind()) && isWrittenBySluice(was):
-		case !found && isComponent(was):
-		case !found:
-			t.Errorf("%s is gone", key)
-		case was.GetUID() != is.GetUID():
-			t.Errorf("%s was created again", key)
-		default:
-			if diff := cmp.Diff(normalize(was), normalize(is)); diff != "" {
-				t.Errorf("%s changed (-before +after):\n%s", key, diff)
-			}
-		}
-	}
-	for key, is := range after {
-		if _, found := before[key]; !found && is.GetKind() != "Notice" {
-			t.Errorf("%s is new", key)
-		}
-		switch is.GetKind() {
-		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			t.Errorf("%s is left", key)
-		case "ResourceQuota":
-			t.Errorf("%s can block pods", key)
-		case "Namespace":
-			if project := is.GetLabels()[v1alpha1.LabelProject]; project != "" {
-				t.Errorf("%s is bound to project %s", key, project)
-			}
-		}
-		for _, finalizer := range is.GetFinalizers() {
-			if strings.HasPrefix(finalizer, v1alpha1.Group+"/") {
-				t.Errorf("%s has the finalizer %s", key, finalizer)
-			}
-		}
-	}
-}
 
 // suspendComponents stops Sluice's own processes, as if they were dead, until the test ends.
 func (s *sluiceCluster) suspendComponents(t *testing.T) {
@@ -241,10 +88,10 @@ func TestUninstall(t *testing.T) {
 	node := c.listPods(t, ns)[0].Spec.NodeName
 	c.mustKubectl(t, "taint", "node", node, v1alpha1.TaintRepartitioning+"=:NoSchedule")
 	c.suspendComponents(t)
-	before := c.takeSnapshot(t)
+	before := clustertest.TakeSnapshot(t, c.config)
 
 	plan := c.runSluice(t, "uninstall", "--dry-run")
-	before.requireUnchanged(t, c.takeSnapshot(t))
+	before.RequireUnchanged(t, clustertest.TakeSnapshot(t, c.config))
 	for _, text := range []string{"delete ValidatingWebhookConfiguration", "remove the finalizer of Project " + ns, "delete ResourceQuota " + ns + "/", "What stays:"} {
 		if !strings.Contains(plan, text) {
 			t.Errorf("the plan lacks %q:\n%s", text, plan)
@@ -254,14 +101,14 @@ func TestUninstall(t *testing.T) {
 	for ; !c.killedUninstall(t, lines); lines += 5 {
 	}
 	out := c.runSluice(t, "uninstall", "--yes")
-	after := c.takeSnapshot(t)
+	after := clustertest.TakeSnapshot(t, c.config)
 	taints, _, _ := unstructured.NestedSlice(after["Node /"+node].Object, "spec", "taints")
 	if slices.ContainsFunc(taints, func(taint any) bool { return taint.(map[string]any)["key"] == v1alpha1.TaintRepartitioning }) {
 		t.Errorf("node %s has the taints %v", node, taints)
 	}
 	unstructured.RemoveNestedField(before["Node /"+node].Object, "spec", "taints")
 	unstructured.RemoveNestedField(after["Node /"+node].Object, "spec", "taints")
-	before.compare(t, after)
+	before.CompareAfterRemoval(t, after, nil)
 	if again := c.runSluice(t, "uninstall", "--yes"); !strings.HasPrefix(again, "What stays:") {
 		t.Errorf("a further run changes something:\n%s", again)
 	}
@@ -320,16 +167,6 @@ func TestUninstall(t *testing.T) {
 	for _, p := range pods {
 		if is, err := c.clientset.CoreV1().Pods(ns).Get(t.Context(), p.Name, metav1.GetOptions{}); err != nil || is.UID != p.UID || is.DeletionTimestamp != nil {
 			t.Errorf("pod %s is not as before: %v", p.Name, err)
-		}
-	}
-}
-
-// requireUnchanged fails the test unless every object exists later.
-func (before snapshot) requireUnchanged(t *testing.T, after snapshot) {
-	t.Helper()
-	for key, was := range before {
-		if is := after[key]; is == nil || is.GetUID() != was.GetUID() || !cmp.Equal(was.GetFinalizers(), is.GetFinalizers()) {
-			t.Errorf("the plan alone changed %s", key)
 		}
 	}
 }

@@ -73,6 +73,11 @@ func testUninstallHook(t *testing.T) {
 		return nil
 	})
 
+	before := clustertest.TakeSnapshot(t, c.Config())
+	if dryRun := logs(); dryRun != "" {
+		t.Errorf("the hook ran before the removal:\n%s", dryRun)
+	}
+
 	allow := denyRemovalOfWebhooks(t, admin)
 	if err := run("uninstall", "sluice"); err == nil || !strings.Contains(err.Error(), "sluice-uninstall") {
 		t.Errorf("the hook cannot remove the webhooks, and Helm reports %v", err)
@@ -96,12 +101,26 @@ func testUninstallHook(t *testing.T) {
 		t.Errorf("the log of the Job:\n%s", log)
 	}
 	work.check(t, admin)
+	clustertest.Eventually(t, func() error { // Helm waits for no namespace
+		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.AgentNamespace}, &corev1.Namespace{})
+		if err == nil {
+			err = errors.New("the agent's namespace exists")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	after := clustertest.TakeSnapshot(t, c.Config())
+	for _, node := range []clustertest.Snapshot{before, after} { // the test's node has no kubelet, and Kubernetes taints it
+		unstructured.RemoveNestedField(node["Node /system-1"].Object, "spec", "taints")
+	}
+	before.CompareAfterRemoval(t, after, removedByHelm)
 	for _, gone := range []client.Object{
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}},
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "webhook"}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sluice-uninstall"}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sluice-uninstall"}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "sluice-uninstall"}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "sluice-uninstall"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "uninstall"}},
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "sluice"}},
 	} {
@@ -109,6 +128,13 @@ func testUninstallHook(t *testing.T) {
 			t.Errorf("%T %s is left: %v", gone, gone.GetName(), err)
 		}
 	}
+}
+
+// removedByHelm reports whether Helm itself deletes an object after the hook: those of the release, but for what docs/platform/uninstall.md
+// says stays, the addresses of its Services, its record of the release, and what is in the agent's namespace, which the chart has.
+func removedByHelm(o *unstructured.Unstructured) bool {
+	isReleased := o.GetAnnotations()["meta.helm.sh/release-name"] == "sluice" && !keptByHelm(o)
+	return isReleased || o.GetKind() == "IPAddress" || o.GetKind() == "Secret" && o.GetLabels()["owner"] == "helm" || o.GetNamespace() == v1alpha1.AgentNamespace
 }
 
 // work is what the removal keeps.
@@ -320,6 +346,16 @@ func TestUninstallHook(t *testing.T) {
 			return slices.Contains(r.APIGroups, kind.Group) && slices.Contains(r.Resources, kind.Resource) && slices.Contains(r.Verbs, "list")
 		}) {
 			t.Errorf("the hook may not list %s.%s", kind.Resource, kind.Group)
+		}
+	}
+	for _, rule := range role.Rules {
+		if slices.Contains(rule.Verbs, "delete") && slices.Contains(rule.Resources, "deployments") {
+			t.Errorf("the hook may delete Deployments of all namespaces: %v", rule)
+		}
+	}
+	for _, object := range objects {
+		if policy, isHook := object.GetAnnotations()["helm.sh/hook-delete-policy"]; isHook && object.GetKind() != "Job" && policy != "before-hook-creation,hook-succeeded,hook-failed" {
+			t.Errorf("%s may stay after the hook: %s", identity(object), policy)
 		}
 	}
 	var job batchv1.Job

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/config"
 	"sluice.dev/api/policytime"
@@ -83,10 +84,19 @@ func diagnose(ctx context.Context, cmd *cobra.Command, cluster *clusterFlags) (d
 	observation := doctor.Observation{
 		CLIVersion: config.Version, Server: c.config.Host, Now: policytime.MachineNow(), PolicyNow: c.clock.Now(), Embedded: notEmbedded == nil,
 	}
+	correctTimes(ctx, c, &observation)
 	if err := doctor.Observe(ctx, source, &observation); err != nil {
 		return doctor.Report{}, err
 	}
 	return doctor.Diagnose(&observation), nil
+}
+
+// correctTimes sets the times of an observation by the clock of the API server, as `sluice pause` does: the objects have times of
+// the cluster. It changes nothing if the API server does not answer.
+func correctTimes(ctx context.Context, c client.Writer, o *doctor.Observation) {
+	if _, ahead, err := userAndClock(ctx, c); err == nil {
+		o.Now, o.PolicyNow = o.Now.Add(ahead), o.PolicyNow.Add(ahead)
+	}
 }
 
 // failedChecks returns an error with the exit status 1 if the report has what --fail-on names.

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/doctor"
 )
 
@@ -75,5 +78,38 @@ func TestDoctorExitStatus(t *testing.T) {
 		if _, err := runCommand(t, args...); err == nil || ExitStatus(err) != 2 {
 			t.Errorf("%v: %v, exit status %d, want 2", args, err, ExitStatus(err))
 		}
+	}
+}
+
+// A pause is in force by the clock of the API server, as `sluice pause` begins it, not by that of the machine with the command.
+func TestDoctorReportsPauseByClockOfAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ahead time.Duration
+		// since and until are relative to the time of this machine.
+		since, until time.Duration
+		want         doctor.Result
+	}{
+		"begun on a server that is ahead": {3 * time.Hour, 3 * time.Hour, 5 * time.Hour, doctor.Warning},
+		"over on a server that is ahead":  {3 * time.Hour, -time.Hour, time.Hour, doctor.OK},
+		"in force on a server behind":     {-3 * time.Hour, -3 * time.Hour, -2 * time.Hour, doctor.Warning},
+		"equal clocks":                    {0, -time.Hour, time.Hour, doctor.Warning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parameters := &v1alpha1.AdmissionParameters{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName}}
+			parameters.Status.Pause = &v1alpha1.Pause{
+				Since: metav1.NewTime(pauseNow.Add(tc.since)), Until: metav1.NewTime(pauseNow.Add(tc.until)), By: "petra", Reason: "a broken policy",
+			}
+			o := doctor.Observation{
+				Now: pauseNow, PolicyNow: pauseNow, Parameters: doctor.Read[*v1alpha1.AdmissionParameters]{Value: parameters},
+				Resources: doctor.Read[map[string]bool]{Value: map[string]bool{"sluice.dev/v1alpha1/projects": true}},
+			}
+			correctTimes(t.Context(), newFakeClient(t, asPetraWithClock(tc.ahead)), &o)
+			report := doctor.Diagnose(&o)
+			for _, c := range report.Checks {
+				if c.Name == "pause" && c.Result != tc.want {
+					t.Errorf("the pause is %s, want %s, at %s of the server: %+v", c.Result, tc.want, report.CheckedAt, c)
+				}
+			}
+		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
 )
@@ -174,16 +175,26 @@ const clockTolerance = 5 * time.Second
 // userAndTime returns the name of the user, and the time of the cluster: now, corrected by as much as the clock of this machine
 // differs from that of the API server. A pause by a wrong clock would end too early or begin too late.
 func userAndTime(ctx context.Context, c client.Writer, now time.Time) (user string, corrected time.Time, err error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
+	user, difference, err := userAndClock(ctx, c)
+	if err != nil {
 		return "", now, err
 	}
+	return user, now.Add(difference).UTC().Truncate(time.Second), nil
+}
+
+// userAndClock returns the name of the user, and by how much the clock of the API server is ahead of that of this machine; 0 within
+// [clockTolerance].
+func userAndClock(ctx context.Context, c client.Writer) (user string, ahead time.Duration, err error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", 0, err
+	}
 	if at := review.CreationTimestamp; !at.IsZero() {
-		if difference := time.Until(at.Time); difference.Abs() > clockTolerance {
-			now = now.Add(difference)
+		if ahead = at.Sub(policytime.MachineNow()); ahead.Abs() <= clockTolerance {
+			ahead = 0
 		}
 	}
-	return review.Status.UserInfo.Username, now.UTC().Truncate(time.Second), nil
+	return review.Status.UserInfo.Username, ahead, nil
 }
 
 func getParameters(ctx context.Context, c client.Reader) (*v1alpha1.AdmissionParameters, error) {

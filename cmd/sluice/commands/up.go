@@ -61,6 +61,7 @@ reads no kubeconfig.`,
 			if set, err := other.isSet(cmd); err != nil {
 				return err
 			} else if set {
+				other.Replicas = options.Replicas
 				return other.install(cmd)
 			}
 			if runtime.GOOS != "linux" {
@@ -93,6 +94,8 @@ reads no kubeconfig.`,
 			"and every third node has", up.DefaultNodesKueue))
 	flags.IntVar(&options.Port, "port", 0, "Port of the API server on 127.0.0.1 (default: the cluster's own, or a free port)")
 	flags.Var(&scale, "time-scale", "Speed of policy time, 1 to 3600 times real time (default: the cluster's own, or 1)")
+	flags.IntVar(&options.Replicas.Webhook, "webhook-replicas", 0, "Number of pods of the webhook (default 1; with --context: that of the overlay)")
+	flags.IntVar(&options.Replicas.Lifecycle, "lifecycle-replicas", 0, "Number of pods of lifecycle, of which one is active (default 1; with --context: that of the overlay)")
 	flags.BoolVar(&options.Pinned, "pinned", false,
 		"Run the versions of Kubernetes and etcd that Sluice is tested with, also where others are installed")
 	flags.BoolVar(&buildOnly, "build-only", false, "Only build the programs of the cluster")

@@ -17,13 +17,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	apiconfig "sluice.dev/api/config"
+	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/cmd/sluice/up"
 )
 
 // contextFlags are the flags with which `sluice up` installs Sluice in another cluster.
 type contextFlags struct {
 	kubeconfig, context string
-	yes                 bool
+	yes, allowDowngrade bool
 	up.Installation
 }
 
@@ -31,7 +32,7 @@ type contextFlags struct {
 var embeddedFlags = []string{"dir", "detach", "scheduler", "nodes", "port", "time-scale", "pinned", "build-only"}
 
 func addContextFlags(cmd *cobra.Command) *contextFlags {
-	f := &contextFlags{}
+	f := &contextFlags{Installation: up.Installation{Version: apiconfig.Version}}
 	flags := cmd.Flags()
 	flags.StringVar(&f.context, "context", "", "Install Sluice in the cluster of this `context` of the kubeconfig instead; the current context is never used")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "With --context: path of the kubeconfig `file` (default: KUBECONFIG, or ~/.kube/config)")
@@ -39,6 +40,7 @@ func addContextFlags(cmd *cobra.Command) *contextFlags {
 	flags.StringVar(&f.Registry, "image-registry", "", "With --context: `registry` and folder of the images (required)")
 	flags.StringVar(&f.Tag, "image-tag", apiconfig.Version, "With --context: `tag` of the images")
 	flags.StringVar(&f.Overlay, "overlay", up.Overlays[0], "With --context: installation: "+strings.Join(up.Overlays, ", "))
+	flags.BoolVar(&f.allowDowngrade, "allow-downgrade", false, "With --context: install a version that is older than the installed one")
 	for _, name := range embeddedFlags {
 		cmd.MarkFlagsMutuallyExclusive("context", name)
 	}
@@ -50,7 +52,7 @@ func (f *contextFlags) isSet(cmd *cobra.Command) (bool, error) {
 	if cmd.Flags().Changed("context") {
 		return true, nil
 	}
-	for _, name := range []string{"kubeconfig", "yes", "image-registry", "image-tag", "overlay"} {
+	for _, name := range []string{"kubeconfig", "yes", "image-registry", "image-tag", "overlay", "allow-downgrade"} {
 		if cmd.Flags().Changed(name) {
 			return false, fmt.Errorf("--%s: needs --context, which names the cluster", name)
 		}
@@ -96,9 +98,22 @@ func (f *contextFlags) install(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach %s of context %s: %w", config.Host, f.context, err)
 	}
+	installed, err := up.FindInstalled(cmd.Context(), config)
+	if err != nil {
+		return err
+	}
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "Context:    %s\nServer:     %s\nKubernetes: %s\nOverlay:    %s\nImages:     %s\n",
-		f.context, config.Host, version.GitVersion, f.Overlay, strings.Join(f.Images(), "\n            "))
+	const indent = "\n            "
+	fmt.Fprintf(out, "Context:    %s\nServer:     %s\nKubernetes: %s\nInstalled:  %s\nVersion:    %s\nOverlay:    %s\nImages:     %s\n",
+		f.context, config.Host, printer.Sanitize(version.GitVersion), describeInstalled(installed, indent), f.Version, f.Overlay,
+		strings.Join(f.Images(), indent))
+	if err := f.CheckUpgrade(installed); err != nil {
+		if !f.allowDowngrade {
+			return err
+		}
+		f.KeepCRDs = true
+		fmt.Fprintln(out, "CRDs:       those of the newer version stay, since older ones would drop fields of objects")
+	}
 	if !f.yes {
 		if err := ask(out, bufio.NewScanner(cmd.InOrStdin()), "Type yes to install Sluice in this cluster", "yes"); err != nil {
 			return err
@@ -108,8 +123,29 @@ func (f *contextFlags) install(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintf(out, `Sluice is installed. Wait until it runs, and check it:
-  kubectl --context %[1]s -n sluice-system rollout status deployment/webhook deployment/lifecycle
-  sluice doctor --context %[1]s
-`, f.context)
+  kubectl %[1]s -n sluice-system rollout status deployment/webhook deployment/lifecycle
+  sluice doctor %[1]s
+`, f.clusterArguments())
 	return nil
+}
+
+// clusterArguments returns the flags that select the cluster, as the user gave them, for a shell.
+func (f *contextFlags) clusterArguments() string {
+	arguments := "--context " + up.ShellQuote(f.context)
+	if f.kubeconfig != "" {
+		arguments = "--kubeconfig " + up.ShellQuote(f.kubeconfig) + " " + arguments
+	}
+	return arguments
+}
+
+// describeInstalled returns the installed versions, one a line.
+func describeInstalled(installed []up.InstalledVersion, separator string) string {
+	if len(installed) == 0 {
+		return "nothing of Sluice"
+	}
+	lines := make([]string, 0, len(installed))
+	for _, one := range installed {
+		lines = append(lines, printer.Sanitize(one.String()))
+	}
+	return strings.Join(lines, separator)
 }

@@ -348,7 +348,7 @@ func TestImageTag(t *testing.T) {
 	for image, want := range map[string]string{
 		"sluice-webhook:v1.0.0": "v1.0.0", "r:5000/sluice-webhook": "", "r:5000/sluice-webhook:v1@sha256:00": "v1", "": "", "a@sha256:00": "",
 	} {
-		if got := imageTag(image); got != want {
+		if got := ImageTag(image); got != want {
 			t.Errorf("%s: %q, want %q", image, got, want)
 		}
 	}

@@ -101,7 +101,7 @@ func componentVersions(o *Observation) []componentVersion {
 	}
 	addImages := func(component string, pod *corev1.PodSpec) {
 		for i := range pod.Containers {
-			if version := imageTag(pod.Containers[i].Image); version != "" && strings.Contains(pod.Containers[i].Image, "sluice") {
+			if version := ImageTag(pod.Containers[i].Image); version != "" && strings.Contains(pod.Containers[i].Image, "sluice") {
 				found = append(found, componentVersion{component, version})
 			}
 		}
@@ -117,8 +117,8 @@ func componentVersions(o *Observation) []componentVersion {
 	return found
 }
 
-// imageTag returns the tag of an image, without a digest; empty without a tag.
-func imageTag(image string) string {
+// ImageTag returns the tag of an image, without a digest; empty without a tag.
+func ImageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	at := strings.LastIndexByte(image, ':')
 	if at < 0 || strings.Contains(image[at:], "/") {

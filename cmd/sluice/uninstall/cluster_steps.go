@@ -199,3 +199,26 @@ func (u *Uninstaller) findComponentRights(ctx context.Context) (actions []action
 	})
 	return actions, err
 }
+
+// hookRights is the name of the bindings of the hook that runs this program.
+const hookRights = "sluice-uninstall"
+
+// findHookRights finds the bindings of the hook. They go last, since this program may run with them: they would stay if Helm was
+// interrupted while the hook ran. The ClusterRoleBinding grants the deletion of both.
+func (u *Uninstaller) findHookRights(ctx context.Context) (actions []action, err error) {
+	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding"} {
+		namespace := ""
+		if kind == "RoleBinding" {
+			namespace = v1alpha1.SystemNamespace
+		}
+		err := u.list(ctx, schema.GroupKind{Group: rbacv1.GroupName, Kind: kind}, func(o *unstructured.Unstructured) {
+			if o.GetName() == hookRights && o.GetNamespace() == namespace {
+				actions = append(actions, u.remove(o))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return actions, nil
+}

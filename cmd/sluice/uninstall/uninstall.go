@@ -95,7 +95,10 @@ func (u *Uninstaller) Run(ctx context.Context) error {
 			return ErrStillRuns
 		}
 	}
-	return u.printRemains(ctx)
+	if err := u.printRemains(ctx); err != nil {
+		return err
+	}
+	return u.repeatStep(ctx, step{title: "rights of the uninstall hook", find: u.findHookRights})
 }
 
 // maxRefusals is the number of attempts at a step, a poll interval apart.

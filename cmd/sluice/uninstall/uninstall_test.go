@@ -388,3 +388,22 @@ func TestHeldPodsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// The bindings of the hook go last, when nothing more needs them, and no binding of that name in a namespace of users does.
+func TestHookRightsGoLast(t *testing.T) {
+	hook := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sluice-system", Name: "uninstall"}}
+	u, out, _ := newUninstaller(t, 0,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sluice-uninstall"}, Subjects: hook},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-uninstall"}, Subjects: hook},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "sluice-uninstall"}, Subjects: hook})
+	if err := u.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const last = "rights of the uninstall hook:\n  delete RoleBinding sluice-system/sluice-uninstall\n  delete ClusterRoleBinding sluice-uninstall\n"
+	if !strings.HasSuffix(out.String(), last) {
+		t.Errorf("the output does not end with\n%s\n%s", last, out)
+	}
+	if err := u.Client.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "sluice-uninstall"}, &rbacv1.RoleBinding{}); err != nil {
+		t.Errorf("a binding of a user is gone: %v", err)
+	}
+}

@@ -81,6 +81,7 @@ type componentContext struct {
 	clockFile string
 	nodes     []fakekubelet.Node
 	scheduler string
+	replicas  Replicas
 	mail      mailAccess
 	// self is the name of this program.
 	self string

@@ -49,7 +49,7 @@ func (s componentContext) installation() ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 	}
-	return objects, nil
+	return objects, s.replicas.setReplicas(objects)
 }
 
 // amendWebhook sets what differs from the shipped configuration of the webhook.
@@ -57,15 +57,17 @@ func (s componentContext) amendWebhook(c *webhookconfig.Config) {
 	c.ClockFile = s.clockFile
 	// localhost is for programs on this machine that call a replica directly.
 	c.Certificates.DNSNames = []string{webhookProgram + "." + v1alpha1.SystemNamespace + ".svc", "localhost"}
-	// The API server calls the only replica until it ends.
-	c.DrainPeriod = &metav1.Duration{}
+	if s.replicas.Webhook <= 1 {
+		// The API server calls the only replica until it ends.
+		c.DrainPeriod = &metav1.Duration{}
+	}
 }
 
 // amendLifecycle sets what differs from the shipped configuration of lifecycle.
 func (s componentContext) amendLifecycle(c *lifecycleconfig.Config) {
 	c.ClockFile = s.clockFile
 	// With one replica a Lease would only delay the start after a crash.
-	c.LeaderElection = lifecycleconfig.LeaderElection{Disabled: true}
+	c.LeaderElection = lifecycleconfig.LeaderElection{Disabled: s.replicas.Lifecycle <= 1}
 	c.GPUPodsOutside = lifecycleconfig.Deny
 	c.Mail = s.mailConfig()
 	if s.scheduler == schedulerKueue {

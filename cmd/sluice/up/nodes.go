@@ -163,7 +163,7 @@ func checkComponentsRunning(list []process.Status) error {
 	var errs []error
 	for _, s := range list {
 		if s.State != process.Running {
-			errs = append(errs, fmt.Errorf("%s is in %s (%s); its log: %s", s.Name, s.State, s.LastExit, shellQuote(s.LogPath)))
+			errs = append(errs, fmt.Errorf("%s is in %s (%s); its log: %s", s.Name, s.State, s.LastExit, ShellQuote(s.LogPath)))
 		}
 	}
 	return errors.Join(errs...)

@@ -36,6 +36,8 @@ type Options struct {
 	TimeScale float64
 	// NodesUnset replaces Nodes by the default of the scheduler's sample.
 	NodesUnset bool
+	// Replicas are the numbers of pods of the components, 0 for 1.
+	Replicas Replicas
 	// Pinned runs the pinned versions of Kubernetes and etcd, also if others are installed on this machine.
 	Pinned bool
 	// Detach returns when the cluster is ready, and leaves it running.
@@ -64,6 +66,9 @@ func (o Options) validate() (Options, error) {
 	}
 	if o.Port < 0 || o.Port > 65535 {
 		return o, fmt.Errorf("--port %d: want a number from 1 to 65535, or 0 for a free port", o.Port)
+	}
+	if err := o.Replicas.validate(); err != nil {
+		return o, err
 	}
 	if o.TimeScale != 0 {
 		if err := ValidateScale(o.TimeScale); err != nil {
@@ -130,7 +135,7 @@ func chooseScheduler(dir, requested string) (string, error) {
 
 func validateScheduler(name string) error {
 	if !slices.Contains(Schedulers, name) {
-		return fmt.Errorf("--scheduler %s: want %s", shellQuote(name), strings.Join(Schedulers, " or "))
+		return fmt.Errorf("--scheduler %s: want %s", ShellQuote(name), strings.Join(Schedulers, " or "))
 	}
 	return nil
 }

@@ -6,14 +6,18 @@ package up
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/manifests"
@@ -30,6 +34,30 @@ type Installation struct {
 	Registry string
 	// Tag is the tag of the images.
 	Tag string
+	// Version is that of the manifests, which is the version of this program.
+	Version string
+	// Replicas are the numbers of pods, 0 for those of the overlay.
+	Replicas Replicas
+	// KeepCRDs applies no CustomResourceDefinitions: older ones would drop fields of objects.
+	KeepCRDs bool
+}
+
+// Replicas are the numbers of pods of the components. 0 means those of the overlay, or 1 in the embedded cluster.
+type Replicas struct{ Webhook, Lifecycle int }
+
+// maxReplicas is more than a component can use, and keeps a mistake small.
+const maxReplicas = 10
+
+func (r Replicas) validate() error {
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{{"--webhook-replicas", r.Webhook}, {"--lifecycle-replicas", r.Lifecycle}} {
+		if flag.value < 0 || flag.value > maxReplicas {
+			return fmt.Errorf("%s %d: want a number from 1 to %d", flag.name, flag.value, maxReplicas)
+		}
+	}
+	return nil
 }
 
 // Images returns the images of the installation.
@@ -45,17 +73,43 @@ func (i Installation) objects() ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Overlays, i.Overlay) {
 		return nil, fmt.Errorf("overlay %q is none of %s", i.Overlay, strings.Join(Overlays, ", "))
 	}
+	if err := i.Replicas.validate(); err != nil {
+		return nil, err
+	}
 	var kustomization bytes.Buffer
 	fmt.Fprintf(&kustomization, "resources: [../overlays/%s]\nimages:\n", i.Overlay)
 	for _, image := range i.Images() {
 		name, tag := image[:strings.LastIndexByte(image, ':')], i.Tag
 		fmt.Fprintf(&kustomization, "- {name: %q, newName: %q, newTag: %q}\n", name[strings.LastIndexByte(name, '/')+1:], name, tag)
 	}
-	return manifests.BuildOverlay(kustomization.Bytes())
+	if i.Version != "" && len(validation.IsValidLabelValue(i.Version)) == 0 {
+		fmt.Fprintf(&kustomization, "labels:\n- {pairs: {%s: %q}}\n", v1alpha1.LabelVersion, i.Version)
+	}
+	objects, err := manifests.BuildOverlay(kustomization.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	if i.KeepCRDs {
+		objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
+	}
+	return objects, i.Replicas.setReplicas(objects)
 }
 
-// Install applies the shipped manifests in a cluster, as `kubectl apply --server-side -k` does. It fails, and overwrites nothing, at
-// a field that another program has set. It can be repeated.
+// setReplicas sets the numbers of pods of the Deployments.
+func (r Replicas) setReplicas(objects []*unstructured.Unstructured) error {
+	replicas := map[string]int{webhookProgram: r.Webhook, lifecycleProgram: r.Lifecycle}
+	for _, object := range objects {
+		if n := replicas[object.GetName()]; n > 0 && object.GetKind() == "Deployment" {
+			if err := unstructured.SetNestedField(object.Object, int64(n), "spec", "replicas"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Install applies the shipped manifests in a cluster, as `kubectl apply --server-side -k` does. At a field that another program has
+// set it fails, and changes nothing. It can be repeated.
 func Install(ctx context.Context, config *rest.Config, i Installation, output io.Writer) error {
 	objects, err := i.objects()
 	if err != nil {
@@ -65,13 +119,48 @@ func Install(ctx context.Context, config *rest.Config, i Installation, output io
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(output, "Applying %d objects\n", len(objects))
-	err = applyWith(ctx, admin, objects)
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%w; another program has installed Sluice in this cluster: upgrade it with that program", err)
+	fmt.Fprintf(output, "Checking %d objects, without effect\n", len(objects))
+	if err := checkApply(ctx, admin, objects); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
 	}
-	if err != nil {
-		return err
+	fmt.Fprintf(output, "Applying %d objects\n", len(objects))
+	if err := applyWith(ctx, admin, objects); err != nil {
+		return explainConflict(err)
 	}
 	return waitForGroup(ctx, admin, v1alpha1.Group)
+}
+
+func explainConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w; another program has installed Sluice in this cluster or set these fields: "+
+			"upgrade it with that program, or remove these fields from it", err)
+	}
+	return err
+}
+
+// maxRefusals limits the number of refused objects in an error.
+const maxRefusals = 10
+
+// checkApply applies all objects without effect, and returns all refusals. What depends on an object that does not exist yet is
+// no refusal.
+func checkApply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	var refused []error
+	more := 0
+	for _, object := range objects {
+		err := applyWith(ctx, c, []*unstructured.Unstructured{object.DeepCopy()}, client.DryRunAll)
+		switch {
+		case err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err): // its namespace, or its kind
+		case apierrors.IsForbidden(err) && strings.HasSuffix(object.GetKind(), "Binding"): // the rights of its role
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case len(refused) < maxRefusals:
+			refused = append(refused, explainConflict(err))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		refused = append(refused, fmt.Errorf("and %d more objects", more))
+	}
+	return errors.Join(refused...)
 }

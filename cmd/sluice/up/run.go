@@ -135,6 +135,7 @@ func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, p
 		clockFile: filepath.Join(c.Dir(), policytime.FileName),
 		nodes:     options.nodes(),
 		scheduler: options.Scheduler,
+		replicas:  options.Replicas,
 		mail:      newMailAccess(ports[mailsinkName], c.CA().CertFile()),
 		self:      filepath.Base(self),
 	}

@@ -157,7 +157,7 @@ func (r Report) ownsDir() bool {
 func describeTransition(before, current process.Status) string {
 	switch {
 	case current.State == process.BackOff && before.State != process.BackOff:
-		return fmt.Sprintf("%s ended (%s) and will be restarted; its log: %s", current.Name, current.LastExit, shellQuote(current.LogPath))
+		return fmt.Sprintf("%s ended (%s) and will be restarted; its log: %s", current.Name, current.LastExit, ShellQuote(current.LogPath))
 	case current.State == process.Running && before.Restarts < current.Restarts && before.Name != "":
 		return fmt.Sprintf("%s was restarted: process %d, restart %d", current.Name, current.PID, current.Restarts)
 	default:

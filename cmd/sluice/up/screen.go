@@ -150,20 +150,20 @@ func programName(arg0 string) string {
 	if filepath.Base(arg0) == "kubectl-sluice" {
 		return "kubectl sluice"
 	}
-	return shellQuote(arg0)
+	return ShellQuote(arg0)
 }
 
 // shellPath returns a quoted path, relative if it is below the working directory.
-func (c caller) shellPath(path string) string { return shellQuote(c.relativePath(path)) }
+func (c caller) shellPath(path string) string { return ShellQuote(c.relativePath(path)) }
 
 // persistentPath returns a quoted path that stays valid when the user changes the
 // working directory.
 func (c caller) persistentPath(path string) string {
 	short := c.relativePath(path)
 	if filepath.IsAbs(short) {
-		return shellQuote(short)
+		return ShellQuote(short)
 	}
-	return `"$PWD"/` + shellQuote(short)
+	return `"$PWD"/` + ShellQuote(short)
 }
 
 func (c caller) relativePath(path string) string {
@@ -174,8 +174,8 @@ func (c caller) relativePath(path string) string {
 	return short
 }
 
-// shellQuote quotes text as one word of a shell.
-func shellQuote(text string) string {
+// ShellQuote quotes text as one word of a shell.
+func ShellQuote(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 	if text != "" && strings.Trim(text, plain) == "" {
 		return text

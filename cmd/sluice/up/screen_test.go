@@ -140,12 +140,12 @@ func TestShellQuote(t *testing.T) {
 		"two\nlines":    "'two\nlines'",
 	}
 	for text, want := range tests {
-		if got := shellQuote(text); got != want {
-			t.Errorf("shellQuote(%q) = %s, want %s", text, got, want)
+		if got := ShellQuote(text); got != want {
+			t.Errorf("ShellQuote(%q) = %s, want %s", text, got, want)
 		}
-		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+shellQuote(text)).Output()
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+ShellQuote(text)).Output()
 		if err != nil || string(out) != text {
-			t.Errorf("the shell reads shellQuote(%q) as %q, %v", text, out, err)
+			t.Errorf("the shell reads ShellQuote(%q) as %q, %v", text, out, err)
 		}
 	}
 }

@@ -74,7 +74,7 @@ metadata: {name: thesis, finalizers: [sluice.dev/project], annotations: {kubectl
 spec:
   department: students
   owners: [{name: Anna, email: a@example.org, user: anna}]
-  members: [{kind: User, name: ed, role: editor}, {kind: User, name: kim, role: l2-researcher}]
+  members: [{kind: User, name: ed, role: editor}, {kind: User, name: kim, role: l2-researcher}, {kind: User, name: max, role: research-manager}]
   nodePools: [{name: dgx, gpu: {guaranteed: "1", limit: "2"}}, {name: mig, gpu: {limit: "2", overQuotaWeight: 0}}]
 `
 	rights := map[string]namedRights{
@@ -93,6 +93,8 @@ spec:
 	pool := func(name string, weight int64) any {
 		return map[string]any{"name": name, "gpu": map[string]any{"limit": "2", "overQuotaWeight": weight}}
 	}
+	members := func(all ...any) func(*unstructured.Unstructured) { return set(all, "spec", "members") }
+	ed, kim, manager, zoe := member("ed", "editor"), member("kim", "l2-researcher"), member("max", "research-manager"), member("zoe", "viewer")
 	moved := set("research", "spec", "department")
 	hold := set("mine", "spec", "hold", "reason")
 	for name, tc := range map[string]struct {
@@ -112,11 +114,15 @@ spec:
 		"a system administrator moves it":    {"root", false, moved, ""},
 		"lifecycle writes its finalizer":     {lifecycle, false, set([]any{}, "metadata", "finalizers"), ""},
 		"a user changes its status":          {"doctor", false, set("x", "status", "phase"), ""},
-		"a manager adds a researcher":        {"rita", false, set([]any{member("ed", "editor"), member("kim", "l2-researcher"), member("zoe", "viewer")}, "spec", "members"), ""},
-		"a manager removes a researcher":     {"rita", false, set([]any{member("ed", "editor")}, "spec", "members"), ""},
-		"a manager appoints an editor":       {"rita", false, set([]any{member("ed", "editor"), member("zoe", "editor")}, "spec", "members"), "editor is more than you may grant: a project manager grants and revokes only l1-researcher, l2-researcher, ml-engineer, viewer"},
-		"a manager removes an editor":        {"rita", false, set([]any{}, "spec", "members"), "without User ed removes the role editor"},
-		"a manager replaces an editor":       {"rita", false, set([]any{member("ed", "viewer")}, "spec", "members"), "removes the role editor"},
+		"a manager adds a researcher":        {"rita", false, members(ed, kim, manager, zoe), ""},
+		"a manager removes a researcher":     {"rita", false, members(ed, manager), ""},
+		"a manager appoints an editor":       {"rita", false, members(ed, kim, manager, member("zoe", "editor")), "editor is more than you may grant: a project manager grants and revokes only l1-researcher, l2-researcher, ml-engineer, viewer"},
+		"a manager removes an editor":        {"rita", false, members(kim, manager), "without User ed removes the role editor"},
+		"a manager replaces an editor":       {"rita", false, members(member("ed", "viewer"), kim, manager), "removes the role editor"},
+		"a manager exchanges an editor":      {"rita", false, members(member("eve", "editor"), kim, manager), "the role editor is more than you may grant"},
+		"a manager reorders the members":     {"rita", false, members(manager, kim, ed), ""},
+		"a manager reorders and removes":     {"rita", false, members(manager, kim), "without User ed removes the role editor"},
+		"another user reorders the members":  {"doctor", false, members(manager, kim, ed), "doctor does not administer department students, and does not manage the project either"},
 		"a manager becomes an owner":         {"rita", false, set([]any{map[string]any{"name": "Rita", "email": "r@example.org", "user": "rita"}}, "spec", "owners"), "spec.owners: a project manager changes only"},
 		"a manager holds it":                 {"rita", false, hold, "spec.hold: a project manager"},
 		"a manager moves and labels it":      {"rita", false, func(o *unstructured.Unstructured) { moved(o); set("x", "metadata", "labels", "a")(o) }, "metadata.labels, spec.department: a project manager"},
@@ -137,7 +143,7 @@ spec:
 				old = nil
 			}
 			message := denyClusterRequest(t, "sluice-project-authority", tc.user, rights[tc.user], "projects", old, object)
-			if (message == "") != (tc.want == "") || !strings.Contains(message, tc.want) {
+			if (message == "") != (tc.want == "") || !strings.Contains(message, tc.want) || strings.Contains(message, ": :") {
 				t.Errorf("%q, want %q", message, tc.want)
 			}
 		})
@@ -158,20 +164,30 @@ func TestProjectAuthorityNamesAllFields(t *testing.T) {
 
 // A project with the most members that the API server accepts does not exceed the cost that it allows.
 func TestProjectAuthorityOfManyMembers(t *testing.T) {
-	var members []any
-	for i := range 256 { // maxItems of spec.members
-		members = append(members, map[string]any{"kind": "User", "name": fmt.Sprint("user-", i), "role": []string{"editor", "viewer"}[i%2]})
+	const most = 256 // maxItems of spec.members
+	withMembers := func(roles []string, reversed bool, more ...any) *unstructured.Unstructured {
+		var members []any
+		for i := range most {
+			members = append(members, map[string]any{"kind": "User", "name": fmt.Sprint("user-", i), "role": roles[i%len(roles)]})
+		}
+		if reversed {
+			slices.Reverse(members)
+		}
+		o := decodeObject(t, "{apiVersion: sluice.dev/v1alpha1, kind: Project, metadata: {name: thesis}, spec: {department: students}}")
+		if err := unstructured.SetNestedSlice(o.Object, append(members, more...), "spec", "members"); err != nil {
+			t.Fatal(err)
+		}
+		return o
 	}
-	old := decodeObject(t, "{apiVersion: sluice.dev/v1alpha1, kind: Project, metadata: {name: thesis}, spec: {department: students}}")
-	if err := unstructured.SetNestedSlice(old.Object, members, "spec", "members"); err != nil {
-		t.Fatal(err)
-	}
-	object := old.DeepCopy()
-	if err := unstructured.SetNestedSlice(object.Object, append(members[:len(members):len(members)], map[string]any{"kind": "User", "name": "new", "role": "viewer"}), "spec", "members"); err != nil {
-		t.Fatal(err)
-	}
-	if message := denyClusterRequest(t, "sluice-project-authority", "rita", namedRights{"manage projects thesis"}, "projects", old, object); message != "" {
-		t.Error(message)
+	some, all := []string{"editor", "viewer"}, []string{"editor"}
+	added := map[string]any{"kind": "User", "name": "new", "role": "viewer"}
+	for name, tc := range map[string]struct{ old, object *unstructured.Unstructured }{
+		"one is added":             {withMembers(some, false), withMembers(some, false, added)},
+		"all in the reverse order": {withMembers(all, false), withMembers(all, true)},
+	} {
+		if message := denyClusterRequest(t, "sluice-project-authority", "rita", namedRights{"manage projects thesis"}, "projects", tc.old, tc.object); message != "" {
+			t.Errorf("%s: %s", name, message)
+		}
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/webhook/certificates"
-	"sluice.dev/webhook/workload"
 )
 
 // injectAddedKinds makes the injector write the rules of the kinds that AdmissionParameters adds, at each change of its
@@ -25,7 +25,7 @@ func injectAddedKinds(ctx context.Context, cached cache.Cache, injector *certifi
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("get admission parameters: %w", err)
 		}
-		return workload.AddedRules(parameters.Spec.PodTemplates), nil
+		return workloadkind.AddedRules(parameters.Spec.PodTemplates), nil
 	}
 	informer, err := cached.GetInformer(ctx, &v1alpha1.AdmissionParameters{}, cache.BlockUntilSynced(false))
 	if err != nil {

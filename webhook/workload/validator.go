@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -152,8 +153,18 @@ func (v *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Templat
 	result, err := v.Evaluator.MutateTemplate(ctx, t, change.namespace, decision.Request{
 		Review: change.review, Tenant: change.tenant, Owner: workload.Owner{Group: change.kind.Group, Kind: change.kind.Kind},
 	})
+	var undecodable *decision.DecodeError
+	if errors.As(err, &undecodable) {
+		return evaluation.Result{Result: decision.Result{Warnings: []merge.Finding{warnTemplate(t, undecodable)}}}, nil
+	}
 	result.Warnings = append(result.Warnings, warnNodeName(t)...)
 	return result, err
+}
+
+// warnTemplate warns of a field that is not the pod template that it should be. The schema of its kind allows it, so its
+// controller may not make pods of it.
+func warnTemplate(t workloadkind.Template, err error) merge.Finding {
+	return merge.Finding{Field: t.Path, Message: fmt.Sprintf("it is no pod template, so no policy was evaluated: %v", err)}
 }
 
 // warnNodeName warns of a template with a node name. An admission policy denies its pods, but the API server

@@ -1,14 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package workloadkind
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workloadkind"
 )
 
 // The webhooks for the kinds that AdmissionParameters adds. The manifests declare them without rules.
@@ -20,7 +19,7 @@ const (
 // AddedRules returns the rules of the webhooks for added kinds, by the name of the webhook. A webhook without a kind has an
 // empty list, so that the rules of a removed kind are removed.
 func AddedRules(setting []v1alpha1.PodTemplates) map[string][]admissionregistrationv1.RuleWithOperations {
-	added := workloadkind.NewAddedTemplates(setting)
+	added := NewAddedTemplates(setting)
 	rules := map[string][]admissionregistrationv1.RuleWithOperations{AddedWorkloadsWebhook: {}, AddedTemplatesWebhook: {}}
 	for _, entry := range setting {
 		kind := schema.ParseGroupKind(entry.Kind)

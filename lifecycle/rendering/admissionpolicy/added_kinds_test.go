@@ -62,7 +62,7 @@ func TestAddedKindsAreGuarded(t *testing.T) {
 
 // A policy whose rules cannot be read is an error, and is not applied without the kind.
 func TestAddedKindsNeedTheRulesOfJobSets(t *testing.T) {
-	for _, rules := range []any{"none", []any{}, []any{7, map[string]any{"resources": []any{"jobs"}, "operations": []any{"CREATE"}}}} {
+	for _, rules := range []any{"none", []any{}, []any{int64(7), map[string]any{"resources": []any{"jobs"}, "operations": []any{"CREATE"}}}} {
 		policy := &unstructured.Unstructured{Object: map[string]any{
 			"kind": policyKind, "metadata": map[string]any{"name": "sluice-workload-metadata"},
 			"spec": map[string]any{"matchConstraints": map[string]any{"resourceRules": rules}},

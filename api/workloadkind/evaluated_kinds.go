@@ -32,8 +32,8 @@ const (
 	groupTrainer = "trainer.kubeflow.org"
 )
 
-const argoAtThePod = "templates with `podSpecPatch`, `templateDefaults` or parameters (`{{...}}`) outside of commands: the workflow's run " +
-	"determines the pod; a workflow that refers to a WorkflowTemplate has no templates of its own"
+const argoAtThePod = "templates with `podSpecPatch`, `templateDefaults` or parameters (`{{...}}`) outside of commands: the workflow's " +
+	"run determines the pod; a workflow that refers to a WorkflowTemplate has no templates of its own"
 
 // furtherKinds are the kinds whose pods are described otherwise than by the templates of the table of kinds, and those that
 // the table does not have. The sources are the API types of the kinds.

@@ -73,7 +73,8 @@ func kserveTemplates(service map[string]any) []Template {
 	var found []Template
 	for _, name := range []string{"predictor", "transformer", "explainer"} {
 		component := asMap(asMap(service["spec"])[name])
-		if len(asSlice(component["containers"])) == 0 || slices.ContainsFunc(kserveFrameworks, func(field string) bool { return component[field] != nil }) {
+		isSet := func(field string) bool { return component[field] != nil }
+		if len(asSlice(component["containers"])) == 0 || slices.ContainsFunc(kserveFrameworks, isSet) {
 			continue
 		}
 		path := "spec." + name

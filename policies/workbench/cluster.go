@@ -153,7 +153,8 @@ func errNotEvaluated(kind schema.GroupKind) error {
 	known, ok := workloadkind.LookupEvaluated(kind)
 	switch {
 	case !ok:
-		return fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows", cmp.Or(kind.String(), "an object without a kind"))
+		return fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows",
+			cmp.Or(kind.String(), "an object without a kind"))
 	case known.AtThePod != "":
 		return fmt.Errorf("no policy is evaluated for this %s, only for its pods when they are created: %s", kind, known.AtThePod)
 	}

@@ -106,7 +106,7 @@ bench: build ## Run the benchmarks
 
 .PHONY: generate
 generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules, tables and the chart
-	go test ./lifecycle/timelimit/suspend ./lifecycle/tenancy/project -count=1 -run '^TestGenerated' -update
+	go test ./lifecycle/timelimit/suspend ./lifecycle/tenancy/project ./webhook/workload -count=1 -run '^TestGenerated' -update
 	go test ./policies/check -count=1 -run '^TestInputReference' -update
 	go test ./manifests ./test/installation -count=1 -run '^TestGenerated' -update
 

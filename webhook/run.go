@@ -8,8 +8,8 @@
 // Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
 // the restart of stopped workloads. Each request causes one log line and one measurement.
 //
-// The webhook never writes to the cluster, except for its certificate, the CA bundle in its own two webhook configurations and
-// a Lease with its report, and never waits for another component.
+// The webhook never writes to the cluster, except for its certificate, the CA bundle and the rules of added kinds in its own two
+// webhook configurations, and a Lease with its report, and never waits for another component.
 package webhook
 
 import (
@@ -92,6 +92,9 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	}
 	mgr, err := newManager(cfg, restConfig, served, logger)
 	if err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := injectAddedKinds(ctx, mgr.GetCache(), injector); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	draining := &drain{period: cfg.DrainPeriod.Duration, logger: logger}

@@ -121,6 +121,16 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`
 	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
 
+	// PodTemplates are kinds that Sluice does not know and that create pods. Policies evaluate their
+	// templates when an object is created or changed, and the webhook records its creator. It keeps
+	// the rules of its webhooks for these kinds.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=32
+	PodTemplates []PodTemplates `json:"podTemplates,omitempty"`
+
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.

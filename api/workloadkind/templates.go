@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -25,6 +26,27 @@ type Template struct {
 	Path string
 	// Body is the template's metadata and spec.
 	Body map[string]any
+
+	// aliases are the fields of an object that has the pod's fields in other places.
+	aliases []fieldAlias
+}
+
+// fieldAlias is the field of an object that becomes a field of its pods.
+type fieldAlias struct{ pod, object string }
+
+// Field returns the object's field that becomes a field of the pod, such as
+// spec.template.spec.containers[0].image for spec.containers[0].image.
+func (t Template) Field(podField string) string {
+	for _, alias := range t.aliases {
+		rest, ok := strings.CutPrefix(podField, alias.pod)
+		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return alias.object + rest
+		}
+	}
+	if podField == "" || t.Path == "" {
+		return t.Path + podField
+	}
+	return t.Path + "." + podField
 }
 
 // Templates returns the pod templates of an object, in a fixed order and at most MaxTemplates. It
@@ -43,7 +65,7 @@ func collectTemplates(found []Template, at any, path []string, fieldPath string)
 	}
 	if len(path) == 0 {
 		if body := asMap(at); body != nil {
-			found = append(found, Template{fieldPath, body})
+			found = append(found, Template{Path: fieldPath, Body: body})
 		}
 		return found
 	}
@@ -51,9 +73,15 @@ func collectTemplates(found []Template, at any, path []string, fieldPath string)
 		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(fieldPath, path[0]))
 	}
 	for i, element := range asSlice(at) {
+		if len(found) >= MaxTemplates {
+			break
+		}
 		found = collectTemplates(found, element, path[1:], indexPath(fieldPath, i))
 	}
 	named := asMap(at)
+	if len(named) == 0 {
+		return found
+	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		found = collectTemplates(found, named[name], path[1:], indexPath(fieldPath, name))
 	}

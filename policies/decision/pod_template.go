@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
@@ -16,7 +17,7 @@ import (
 )
 
 // MutateTemplate evaluates a pod template as the pod that it will create in the namespace. The result has the
-// pod; see [TemplateFromPod]. The fields in findings begin with the template's path. No finding is about the
+// pod; see [TemplateFromPod]. The fields in findings are those of the object with the template. No finding is about the
 // pod's creator, who is not the creator of the template.
 func (e *Evaluator) MutateTemplate(ctx context.Context, t workloadkind.Template, namespace string, request Request) (Result, error) {
 	raw, err := podFromTemplate(t, namespace)
@@ -35,7 +36,7 @@ func (e *Evaluator) MutateTemplate(ctx context.Context, t workloadkind.Template,
 			}
 		}
 	}
-	result.Denials, result.Warnings = prefixFields(t.Path, result.Denials), prefixFields(t.Path, warnings)
+	result.Denials, result.Warnings = fieldsOfObject(t, result.Denials), fieldsOfObject(t, warnings)
 	return result, err
 }
 
@@ -77,16 +78,28 @@ func TemplateFromPod(t workloadkind.Template, pod map[string]any) map[string]any
 	return body
 }
 
-// prefixFields puts the template's path before the fields of its pod.
-func prefixFields(path string, findings []merge.Finding) []merge.Finding {
-	prefixed := make([]merge.Finding, len(findings))
+// fieldsOfObject replaces the fields of a template's pod by those of the object.
+func fieldsOfObject(t workloadkind.Template, findings []merge.Finding) []merge.Finding {
+	of := make([]merge.Finding, len(findings))
 	for i, finding := range findings {
-		if finding.Field == "" {
-			finding.Field = path
-		} else {
-			finding.Field = path + "." + finding.Field
-		}
-		prefixed[i] = finding
+		finding.Field = t.Field(finding.Field)
+		of[i] = finding
 	}
-	return prefixed
+	return of
+}
+
+// maxSubjectBytes limits the kind and the name of a workload in a message; the API server checks neither before it calls a
+// webhook.
+const maxSubjectBytes = 256
+
+// DenialPrefix returns how the denial of a workload begins whose pods the policies would deny: "pods of Deployment web would
+// be denied: ".
+func DenialPrefix(object map[string]any) string {
+	metadata := schema.AsMap(object["metadata"])
+	name := schema.AsString(metadata["name"])
+	if name == "" && schema.AsString(metadata["generateName"]) != "" {
+		name = schema.AsString(metadata["generateName"]) + "*"
+	}
+	subject := strings.TrimSpace(schema.AsString(object["kind"]) + " " + name)
+	return "pods of " + v1alpha1.TruncateText(subject, maxSubjectBytes) + " would be denied: "
 }

@@ -13,6 +13,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
@@ -41,7 +42,9 @@ type Tenant struct {
 	Owners []string
 	// PausedUntil is the end of the present pause, in policy time; zero without one.
 	PausedUntil time.Time
-	// Version is a digest of all the other fields but Documents.Use: it changes only if one of them does, and not with
+	// AddedTemplates are the pod templates of kinds that Sluice does not know.
+	AddedTemplates workloadkind.AddedTemplates
+	// Version is a digest of all the other fields but Documents.Use and AddedTemplates, which no pod depends on: it changes only if one of them does, and not with
 	// each new status of the project.
 	Version string
 
@@ -65,6 +68,8 @@ type TenantSources struct {
 	SizeLimits SizeLimits
 	// PausedUntil is the end of the present pause, in policy time; zero without one.
 	PausedUntil time.Time
+	// PodTemplates are those of the cluster's AdmissionParameters.
+	PodTemplates []v1alpha1.PodTemplates
 }
 
 // nodePool returns a node pool by name; nil if it does not exist.
@@ -81,8 +86,8 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 	project, department := from.Project, from.Department
 	tenant := &Tenant{
 		Project: project.Name, Department: department.Name, LongestExtension: department.Spec.Extensions.LongestExtension(), SizeLimits: from.SizeLimits,
-		PausedUntil: from.PausedUntil,
-		NodePools:   input.NewProjectPools(project, from.nodePool),
+		PausedUntil: from.PausedUntil, AddedTemplates: workloadkind.NewAddedTemplates(from.PodTemplates),
+		NodePools: input.NewProjectPools(project, from.nodePool),
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(tenant.NodePools))
 	for i := range tenant.NodePools {

@@ -23,6 +23,18 @@ import (
 // jobOwner is the kind that creates a Job's pods.
 var jobOwner = workload.Owner{Group: batchv1.GroupName, Kind: "Job"}
 
+// DecodeError is the error of an object whose fields are not those of a pod or a Job.
+type DecodeError struct {
+	kind string
+	err  error
+}
+
+// Error implements error.
+func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.kind, e.err) }
+
+// Unwrap returns what is wrong with the fields.
+func (e *DecodeError) Unwrap() error { return e.err }
+
 // workloadRequest returns the GPU request of a pod, or of each pod of a Job. The error is a
 // workload.InvalidRequest if the request is invalid.
 func (r *Request) workloadRequest(object map[string]any) (workload.Request, error) {
@@ -32,10 +44,10 @@ func (r *Request) workloadRequest(object map[string]any) (workload.Request, erro
 	}
 	var typed corev1.PodTemplateSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(relevantFields(template), &typed); err != nil {
-		return workload.Request{}, fmt.Errorf("decode %s: %w", kind, err)
+		return workload.Request{}, &DecodeError{kind, err}
 	}
 	if err := decodeEnvVars(template, &typed.Spec); err != nil {
-		return workload.Request{}, fmt.Errorf("decode %s: %w", kind, err)
+		return workload.Request{}, &DecodeError{kind, err}
 	}
 	request, err := workload.Parse(&typed)
 	if r.IsTemplate {

@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
@@ -70,11 +72,20 @@ type Decision struct {
 	Original, Object map[string]any
 	// Results are those of the object, or of its templates.
 	Results []decision.Result
+	// AtThePod says which pods of the object are evaluated only when they are created, and why; empty if there are none.
+	AtThePod string
+
+	// denialPrefix is how the first denial begins.
+	denialPrefix string
 }
 
 // Denials returns why the object is refused; none if it is allowed.
 func (d *Decision) Denials() []string {
-	return d.texts(func(r decision.Result) []merge.Finding { return r.Denials })
+	texts := d.texts(func(r decision.Result) []merge.Finding { return r.Denials })
+	if len(texts) > 0 {
+		texts[0] = d.denialPrefix + texts[0]
+	}
+	return texts
 }
 
 // Warnings returns the warnings for the object's author.
@@ -119,10 +130,12 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 			return d, err
 		}
 	}
-	templates := workloadkind.Templates(kind, d.Object)
+	templates := workloadkind.EvaluatedTemplates(kind, d.Object, request.Tenant.AddedTemplates)
 	if len(templates) == 0 {
-		return nil, fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows", cmp.Or(kind.String(), "an object without a kind"))
+		return nil, errNotEvaluated(kind)
 	}
+	known, _ := workloadkind.LookupEvaluated(kind)
+	d.AtThePod, d.denialPrefix = known.AtThePod, decision.DenialPrefix(d.Object)
 	for _, template := range templates {
 		ofTemplate := base
 		ofTemplate.IsJob, ofTemplate.Owner = false, workload.Owner{Group: kind.Group, Kind: kind.Kind}
@@ -133,6 +146,19 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 		d.Results = append(d.Results, result)
 	}
 	return d, nil
+}
+
+// errNotEvaluated returns why no policy is evaluated for an object of a kind.
+func errNotEvaluated(kind schema.GroupKind) error {
+	known, ok := workloadkind.LookupEvaluated(kind)
+	switch {
+	case !ok:
+		return fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows",
+			cmp.Or(kind.String(), "an object without a kind"))
+	case known.AtThePod != "":
+		return fmt.Errorf("no policy is evaluated for this %s, only for its pods when they are created: %s", kind, known.AtThePod)
+	}
+	return fmt.Errorf("no policy is evaluated for this %s: it has no pod template in %s", kind, strings.Join(known.Templates, ", "))
 }
 
 // decideObject mutates a pod or a Job and validates the result.

@@ -33,7 +33,7 @@ type Folder struct {
 	Departments []v1alpha1.Department
 	NodePools   []v1alpha1.NodePool
 
-	// parameters are those of the cluster, and live reports that all objects are a cluster's: they are complete.
+	// parameters are those of the folder or the cluster, and live reports that all objects are a cluster's: they are complete.
 	parameters v1alpha1.AdmissionParameters
 	live       bool
 	// files are where the policies' Rego is, by the policies' names.
@@ -190,6 +190,10 @@ func (f *Folder) addObjects(name string, text []byte) error {
 		case "NodePool":
 			pool, err := decode[v1alpha1.NodePool](document)
 			f.NodePools = append(f.NodePools, pool)
+			return err
+		case "AdmissionParameters":
+			parameters, err := decode[v1alpha1.AdmissionParameters](document)
+			f.parameters = parameters
 			return err
 		}
 		return nil

@@ -27,7 +27,7 @@ const exampleName = "sample"
 func (f *Folder) Tenant(project string, now time.Time) (*decision.Tenant, string, error) {
 	from := decision.TenantSources{NodePools: slices.Clone(f.NodePools), SizeLimits: decision.SizeLimits{
 		Labels: int(f.parameters.Spec.MaxLabels), Annotations: int(f.parameters.Spec.MaxAnnotations),
-	}}
+	}, PodTemplates: f.parameters.Spec.PodTemplates}
 	if pause := f.parameters.Status.Pause; pause.IsInForce(now) {
 		from.PausedUntil = pause.Until.Time
 	}

@@ -51,7 +51,7 @@ func TestReplicasDoNotFightWhileAuthorityChanges(t *testing.T) {
 	bundle := encodeBundle([]certificate{before})
 	write := func(replica *otherCertificates, own certificate, at time.Duration) bool {
 		t.Helper()
-		next := encodeBundle(replica.merge([]certificate{own}, []webhookEntry{{"a", bundle}, {"b", bundle}}, testTime.Add(at)))
+		next := encodeBundle(replica.merge([]certificate{own}, []webhookEntry{{"a", bundle, nil}, {"b", bundle, nil}}, testTime.Add(at)))
 		changed := !bytes.Equal(next, bundle)
 		bundle = next
 		return changed
@@ -80,14 +80,14 @@ func TestForeignCertificatesAreLimited(t *testing.T) {
 	own := newCertificate(t, 1, true, year)
 	hostile := []certificate{newCertificate(t, 2, false, year), newCertificate(t, 3, true, -time.Minute), "no certificate"}
 	var o otherCertificates
-	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(hostile)}, {"b", []byte("no PEM")}}, testTime); len(merged) != 1 {
+	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(hostile), nil}, {"b", []byte("no PEM"), nil}}, testTime); len(merged) != 1 {
 		t.Errorf("%d certificates, want only the own one", len(merged))
 	}
 	var many []certificate
 	for serial := range int64(2 * maxCertificates) {
 		many = append(many, newCertificate(t, 10+serial, true, year))
 	}
-	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(many)}}, testTime); len(merged) > maxCertificates || !slices.Contains(merged, own) {
+	if merged := o.merge([]certificate{own}, []webhookEntry{{"a", encodeBundle(many), nil}}, testTime); len(merged) > maxCertificates || !slices.Contains(merged, own) {
 		t.Errorf("%d certificates, want at most %d with the own one", len(merged), maxCertificates)
 	}
 }

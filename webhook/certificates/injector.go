@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -43,10 +44,11 @@ const retryInterval = time.Second
 // configurations, and observe a change within a second unless they are overloaded.
 const trustDelay = 15 * time.Second
 
-// Injector injects the CA bundle. It runs in every replica.
+// Injector injects the CA bundle, and the rules that depend on settings. It runs in every replica.
 //
-// It writes the replica's CA certificates to the caBundle of each entry of the two configurations, whenever either changes. It
-// never adds, removes or otherwise changes an entry: the manifests declare the webhooks. While the certificate authority
+// It writes the replica's CA certificates to the caBundle of each entry of the two configurations, whenever either changes, and
+// the rules of those entries that the manifests declare without rules. It never adds or removes an entry, or changes it in
+// another way: the manifests declare the webhooks. While the certificate authority
 // changes, replicas have different ones: each adds its own certificates, and removes another's only after an hour.
 type Injector struct {
 	// Client reads from and writes to the API server, without a cache.
@@ -57,6 +59,8 @@ type Injector struct {
 	Logger logr.Logger
 	// Authorities returns the CA certificates of this replica; none while it has no certificate.
 	Authorities func() []*x509.Certificate
+	// Rules returns the rules of entries, by name; the rules of all other entries stay as they are. Nil means none.
+	Rules func(context.Context) (EntryRules, error)
 	// Validating and Mutating are the names of the configurations.
 	Validating, Mutating string
 
@@ -71,12 +75,15 @@ type Injector struct {
 	othersValidating, othersMutating otherCertificates
 }
 
+// EntryRules are the rules of entries of the configurations, by the names of the entries.
+type EntryRules map[string][]admissionv1.RuleWithOperations
+
 // NewInjector returns an injector. The caller sets its fields before it starts.
 func NewInjector() *Injector {
 	return &Injector{changed: make(chan struct{}, 1), now: policytime.MachineNow}
 }
 
-// Update injects the present authorities soon.
+// Update injects the present authorities and rules soon.
 func (i *Injector) Update() {
 	select {
 	case i.changed <- struct{}{}:
@@ -114,7 +121,7 @@ func (i *Injector) Start(ctx context.Context) error {
 			lastFailure = ""
 		case err.Error() != lastFailure && ctx.Err() == nil:
 			lastFailure = err.Error()
-			i.Logger.Error(err, "Failed to inject CA bundle, retrying")
+			i.Logger.Error(err, "Failed to inject CA bundle and rules, retrying")
 		}
 		wait := syncInterval
 		if err != nil {
@@ -175,23 +182,29 @@ func (i *Injector) sync(ctx context.Context) error {
 	}
 	var validating admissionv1.ValidatingWebhookConfiguration
 	var mutating admissionv1.MutatingWebhookConfiguration
+	// The certificates do not wait for the rules.
+	var rules EntryRules
+	var rulesErr error
+	if i.Rules != nil {
+		rules, rulesErr = i.Rules(ctx)
+	}
 	var before []webhookEntry
 	err := errors.Join(
-		i.inject(ctx, i.Validating, &validating, own, &i.othersValidating, &before, func() []webhookEntry {
+		i.inject(ctx, i.Validating, &validating, own, &i.othersValidating, rules, &before, func() []webhookEntry {
 			return webhookEntries(validating.Webhooks, func(w admissionv1.ValidatingWebhook) webhookEntry {
-				return webhookEntry{w.Name, w.ClientConfig.CABundle}
+				return webhookEntry{w.Name, w.ClientConfig.CABundle, w.Rules}
 			})
 		}),
-		i.inject(ctx, i.Mutating, &mutating, own, &i.othersMutating, &before, func() []webhookEntry {
+		i.inject(ctx, i.Mutating, &mutating, own, &i.othersMutating, rules, &before, func() []webhookEntry {
 			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry {
-				return webhookEntry{w.Name, w.ClientConfig.CABundle}
+				return webhookEntry{w.Name, w.ClientConfig.CABundle, w.Rules}
 			})
 		}),
 	)
 	if err == nil {
 		i.recordTrust(own, before)
 	}
-	return err
+	return errors.Join(err, rulesErr)
 }
 
 // recordTrust records since when the own certificates are in all entries. At the first injection of the process, that is long
@@ -219,6 +232,7 @@ func (i *Injector) recordTrust(own []certificate, before []webhookEntry) {
 type webhookEntry struct {
 	name     string
 	caBundle []byte
+	rules    []admissionv1.RuleWithOperations
 }
 
 func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhookEntry {
@@ -232,7 +246,7 @@ func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhoo
 // inject patches one configuration, and adds its former entries to before. entries returns the webhooks of the object once it is
 // read.
 func (i *Injector) inject(ctx context.Context, name string, object client.Object, own []certificate, others *otherCertificates,
-	before *[]webhookEntry, entries func() []webhookEntry,
+	rules EntryRules, before *[]webhookEntry, entries func() []webhookEntry,
 ) error {
 	// Without the resource version a replica could overwrite what another one added at the same time.
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -244,26 +258,34 @@ func (i *Injector) inject(ctx context.Context, name string, object client.Object
 		}
 		present := entries()
 		*before = append(*before, present...)
-		patch := bundlePatch(object.GetResourceVersion(), present, encodeBundle(others.merge(own, present, i.now())))
+		patch := entriesPatch(object.GetResourceVersion(), present, encodeBundle(others.merge(own, present, i.now())), rules)
 		if patch == nil {
 			return nil
 		}
 		// A strategic merge patch merges the list of webhooks by their names.
 		rawPatch := client.RawPatch(types.StrategicMergePatchType, patch)
 		if err := i.Client.Patch(ctx, object, rawPatch, client.FieldOwner(v1alpha1.FieldManagerWebhook)); err != nil {
-			return fmt.Errorf("patch the caBundle of %T %s: %w", object, name, err)
+			return fmt.Errorf("patch the caBundle and the rules of %T %s: %w", object, name, err)
 		}
-		i.Logger.Info("Injected CA bundle", "configuration", name, "type", fmt.Sprintf("%T", object))
+		i.Logger.Info("Injected CA bundle and rules", "configuration", name, "type", fmt.Sprintf("%T", object))
 		return nil
 	})
 }
 
-// bundlePatch returns the patch that sets the bundle of every entry; nil if all entries have it.
-func bundlePatch(resourceVersion string, entries []webhookEntry, bundle []byte) []byte {
+// entriesPatch returns the patch that sets the bundle of every entry, and the rules of those that have some; nil if all entries
+// have them.
+func entriesPatch(resourceVersion string, entries []webhookEntry, bundle []byte, rules EntryRules) []byte {
 	var webhooks []map[string]any
 	for _, e := range entries {
+		changed := map[string]any{"name": e.name}
 		if !bytes.Equal(e.caBundle, bundle) {
-			webhooks = append(webhooks, map[string]any{"name": e.name, "clientConfig": map[string]any{"caBundle": bundle}})
+			changed["clientConfig"] = map[string]any{"caBundle": bundle}
+		}
+		if desired, ok := rules[e.name]; ok && !equality.Semantic.DeepEqual(desired, e.rules) {
+			changed["rules"] = desired // the whole list, also an empty one
+		}
+		if len(changed) > 1 {
+			webhooks = append(webhooks, changed)
 		}
 	}
 	if len(webhooks) == 0 {

@@ -7,11 +7,14 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,8 +29,8 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// A configuration that was deleted and applied again, or whose caBundle another program emptied, has the bundle at once: long
-// before the next check at an interval.
+// A configuration that was deleted and applied again, or whose caBundle or rules another program changed, has them again at
+// once: long before the next check at an interval.
 func TestInjectorFollowsChanges(t *testing.T) {
 	c := clustertest.Start(t)
 	scheme, err := api.NewScheme()
@@ -78,6 +81,16 @@ func TestInjectorFollowsChanges(t *testing.T) {
 	injector.Authorities = func() []*x509.Certificate { return []*x509.Certificate{own} }
 	injector.Validating, injector.Mutating = name, name
 	injector.now = func() time.Time { return testTime }
+	scope := admissionv1.NamespacedScope
+	added := []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{"example.org"}, APIVersions: []string{"*"}, Resources: []string{"foos"}, Scope: &scope},
+	}}
+	var rules atomic.Pointer[[]admissionv1.RuleWithOperations]
+	rules.Store(&added)
+	injector.Rules = func(context.Context) (EntryRules, error) {
+		return EntryRules{"a.example.org": *rules.Load(), "b.example.org": *rules.Load(), "unknown.example.org": added}, nil
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- injector.Start(ctx) }()
@@ -98,6 +111,10 @@ func TestInjectorFollowsChanges(t *testing.T) {
 			if len(v.Webhooks[0].ClientConfig.CABundle) == 0 || len(m.Webhooks[0].ClientConfig.CABundle) == 0 {
 				return errors.New("a caBundle is empty")
 			}
+			want := *rules.Load()
+			if !equality.Semantic.DeepEqual(v.Webhooks[0].Rules, want) || !equality.Semantic.DeepEqual(m.Webhooks[0].Rules, want) || len(v.Webhooks) != 1 {
+				return fmt.Errorf("the rules are %v and %v, want %v", v.Webhooks[0].Rules, m.Webhooks[0].Rules, want)
+			}
 			return nil
 		})
 	}
@@ -109,5 +126,16 @@ func TestInjectorFollowsChanges(t *testing.T) {
 	if err := admin.Patch(t.Context(), validating.DeepCopy(), empty); err != nil {
 		t.Fatal(err)
 	}
+	injected()
+	// The rules, too: they come back, and go with the setting.
+	other := client.RawPatch("application/json-patch+json", []byte(`[{"op": "replace", "path": "/webhooks/0/rules/0/resources/0", "value": "bars"}]`))
+	for _, object := range []client.Object{validating.DeepCopy(), mutating.DeepCopy()} {
+		if err := admin.Patch(t.Context(), object, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	injected()
+	rules.Store(&[]admissionv1.RuleWithOperations{})
+	injector.Update()
 	injected()
 }

@@ -51,6 +51,8 @@ type Result struct {
 	decision.Result
 	// Violations are what [Evaluator.Count] counts.
 	Violations Violations
+	// DenialPrefix is how the denial begins; empty unless it is for the pods of a workload.
+	DenialPrefix string
 }
 
 // Mutate evaluates an object that can still change, under the policies in force if the request names none. After an error

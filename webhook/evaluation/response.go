@@ -40,7 +40,7 @@ const (
 func NewResponse(result Result) admission.Response {
 	response := admission.Allowed("")
 	if len(result.Denials) > 0 {
-		response = admission.Denied(strings.Join(formatMessages(result.Denials, maxDenials), "\n"))
+		response = admission.Denied(result.DenialPrefix + strings.Join(formatMessages(result.Denials, maxDenials), "\n"))
 	}
 	response.Warnings = formatMessages(result.Warnings, maxWarnings)
 	annotations := map[string][]string{

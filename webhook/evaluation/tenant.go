@@ -89,7 +89,8 @@ func GetProject(ctx context.Context, cache client.Reader, namespace string) (*v1
 	return project, department, nil
 }
 
-// addParameters adds the limits that the admission policies of the API server have, and the end of the present pause.
+// addParameters adds the limits that the admission policies of the API server have, the pod templates of further kinds, and the
+// end of the present pause.
 func (r *TenantResolver) addParameters(ctx context.Context, from *decision.TenantSources) error {
 	var parameters v1alpha1.AdmissionParameters
 	err := r.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters)
@@ -99,6 +100,7 @@ func (r *TenantResolver) addParameters(ctx context.Context, from *decision.Tenan
 	if pause := parameters.Status.Pause; r.Clock != nil && pause.IsInForce(r.Clock.Now()) {
 		from.PausedUntil = pause.Until.Time
 	}
+	from.PodTemplates = parameters.Spec.PodTemplates
 	from.SizeLimits = decision.SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}
 	return nil
 }
@@ -115,7 +117,7 @@ func versionsOf(from *decision.TenantSources) string {
 	}
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
-		versions, from.SizeLimits, from.PausedUntil.Unix(), input.RefusedNodes(from.NodePools))
+		versions, from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix(), input.RefusedNodes(from.NodePools))
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

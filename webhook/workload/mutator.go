@@ -111,6 +111,9 @@ func (m *Mutator) evaluate(ctx context.Context, req *admission.Request, object m
 	}
 	violations := result.Violations.WithDenied(m.Evaluator.DeniedBy(templates.Denials, object))
 	m.Evaluator.Count(evaluation.NewOrigin(req, tenant), violations)
+	if len(result.Denials) == 0 {
+		result.DenialPrefix = templates.DenialPrefix
+	}
 	result.Denials = slices.Concat(result.Denials, templates.Denials)
 	result.Warnings = slices.Concat(result.Warnings, templates.Warnings)
 	result.Merged.ChangedPaths = mergeChanges(result.Merged.ChangedPaths, templates.Merged.ChangedPaths)

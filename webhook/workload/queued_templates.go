@@ -56,6 +56,7 @@ func (m *Mutator) mutateTemplates(
 		all.Merged.ChangedPaths = mergeChanges(all.Merged.ChangedPaths, result.Merged.ChangedPaths)
 	}
 	if len(all.Denials) > 0 || len(bodies) == 0 {
+		all.DenialPrefix = decision.DenialPrefix(object)
 		return object, all, nil
 	}
 	return workloadkind.WithTemplates(kind, object, bodies), all, nil

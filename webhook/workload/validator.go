@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,15 +34,16 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.SubResource != "" || (req.Operation != admissionv1.Create && req.Operation != admissionv1.Update) {
 		return admission.Allowed("")
 	}
-	change, err := decodeChange(&req)
+	tenant, err := v.Tenants.Resolve(ctx, req.Namespace)
+	if err != nil || tenant == nil {
+		// The pod's admission is the gate, and reports what is wrong.
+		return admission.Allowed("")
+	}
+	change, err := decodeChange(&req, tenant)
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
 	if len(change.changed) == 0 && !change.rolloutChanged {
-		return admission.Allowed("")
-	}
-	if change.tenant, err = v.Tenants.Resolve(ctx, req.Namespace); err != nil || change.tenant == nil {
-		// The pod's admission is the gate, and reports what is wrong.
 		return admission.Allowed("")
 	}
 	if change.review, err = decision.ReviewDocument(&req.AdmissionRequest); err != nil {
@@ -51,8 +53,9 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
-	if object, err := evaluation.DecodeObject(req.Object.Raw); err == nil && len(result.Denials) > 0 {
-		v.Evaluator.CountDenials(evaluation.NewOrigin(&req, change.tenant), v.Evaluator.DeniedBy(result.Denials, object))
+	if len(result.Denials) > 0 {
+		result.DenialPrefix = decision.DenialPrefix(change.object)
+		v.Evaluator.CountDenials(evaluation.NewOrigin(&req, change.tenant), v.Evaluator.DeniedBy(result.Denials, change.object))
 	}
 	return evaluation.NewResponse(result)
 }
@@ -61,6 +64,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 type workloadChange struct {
 	kind      schema.GroupKind
 	namespace string
+	object    map[string]any
 	tenant    *decision.Tenant
 	review    document.Document
 	// templates are all pod templates, and changed the new and changed ones. Both are empty for an object that a
@@ -75,21 +79,20 @@ type workloadChange struct {
 // deploymentKind is the kind whose pods are replaced by rolling updates.
 var deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 
-func decodeChange(req *admission.Request) (*workloadChange, error) {
-	change := &workloadChange{kind: schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, namespace: req.Namespace}
-	object, err := evaluation.DecodeObject(req.Object.Raw)
-	if err != nil {
+func decodeChange(req *admission.Request, tenant *decision.Tenant) (change *workloadChange, err error) {
+	change = &workloadChange{kind: schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, namespace: req.Namespace, tenant: tenant}
+	if change.object, err = evaluation.DecodeObject(req.Object.Raw); err != nil {
 		return nil, err
 	}
-	if _, controlled := workloadkind.ControllerOf(object); controlled {
+	if _, controlled := workloadkind.ControllerOf(change.object); controlled {
 		return change, nil
 	}
 	before, err := evaluation.DecodeObject(req.OldObject.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("old object: %w", err)
 	}
-	change.templates = workloadkind.Templates(change.kind, object)
-	change.changed = changedTemplates(change.templates, workloadkind.Templates(change.kind, before))
+	change.templates = workloadkind.EvaluatedTemplates(change.kind, change.object, tenant.AddedTemplates)
+	change.changed = changedTemplates(change.templates, workloadkind.EvaluatedTemplates(change.kind, before, tenant.AddedTemplates))
 	if change.kind == deploymentKind {
 		if plan, err := ParseRolloutPlan(req.Object.Raw); err == nil {
 			change.rollout = &plan
@@ -150,8 +153,18 @@ func (v *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Templat
 	result, err := v.Evaluator.MutateTemplate(ctx, t, change.namespace, decision.Request{
 		Review: change.review, Tenant: change.tenant, Owner: workload.Owner{Group: change.kind.Group, Kind: change.kind.Kind},
 	})
+	var undecodable *decision.DecodeError
+	if errors.As(err, &undecodable) {
+		return evaluation.Result{Result: decision.Result{Warnings: []merge.Finding{warnTemplate(t, undecodable)}}}, nil
+	}
 	result.Warnings = append(result.Warnings, warnNodeName(t)...)
 	return result, err
+}
+
+// warnTemplate warns of a field that is not the pod template that it should be. The schema of its kind allows it, so its
+// controller may not make pods of it.
+func warnTemplate(t workloadkind.Template, err error) merge.Finding {
+	return merge.Finding{Field: t.Path, Message: fmt.Sprintf("it is no pod template, so no policy was evaluated: %v", err)}
 }
 
 // warnNodeName warns of a template with a node name. An admission policy denies its pods, but the API server
@@ -162,7 +175,7 @@ func warnNodeName(t workloadkind.Template) []merge.Finding {
 		return nil
 	}
 	return []merge.Finding{{
-		Field:   t.Path + ".spec.nodeName",
+		Field:   t.Field("spec.nodeName"),
 		Message: fmt.Sprintf("%s: a pod of a project does not choose its node, and these pods will be denied", node),
 		Fix:     "remove it, and name node pools with the annotation sluice.dev/node-pools",
 	}}

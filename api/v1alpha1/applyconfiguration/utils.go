@@ -69,6 +69,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.OwnerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Pause"):
 		return &apiv1alpha1.PauseApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplates"):
+		return &apiv1alpha1.PodTemplatesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Policy"):
 		return &apiv1alpha1.PolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):

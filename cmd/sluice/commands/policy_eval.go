@@ -146,6 +146,9 @@ func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 	for _, warning := range decision.Warnings() {
 		fmt.Fprintln(output, "Warning: "+printer.Sanitize(warning))
 	}
+	if decision.AtThePod != "" {
+		fmt.Fprintln(output, "Note:    evaluated only when the pods are created: "+decision.AtThePod)
+	}
 	if len(decision.Denials()) == 0 {
 		diff, err := workbench.Diff(decision.Original, decision.Object)
 		if err != nil {

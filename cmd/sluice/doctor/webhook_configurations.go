@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 )
 
 // webhookEntry is one webhook of a configuration, of either kind.
@@ -110,8 +111,13 @@ func checkWebhookConfigurations(o *Observation) (out outcome) {
 		}
 		return &list[at]
 	}
+	var added map[string][]admissionv1.RuleWithOperations
+	if o.Parameters.Value != nil {
+		added = workloadkind.AddedRules(o.Parameters.Value.Spec.PodTemplates)
+	}
 	for i := range expected {
 		want := &expected[i]
+		want.rules = append(want.rules, added[want.name]...) // the webhook writes them
 		have := find(live, want)
 		if have == nil {
 			out.add(Error, want.object(), "webhook "+want.name+" is missing: what it guards is not evaluated", applyManifests)

@@ -8,7 +8,8 @@
 // admitted pod: binding, status, garbage collection, eviction. Identities and names that differ
 // between clusters are in one AdmissionParameters object. The package applies the policies, their
 // bindings and that object, and restores them, and the kind of that object, when they are changed
-// or deleted. Of the policies it changes only whether those outside projects warn or deny.
+// or deleted. Of the policies it changes only whether those outside projects warn or deny, and
+// adds the kinds of the setting podTemplates to those that name every kind of workload.
 package admissionpolicy
 
 import (
@@ -137,6 +138,14 @@ func (r *Reconciler) reconcilePolicies(ctx context.Context) error {
 	policies, err := LoadPolicies(r.Files, r.DenyGPUPodsOutside)
 	if err != nil {
 		return err
+	}
+	var parameters v1alpha1.AdmissionParameters
+	err = r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get admission parameters: %w", err)
+	}
+	if err := addKinds(policies, parameters.Spec.PodTemplates); err != nil {
+		return fmt.Errorf("add the kinds of podTemplates: %w", err)
 	}
 	return r.apply(ctx, "admission policies", policyKinds, policies)
 }

@@ -122,6 +122,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 256
+    - name: podTemplates
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.PodTemplates
+          elementRelationship: associative
+          keys:
+          - kind
     - name: queues
       type:
         list:
@@ -698,6 +706,24 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: dev.sluice.api.v1alpha1.PodSecurity
   scalar: string
+- name: dev.sluice.api.v1alpha1.PodTemplates
+  map:
+    fields:
+    - name: kind
+      type:
+        scalar: string
+    - name: paths
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: resource
+      type:
+        scalar: string
+    - name: version
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.Policy
   map:
     fields:

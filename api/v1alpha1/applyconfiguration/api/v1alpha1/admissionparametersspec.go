@@ -40,6 +40,10 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	// plugins gives a container devices: whole keys, or their part before the slash. Pods of
 	// projects must not have them.
 	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
+	// PodTemplates are kinds that Sluice does not know and that create pods. Policies evaluate their
+	// templates when an object is created or changed, and the webhook records its creator. It keeps
+	// the rules of its webhooks for these kinds.
+	PodTemplates []PodTemplatesApplyConfiguration `json:"podTemplates,omitempty"`
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.
@@ -137,6 +141,19 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithGPUResources(values ...s
 func (b *AdmissionParametersSpecApplyConfiguration) WithDeviceAnnotations(values ...string) *AdmissionParametersSpecApplyConfiguration {
 	for i := range values {
 		b.DeviceAnnotations = append(b.DeviceAnnotations, values[i])
+	}
+	return b
+}
+
+// WithPodTemplates adds the given value to the PodTemplates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the PodTemplates field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithPodTemplates(values ...*PodTemplatesApplyConfiguration) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPodTemplates")
+		}
+		b.PodTemplates = append(b.PodTemplates, *values[i])
 	}
 	return b
 }

@@ -1,0 +1,133 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// A kind that Sluice does not know is added by a setting: its object is refused because of its pods, its creator is recorded and
+// stays, and the rules survive that the manifests are applied again. It ends with the setting.
+func TestAddedKinds(t *testing.T) {
+	t.Parallel()
+	const ns, group = "added-kinds", "added-kinds.example.org"
+	sharedCluster.createDepartment(t, ns, newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, ns, ns, newPoolQuota("dgx", "1", "2"))
+	createCRD(t, group, "v1", "Trainer", "trainers")
+	admin := sharedCluster.adminClient
+	worker := func(image, gpus string) map[string]any {
+		return map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "main", "image": image, "resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": gpus}},
+		}}}}}
+	}
+	trainer := func(name string, workers ...any) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group + "/v1", "kind": "Trainer", "spec": map[string]any{"workers": workers, "epochs": int64(1)},
+		}}
+		object.SetNamespace(ns)
+		object.SetName(name)
+		return object
+	}
+	const denial = `admission webhook "added-templates.sluice.dev" denied the request: pods of Trainer bad would be denied: spec.workers[1].template: `
+	bad := trainer("bad", worker("x", "1"), worker("x", "64"))
+	earlier := trainer("earlier", worker("x", "64"))
+	eventually(t, func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), earlier.DeepCopy())) })
+	expectError(t, admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll), "")
+
+	set := func(kind string) error {
+		patch := `{"spec":{"podTemplates":[{"kind":"` + kind + `","resource":"trainers","paths":["spec.workers[*].template"]}]}}`
+		parameters := &v1alpha1.AdmissionParameters{}
+		parameters.Name = v1alpha1.AdmissionParametersName
+		return admin.Patch(t.Context(), parameters, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	expectError(t, set("Workflow.argoproj.io"), "Sluice evaluates the templates of this kind without an entry")
+	expectError(t, set("Deployment.apps"), "spec.podTemplates[0].kind")
+	remove := func() {
+		parameters := &v1alpha1.AdmissionParameters{}
+		parameters.Name = v1alpha1.AdmissionParametersName
+		if err := admin.Patch(context.WithoutCancel(t.Context()), parameters, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podTemplates":null}}`))); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(remove)
+	if err := set("Trainer." + group); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() error {
+		return checkRejected(admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll), denial)
+	}
+	eventually(t, refused)
+	t.Log(admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll))
+
+	// Only a changed template is evaluated.
+	patch := func(object *unstructured.Unstructured, body string) error {
+		return admin.Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)), client.DryRunAll)
+	}
+	expectError(t, patch(earlier, `{"metadata":{"labels":{"mine":"yes"}},"spec":{"epochs":2}}`), "")
+	expectError(t, patch(earlier, `{"spec":{"workers":[{"template":{"spec":{"containers":[{"name":"main","image":"y","resources":{"limits":{"nvidia.com/gpu":"64"}}}]}}}]}}`),
+		"pods of Trainer earlier would be denied: spec.workers[0].template: ")
+
+	// The creator is recorded, and a policy of the API server keeps it.
+	good := trainer("good", worker("x", "1"))
+	if err := admin.Create(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	if good.GetAnnotations()[v1alpha1.AnnotationCreatedBy] == "" {
+		t.Error("no creator is recorded")
+	}
+	eventually(t, func() error {
+		return checkRejected(patch(good, `{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`), "does not change afterwards")
+	})
+
+	// The manifests are applied again, as by kubectl replace.
+	var validating admissionv1.ValidatingWebhookConfiguration
+	var mutating admissionv1.MutatingWebhookConfiguration
+	eventually(t, func() error {
+		if err := admin.Get(t.Context(), client.ObjectKey{Name: "sluice"}, &validating); err != nil {
+			return err
+		}
+		for i := range validating.Webhooks {
+			if strings.HasPrefix(validating.Webhooks[i].Name, "added-") {
+				validating.Webhooks[i].Rules = nil
+			}
+		}
+		return admin.Update(t.Context(), &validating)
+	})
+	rules := func(want int) func() error {
+		return func() error {
+			if err := admin.Get(t.Context(), client.ObjectKey{Name: "sluice"}, &validating); err != nil {
+				return err
+			}
+			if err := admin.Get(t.Context(), client.ObjectKey{Name: "sluice"}, &mutating); err != nil {
+				return err
+			}
+			counts := map[string]int{}
+			for i := range validating.Webhooks {
+				counts[validating.Webhooks[i].Name] = len(validating.Webhooks[i].Rules)
+			}
+			for i := range mutating.Webhooks {
+				counts[mutating.Webhooks[i].Name] = len(mutating.Webhooks[i].Rules)
+			}
+			if counts["added-templates.sluice.dev"] != want || counts["added-workloads.sluice.dev"] != want {
+				return unexpectedState("both webhooks have the rules of the added kind", counts)
+			}
+			return nil
+		}
+	}
+	eventually(t, rules(1))
+	eventually(t, refused)
+
+	remove()
+	eventually(t, rules(0))
+	eventually(t, func() error { return admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll) })
+}

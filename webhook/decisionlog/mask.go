@@ -22,9 +22,11 @@ var (
 	}
 )
 
+// MaxPatterns is the largest number of patterns in one list.
+const MaxPatterns = 100
+
 const (
-	// maxPatterns is the number of patterns in one list, and maxPatternBytes the length of one.
-	maxPatterns     = 100
+	// maxPatternBytes is the length of a pattern.
 	maxPatternBytes = 512
 	// maxPatternSteps is the number of steps of a pattern.
 	maxPatternSteps = 16
@@ -69,8 +71,8 @@ func ParsePattern(text string) (Pattern, error) {
 
 // parsePatterns parses a list of patterns. The error has the index of the wrong one.
 func parsePatterns(texts []string) ([]Pattern, error) {
-	if len(texts) > maxPatterns {
-		return nil, fmt.Errorf("%d patterns; at most %d are allowed", len(texts), maxPatterns)
+	if len(texts) > MaxPatterns {
+		return nil, fmt.Errorf("%d patterns; at most %d are allowed", len(texts), MaxPatterns)
 	}
 	patterns := make([]Pattern, len(texts))
 	for i, text := range texts {

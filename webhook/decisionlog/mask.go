@@ -137,8 +137,14 @@ type masker struct {
 	onlyKnown bool
 }
 
-// marker returns what stands for the text with a number in a record.
-func marker(number int) string { return "(masked " + strconv.Itoa(number) + ")" }
+// MarkerPrefix begins what stands for a masked text in a record: (masked 1).
+const MarkerPrefix = "(masked "
+
+// marker returns what stands for the text with a number.
+func marker(number int) string { return MarkerPrefix + strconv.Itoa(number) + ")" }
+
+// IsMarker reports whether a text may stand for a masked one. An author can write such a text too.
+func IsMarker(text string) bool { return strings.HasPrefix(text, MarkerPrefix) }
 
 // value returns a value without the texts to mask. It shares what is unchanged.
 func (m *masker) value(value any) any {
@@ -230,8 +236,8 @@ var (
 func escapeStep(key string) string   { return stepEscaper.Replace(key) }
 func unescapeStep(key string) string { return stepUnescaper.Replace(key) }
 
-// splitPointer returns the steps of a JSON pointer.
-func splitPointer(pointer string) []string {
+// SplitPointer returns the steps of a JSON pointer.
+func SplitPointer(pointer string) []string {
 	steps := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	for i := range steps {
 		steps[i] = unescapeStep(steps[i])

@@ -148,7 +148,7 @@ func (e *Entry) complete(objects bool, mask, unmasked []Pattern) (*Record, error
 	if err != nil && len(e.Request.Object.Raw) > 0 {
 		decoded = document.Document{} // it was refused for that
 	}
-	r.redact(decoded.Object())
+	r.Redact(decoded.Object())
 	if !objects || e.Tenant == nil || err != nil {
 		return r, nil
 	}
@@ -163,8 +163,8 @@ func (e *Entry) complete(objects bool, mask, unmasked []Pattern) (*Record, error
 	return r, nil
 }
 
-// redact removes the values of variables and arguments from the messages.
-func (r *Record) redact(object map[string]any) {
+// Redact removes the values of variables and arguments from the messages.
+func (r *Record) Redact(object map[string]any) {
 	if r.Message == "" && len(r.Warnings) == 0 {
 		return
 	}
@@ -224,7 +224,7 @@ func maskPatch(patch []byte, m *masker) ([]byte, error) {
 		if !ok || !isText {
 			continue
 		}
-		operation["value"] = of.below(append([]string{"object"}, splitPointer(pointer)...), value)
+		operation["value"] = of.below(append([]string{"object"}, SplitPointer(pointer)...), value)
 	}
 	return json.Marshal(operations)
 }

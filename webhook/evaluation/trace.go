@@ -70,12 +70,16 @@ func (t *Trace) Restart(tenant *decision.Tenant, set *engine.Set) {
 	}
 }
 
-// UseCached sets what policies did for an equal object.
-func (t *Trace) UseCached(decided Decided) {
+// UseCached sets what policies did for an equal object, and the time of the request.
+func (t *Trace) UseCached(decided Decided, clock policytime.Clock) {
 	if t != nil {
 		t.Decided, t.Cached = decided, true
+		t.now(clock)
 	}
 }
+
+// IsObserved reports whether each result is observed. No response comes from the cache then.
+func (t *Trace) IsObserved() bool { return t != nil && t.Observe != nil }
 
 // Taken returns what the policies did.
 func (t *Trace) Taken() Decided {

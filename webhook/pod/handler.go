@@ -74,9 +74,9 @@ func handle(
 	answered := func(cached cachedResponse) answer {
 		return answer{p.view.restore(cached.response), cached.violations, evaluation.NewOrigin(req, tenant)}
 	}
-	if p.cacheable {
+	if p.cacheable = p.cacheable && !trace.IsObserved(); p.cacheable {
 		if cached, ok := responses.store().Get(p.key); ok && !cached.violations.IsPartial() {
-			trace.UseCached(cached.decided)
+			trace.UseCached(cached.decided, base.Evaluator.Clock)
 			return answered(cached)
 		}
 	}

@@ -137,3 +137,12 @@ func (s *Skipped) Count(err error) {
 		s.Broken++
 	}
 }
+
+// Add adds what another reader skipped.
+func (s *Skipped) Add(other Skipped) {
+	s.Other += other.Other
+	s.Broken += other.Broken
+	s.Incomplete += other.Incomplete
+	s.TooLong += other.TooLong
+	s.Newer += other.Newer
+}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-		"sluice.dev/webhook/decisionlog"
+	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 )
 

@@ -41,7 +41,9 @@ import (
 // fixedTenants is one project that owns every namespace.
 type fixedTenants struct{ tenant *decision.Tenant }
 
-func (f fixedTenants) Resolve(context.Context, string) (*decision.Tenant, error) { return f.tenant, nil }
+func (f fixedTenants) Resolve(context.Context, string) (*decision.Tenant, error) {
+	return f.tenant, nil
+}
 
 func (f fixedTenants) ResolveForPod(context.Context, *admission.Request) (*decision.Tenant, error) {
 	return f.tenant, nil

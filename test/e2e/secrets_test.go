@@ -15,13 +15,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
@@ -161,7 +161,7 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 // reconfigure changes the configurations of Sluice's components, and waits until they run with them.
 func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component string, config map[string]any)) {
 	t.Helper()
-	changed := map[string]map[string]any{}
+	changed := map[string]string{}
 	for component, namespace := range map[string]string{
 		"webhook": v1alpha1.SystemNamespace, "lifecycle": v1alpha1.SystemNamespace, "gpuagent": v1alpha1.AgentNamespace,
 	} {
@@ -183,7 +183,7 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 		if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		changed[component] = config
+		changed[component] = string(raw)
 	}
 	report, err := c.readReport(t.Context())
 	if err != nil {
@@ -202,12 +202,8 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 			if err != nil {
 				return err
 			}
-			config := map[string]any{}
-			if err := yaml.Unmarshal(raw, &config); err != nil {
-				return err
-			}
-			if !reflect.DeepEqual(config["logging"], want["logging"]) {
-				return fmt.Errorf("the file of %s has the logging %v", component.Name, config["logging"])
+			if string(raw) != want {
+				return fmt.Errorf("the file of %s is not current: %s", component.Name, raw)
 			}
 			return nil
 		})
@@ -217,6 +213,10 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 	for name, pid := range former {
 		eventuallyLong(t, func() error { return c.restarted(t.Context(), name, pid) })
 	}
+	eventuallyLong(t, func() error { // the webhook answers
+		probe := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		return c.adminClient.Create(t.Context(), probe, client.DryRunAll)
+	})
 }
 
 // secretTexts are texts that must not appear, with the secret from which they are.

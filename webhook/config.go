@@ -49,6 +49,8 @@ type Config struct {
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
 	// Registration names the webhook configurations that register this webhook.
 	Registration Registration `json:"registration,omitempty"`
+	// Decisions configure the records of decisions.
+	Decisions Decisions `json:"decisions,omitempty"`
 }
 
 // CertificateSource is where the certificate of the webhook comes from.
@@ -132,6 +134,7 @@ func (c *Config) Default() {
 	limits := engine.Limits{Evaluation: c.PolicyTimeout.Duration, Request: c.RequestTimeout.Duration}.WithDefaults()
 	c.PolicyTimeout.Duration, c.RequestTimeout.Duration = limits.Evaluation, limits.Request
 	c.Certificates.setDefaults()
+	c.Decisions.setDefaults()
 	if c.DrainPeriod == nil {
 		c.DrainPeriod = &metav1.Duration{Duration: defaultDrainPeriod}
 	}
@@ -172,6 +175,7 @@ func (c *Config) Validate() field.ErrorList {
 		errs = append(errs, field.Required(field.NewPath("clientCA"), "clientNames are the names in certificates of this authority"))
 	}
 	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
+	errs = append(errs, c.Decisions.validate(field.NewPath("decisions"))...)
 	registration := field.NewPath("registration")
 	for path, name := range map[*field.Path]string{
 		registration.Child("validating"): c.Registration.Validating,

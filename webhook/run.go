@@ -6,7 +6,7 @@
 // [Run] is the composition root: it builds the policy engine, the handlers and the server. Each subfolder handles one
 // kind of object or has one step of the work. The API server sends AdmissionReviews over HTTPS. The webhook validates
 // Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
-// the restart of stopped workloads. Each request causes one log line and one measurement.
+// the restart of stopped workloads. Each request causes one record and one measurement.
 //
 // The webhook never writes to the cluster, except for its certificate, the CA bundle and the rules of added kinds in its own two
 // webhook configurations, and a Lease with its report, and never waits for another component.
@@ -43,6 +43,7 @@ import (
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 	"sluice.dev/webhook/certificates"
+	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 	"sluice.dev/webhook/podgroup"
@@ -110,7 +111,12 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	reporter := &replicaReporter{
 		client: mgr.GetClient(), engine: policyStore.Engine, counter: &replica.Counter{}, logger: logger.WithName("replica"),
 	}
-	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, draining, logger); err != nil {
+	decisions, err := newDecisionLog(&cfg.Decisions, os.Stdout, logger)
+	if err != nil {
+		return fmt.Errorf("webhook: decisions: %w", err)
+	}
+	defer decisions.Close() // after the server, which adds to it
+	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, draining, decisions, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	for _, runnable := range []manager.Runnable{served, injector, reporter} {
@@ -229,7 +235,7 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler
 
 func registerHandlers(
 	ctx context.Context, mgr ctrl.Manager, cfg *Config, reporter *replicaReporter, policyChecker policy.Checker, draining *drain,
-	logger logr.Logger,
+	decisions *decisionlog.Log, logger logr.Logger,
 ) error {
 	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -250,12 +256,13 @@ func registerHandlers(
 	if err := mgr.Add(dryRuns); err != nil {
 		return err
 	}
+	tenants := &evaluation.TenantResolver{Cache: cached, Clock: clock}
 	base := evaluation.Base{
 		Evaluator: &evaluation.Evaluator{
 			Engine: reporter.engine, Clock: clock, Slots: slots, Timeout: cfg.RequestTimeout.Duration, DryRun: dryRuns,
 			Counter: reporter.counter,
 		},
-		Tenants: &evaluation.TenantResolver{Cache: cached, Clock: clock},
+		Tenants: tenants,
 	}
 	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
@@ -275,8 +282,8 @@ func registerHandlers(
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
-		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: base.Tenants}},
-		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: base.Tenants, Clock: clock}},
+		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},
+		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
 		{PathExceptionAuthors, "exception-authors", project.ExceptionAuthors{}},
 		{PathProjects, "projects", projectValidator.Handler(scheme)},
@@ -284,7 +291,7 @@ func registerHandlers(
 		{PathMutateExtensions, "extensions", extensionDefaulter.Handler(scheme)},
 		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
 	} {
-		handler := evaluation.NewRecorder(webhook.name, logger, webhook.handler)
+		handler := evaluation.NewRecorder(webhook.name, decisions, webhook.handler)
 		mgr.GetWebhookServer().Register(webhook.path, draining.wrap(limits.wrap(&admission.Webhook{Handler: handler})))
 	}
 	return nil

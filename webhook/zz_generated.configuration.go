@@ -28,6 +28,7 @@ var map_Config = map[string]string{
 	"policyTimeout":  "PolicyTimeout is the processor time that one policy may use for one object, 1ms to 10s. Default 200ms.",
 	"requestTimeout": "RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s. Waiting for a processor or for other requests counts; a request that takes longer is refused with the advice to try again. It is of use below the timeout of the webhook configurations (2s as shipped). Default 1500ms.",
 	"registration":   "Registration names the webhook configurations that register this webhook.",
+	"decisions":      "Decisions configure the records of decisions.",
 }
 
 func (Config) SwaggerDoc() map[string]string {
@@ -42,4 +43,28 @@ var map_Registration = map[string]string{
 
 func (Registration) SwaggerDoc() map[string]string {
 	return map_Registration
+}
+
+var map_DecisionFile = map[string]string{
+	"":         "DecisionFile is where records are written, with the permission 0600. The size of all files is at most maxBytes times maxFiles.",
+	"path":     "Path is the file, in a volume that only this replica of the webhook writes. A full file is renamed to PATH.1, and that one to PATH.2. Default \"\": no file.",
+	"maxBytes": "MaxBytes is the largest size of one file, 65536 (64 KiB) to 10737418240 (10 GiB). Default 104857600 (100 MiB).",
+	"maxFiles": "MaxFiles is the largest number of files, with the present one, 1 to 1000. Default 10.",
+}
+
+func (DecisionFile) SwaggerDoc() map[string]string {
+	return map_DecisionFile
+}
+
+var map_Decisions = map[string]string{
+	"":         "Decisions configure the records of decisions: one line of JSON for each admission request.",
+	"stdout":   "Stdout writes the records to the standard output. Default true.",
+	"objects":  "Objects records the whole input of policies too: the request, the object and the project. sluice policy replay needs it. Objects can have secrets and personal data: see mask. Default false.",
+	"file":     "File writes the records to files as well.",
+	"mask":     "Mask are the places of recorded inputs whose texts are replaced: JSON pointers, in which * stands for any text of a step and the step ** for any number of steps. An element of a list matches by its index, or its name if it has one. Everything below a place is masked. An empty list masks nothing.",
+	"unmasked": "Unmasked are places within those of mask whose texts are recorded, in the same form. Policies and Sluice decide on those of the default.",
+}
+
+func (Decisions) SwaggerDoc() map[string]string {
+	return map_Decisions
 }

@@ -16,6 +16,9 @@ const (
 	minQuoteLength  = 8
 )
 
+// Redacted stands for what [Redact] replaces.
+const Redacted = "***"
+
 // Redact replaces values of variables and arguments of containers in the message of a policy, and parts of them, since they
 // can be secret and others than the author of the object read the status of a Policy. The message is as short as that of an
 // example: the work grows with its length and that of all values.
@@ -67,7 +70,7 @@ func Redact(message string, object map[string]any) string {
 	visit(object["spec"])
 	message = maskQuotes(message, quoted)
 	for _, text := range short {
-		message = strings.ReplaceAll(message, text, "***")
+		message = strings.ReplaceAll(message, text, Redacted)
 	}
 	return message
 }
@@ -80,7 +83,7 @@ func maskQuotes(message string, quoted map[string]bool) string {
 		if !quoted[message[i:i+minQuoteLength]] {
 			continue
 		}
-		masked.WriteString(message[written:i] + "***")
+		masked.WriteString(message[written:i] + Redacted)
 		for written = i + minQuoteLength; written < len(message) && quoted[message[written-minQuoteLength+1:written+1]]; {
 			written++
 		}

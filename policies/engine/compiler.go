@@ -29,6 +29,10 @@ type module struct {
 	// segments are the parts of input that decide the result of each kind of request; nil
 	// if its results cannot be cached.
 	segments [requestKindCount][]dependency.Segment
+	// reads are the same parts, of policies too whose results are not cached. traced reports for which
+	// kinds of request they are known.
+	reads  [requestKindCount][]dependency.Segment
+	traced [requestKindCount]bool
 	// warnings are probable errors, for the author.
 	warnings []Problem
 	// queries evaluate the rules for each kind of request; nil if there are none.
@@ -96,6 +100,10 @@ func (c *compiler) compile(text string, trusted bool) (compiled *module, problem
 		}
 		compiled.footprints[kind] = dependency.NewFootprint(opa, refs)
 		segments, ok := dependency.Segments(opa, refs)
+		if ok {
+			compiled.reads[kind] = segments
+		}
+		compiled.traced[kind] = ok
 		// Results that depend on the time or the present use are not cached.
 		if volatile := kind == admissionRequest && compiled.volatile != 0; ok && !volatile && len(segments) <= maxKeySegments {
 			compiled.segments[kind] = append(make([]dependency.Segment, 0, len(segments)), segments...)

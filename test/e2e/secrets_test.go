@@ -15,20 +15,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
 )
 
 // No password, private key or token appears in the log of a component, in an event or in an object of Sluice, at level debug: while
-// mail is signed and sent and is refused, certificates are rotated and invalid, and metrics are read.
+// mail is signed and sent and is refused, certificates are rotated and invalid, and metrics are read. Nor does one appear in the
+// records of decisions, with whole objects, of workloads that have secrets in variables, arguments and annotations.
 func TestSecretsAreNeverLogged(t *testing.T) {
 	const ns, owner = "secretive", "owner@example.org"
 	c := newPolicyTimeCluster(t)
@@ -43,6 +44,9 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 	})
 	c.reconfigure(t, func(component string, config map[string]any) {
 		config["logging"] = map[string]any{"level": "debug"}
+		if component == "webhook" {
+			config["decisions"] = map[string]any{"objects": true, "file": map[string]any{"path": filepath.Join(c.dir, "logs", "decisions.jsonl")}}
+		}
 		if component == "lifecycle" {
 			config["mail"].(map[string]any)["dkim"] = map[string]any{
 				"domain": "example.org", "selector": "gpu", "keySecret": map[string]any{"name": "sluice-mail-dkim"},
@@ -67,7 +71,15 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 	rememberSecrets()
 
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
-	job := newJobWorkload(ns, "training", migDevice)
+	job := newJobWorkload(ns, "training", migDevice, func(p *corev1.Pod) {
+		main := &p.Spec.Containers[0]
+		p.Annotations = map[string]string{"example.org/token": "secret of an annotation"}
+		main.Env = append(main.Env, corev1.EnvVar{Name: "TOKEN", Value: "secret of a variable"})
+		main.Args = []string{"--password=secret of an argument"}
+		for _, secret := range []string{p.Annotations["example.org/token"], "secret of a variable", "secret of an argument"} {
+			found.add(secret, []byte(secret))
+		}
+	})
 	c.startWorkloads(t, job)
 	first := c.deadline(t, job)
 	c.advanceTimeTo(t, first.Add(-24*time.Hour))
@@ -122,17 +134,21 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 	if err != nil || len(logs) < 5 {
 		t.Fatalf("%d logs, %v", len(logs), err)
 	}
-	debug := false
+	debug, recorded := false, false
 	for _, path := range logs {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		debug = debug || bytes.Contains(text, []byte(`"level":"DEBUG"`))
+		recorded = recorded || filepath.Base(path) == "decisions.jsonl" && bytes.Contains(text, []byte(`"value":"(masked `))
 		found.checkAbsent(t, filepath.Base(path), text)
 	}
 	if !debug {
 		t.Error("no component logs at level debug")
+	}
+	if !recorded {
+		t.Error("no file has a record with a masked variable")
 	}
 	for _, kinds := range []string{
 		"events", "notices", "projects", "departments", "nodepools", "policies", "gpunodes", "workloadclocks", "extensions",
@@ -145,7 +161,7 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 // reconfigure changes the configurations of Sluice's components, and waits until they run with them.
 func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component string, config map[string]any)) {
 	t.Helper()
-	changed := map[string]map[string]any{}
+	changed := map[string]string{}
 	for component, namespace := range map[string]string{
 		"webhook": v1alpha1.SystemNamespace, "lifecycle": v1alpha1.SystemNamespace, "gpuagent": v1alpha1.AgentNamespace,
 	} {
@@ -167,7 +183,7 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 		if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		changed[component] = config
+		changed[component] = string(raw)
 	}
 	report, err := c.readReport(t.Context())
 	if err != nil {
@@ -186,12 +202,8 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 			if err != nil {
 				return err
 			}
-			config := map[string]any{}
-			if err := yaml.Unmarshal(raw, &config); err != nil {
-				return err
-			}
-			if !reflect.DeepEqual(config["logging"], want["logging"]) {
-				return fmt.Errorf("the file of %s has the logging %v", component.Name, config["logging"])
+			if string(raw) != want {
+				return fmt.Errorf("the file of %s is not current: %s", component.Name, raw)
 			}
 			return nil
 		})
@@ -201,6 +213,10 @@ func (c *policyTimeCluster) reconfigure(t *testing.T, change func(component stri
 	for name, pid := range former {
 		eventuallyLong(t, func() error { return c.restarted(t.Context(), name, pid) })
 	}
+	eventuallyLong(t, func() error { // the webhook answers
+		probe := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		return c.adminClient.Create(t.Context(), probe, client.DryRunAll)
+	})
 }
 
 // secretTexts are texts that must not appear, with the secret from which they are.

@@ -91,7 +91,7 @@ func withLongerTimeLimit(p *v1alpha1.Project) {
 	}
 }
 
-// The webhook is called for a pod in a governed namespace, and logs one line. It is not
+// The webhook is called for a pod in a governed namespace, and records it. It is not
 // called for other pods. Guards invariant 2 of the design: Sluice does not change other
 // pods.
 func TestWebhookCalledForGovernedPodsOnly(t *testing.T) {

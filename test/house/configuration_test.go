@@ -34,7 +34,7 @@ package `
 func TestConfigurationDocumentationIsCurrent(t *testing.T) {
 	for folder, files := range map[string][]string{
 		"api/config":       {"common.go"},
-		"webhook":          {"config.go"},
+		"webhook":          {"config.go", "decisions.go"},
 		"lifecycle/config": {"config.go", "eviction.go", "mail.go"},
 		"gpuagent/agent":   {"config.go"},
 	} {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/decision"
@@ -22,7 +24,15 @@ type Base struct {
 	// Evaluator evaluates the policies.
 	Evaluator *Evaluator
 	// Tenants resolves the project that owns a namespace.
-	Tenants *TenantResolver
+	Tenants Tenants
+}
+
+// Tenants resolves the project that owns a namespace. [TenantResolver] does it.
+type Tenants interface {
+	// Resolve returns the tenant of a namespace; nil if no project owns it. The caller must not modify it.
+	Resolve(ctx context.Context, namespace string) (*decision.Tenant, error)
+	// ResolveForPod returns the tenant of a new pod, likewise.
+	ResolveForPod(ctx context.Context, req *admission.Request) (*decision.Tenant, error)
 }
 
 // Evaluator evaluates the policies of an engine for admission requests.
@@ -58,7 +68,7 @@ type Result struct {
 // Mutate evaluates an object that can still change, under the policies in force if the request names none. After an error
 // the object must not be admitted.
 func (e *Evaluator) Mutate(ctx context.Context, request decision.Request) (Result, error) {
-	return e.evaluate(ctx, request, func(ctx context.Context, request decision.Request) (decision.Result, error) {
+	return e.evaluate(ctx, request, "", func(ctx context.Context, request decision.Request) (decision.Result, error) {
 		return e.evaluator().Mutate(ctx, request)
 	})
 }
@@ -68,14 +78,14 @@ func (e *Evaluator) Mutate(ctx context.Context, request decision.Request) (Resul
 func (e *Evaluator) MutateTemplate(
 	ctx context.Context, t workloadkind.Template, namespace string, request decision.Request,
 ) (Result, error) {
-	return e.evaluate(ctx, request, func(ctx context.Context, request decision.Request) (decision.Result, error) {
+	return e.evaluate(ctx, request, t.Path, func(ctx context.Context, request decision.Request) (decision.Result, error) {
 		return e.evaluator().MutateTemplate(ctx, t, namespace, request)
 	})
 }
 
 // evaluate evaluates an object, and its policies in DryRun after the answer.
 func (e *Evaluator) evaluate(
-	ctx context.Context, request decision.Request, mutate func(context.Context, decision.Request) (decision.Result, error),
+	ctx context.Context, request decision.Request, template string, mutate func(context.Context, decision.Request) (decision.Result, error),
 ) (Result, error) {
 	ctx, release, err := e.begin(ctx, &request)
 	if err != nil {
@@ -83,6 +93,7 @@ func (e *Evaluator) evaluate(
 	}
 	defer release()
 	decided, err := mutate(ctx, request)
+	TraceOf(ctx).add(template, &decided)
 	result := Result{Result: decided}
 	result.Violations.warned = newViolations(request.Policies, decided.Warned, decided.Original)
 	if e.DryRun != nil && decided.Input != nil {
@@ -103,6 +114,7 @@ func (e *Evaluator) Validate(ctx context.Context, request decision.Request) (Res
 	}
 	defer release()
 	decided, err := e.evaluator().Validate(ctx, request)
+	TraceOf(ctx).add("", &decided)
 	result := Result{Result: decided}
 	result.Violations.denied = newViolations(request.Policies, result.Denials, decided.Original)
 	return result, err
@@ -111,6 +123,7 @@ func (e *Evaluator) Validate(ctx context.Context, request decision.Request) (Res
 // begin waits for a slot. It completes the request, and returns its context and the function that ends it.
 func (e *Evaluator) begin(ctx context.Context, request *decision.Request) (context.Context, func(), error) {
 	end := func() {}
+	TraceOf(ctx).consider(request.Tenant, request.Policies)
 	if e.Timeout > 0 {
 		ctx, end = context.WithTimeout(ctx, e.Timeout)
 	}
@@ -130,7 +143,8 @@ func (e *Evaluator) begin(ctx context.Context, request *decision.Request) (conte
 			return nil, nil, err
 		}
 	}
-	request.Now = e.Clock.Now()
+	TraceOf(ctx).consider(request.Tenant, request.Policies)
+	request.Now = TraceOf(ctx).now(e.Clock)
 	return ctx, end, nil
 }
 

@@ -6,60 +6,67 @@ package evaluation
 import (
 	"context"
 	"strconv"
-	"time"
+	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tidwall/gjson"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/policies/engine"
+	"sluice.dev/webhook/decisionlog"
 )
 
-// NewRecorder wraps a handler: it logs and measures each request under the name of the webhook.
-func NewRecorder(name string, logger logr.Logger, handler admission.Handler) admission.Handler {
-	return &recorder{name: name, logger: logger.WithName("admission"), handler: handler}
+// NewRecorder wraps a handler: it records and measures each request under the name of the webhook. The log may be nil.
+func NewRecorder(name string, log *decisionlog.Log, handler admission.Handler) admission.Handler {
+	return &recorder{name: name, log: log, handler: handler}
 }
 
 type recorder struct {
 	name    string
-	logger  logr.Logger
+	log     *decisionlog.Log
 	handler admission.Handler
 }
 
 // Handle implements admission.Handler.
 func (r *recorder) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := policytime.MachineNow()
-	response := r.handler.Handle(ctx, req)
+	var trace Trace
+	response := r.handler.Handle(WithTrace(ctx, &trace), req)
 	duration := policytime.MachineNow().Sub(start)
 	admissionDuration.WithLabelValues(r.name, string(req.Operation), strconv.FormatBool(response.Allowed)).Observe(duration.Seconds())
-	r.logResponse(req, response, duration)
+	entry := NewEntry(r.name, &req, &response, &trace)
+	entry.Record.Time, entry.Record.Microseconds = start.UTC(), duration.Microseconds()
+	r.log.Add(entry)
 	return response
 }
 
-func (r *recorder) logResponse(req admission.Request, response admission.Response, duration time.Duration) {
-	message := ""
-	if response.Result != nil {
-		message = response.Result.Message
+// NewEntry returns the entry of an answer in the log, without its time and duration.
+func NewEntry(webhook string, req *admission.Request, response *admission.Response, trace *Trace) decisionlog.Entry {
+	record := decisionlog.Record{
+		Webhook: webhook, UID: string(req.UID), Operation: string(req.Operation),
+		Resource: req.Resource.Resource, Subresource: req.SubResource, ObjectKind: req.Kind.Kind, ObjectGroup: req.Kind.Group,
+		Namespace: req.Namespace, Name: req.Name, User: req.UserInfo.Username, DryRun: req.DryRun != nil && *req.DryRun,
+		Allowed: response.Allowed, Warnings: response.Warnings, PatchBytes: len(response.Patch),
 	}
-	r.logger.Info("Answered admission request",
-		"webhook", r.name,
-		"uid", string(req.UID),
-		"operation", string(req.Operation),
-		"resource", req.Resource.Resource,
-		"subresource", req.SubResource,
-		"namespace", req.Namespace,
-		"name", req.Name,
-		"user", req.UserInfo.Username,
-		"dryRun", req.DryRun != nil && *req.DryRun,
-		"allowed", response.Allowed,
-		"message", message,
-		"warnings", len(response.Warnings),
-		"patchBytes", len(response.Patch),
-		"decisions", response.AuditAnnotations,
-		"durationMicroseconds", duration.Microseconds(),
-	)
+	if record.Name == "" {
+		record.Name, record.GenerateName = gjson.GetBytes(req.Object.Raw, "metadata.name").Str, gjson.GetBytes(req.Object.Raw, "metadata.generateName").Str
+	}
+	if record.Name != "" {
+		record.GenerateName = ""
+	}
+	if response.Result != nil {
+		record.Message = response.Result.Message
+		if !response.Allowed {
+			record.Code = response.Result.Code
+		}
+	}
+	if denied := response.AuditAnnotations[AuditDeniedBy]; denied != "" {
+		record.DeniedBy = strings.Split(denied, ",")
+	}
+	trace.complete(&record)
+	return decisionlog.Entry{Record: record, Request: &req.AdmissionRequest, Patch: response.Patch, Tenant: trace.Tenant}
 }
 
 // durationBuckets range from 0.1 ms, a fast response, to 10 s, above the timeout of every webhook of Sluice.

@@ -16,15 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"sluice.dev/api/config"
+	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 )
 
-func TestRecorderLogsOneLineWithoutObject(t *testing.T) {
+func TestRecorderWritesOneLineWithoutObject(t *testing.T) {
 	var out strings.Builder
-	common := config.Common{}
-	common.Default()
-	handler := evaluation.NewRecorder("pods", common.SetupLogging(&out), admission.HandlerFunc(
+	log, err := decisionlog.New(decisionlog.Options{Output: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := evaluation.NewRecorder("pods", log, admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response { return admission.Denied("too much") }))
 
 	response := handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -35,6 +37,7 @@ func TestRecorderLogsOneLineWithoutObject(t *testing.T) {
 	if response.Allowed || response.Result.Message != "too much" {
 		t.Fatalf("the recorder changed the response: %+v", response)
 	}
+	log.Close()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 1 {
 		t.Fatalf("want one line, got %d:\n%s", len(lines), out.String())
@@ -47,7 +50,7 @@ func TestRecorderLogsOneLineWithoutObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]any{
-		"webhook": "pods", "uid": "u-1", "operation": "CREATE", "namespace": "thesis", "name": "train", "allowed": false, "message": "too much",
+		"kind": "DecisionRecord", "version": 1.0, "webhook": "pods", "uid": "u-1", "operation": "CREATE", "namespace": "thesis", "name": "train", "allowed": false, "message": "too much",
 	} {
 		if line[key] != want {
 			t.Errorf("%s = %v, want %v", key, line[key], want)

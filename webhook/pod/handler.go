@@ -65,6 +65,8 @@ func handle(
 			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators",
 			req.Namespace))}
 	}
+	trace := evaluation.TraceOf(ctx)
+	trace.Restart(tenant, set)
 	p, err := decode(set, req, tenant, responses)
 	if err != nil {
 		return failed(err)
@@ -72,8 +74,9 @@ func handle(
 	answered := func(cached cachedResponse) answer {
 		return answer{p.view.restore(cached.response), cached.violations, evaluation.NewOrigin(req, tenant)}
 	}
-	if p.cacheable {
+	if p.cacheable = p.cacheable && !trace.IsObserved(); p.cacheable {
 		if cached, ok := responses.store().Get(p.key); ok && !cached.violations.IsPartial() {
+			trace.UseCached(cached.decided, base.Evaluator.Clock)
 			return answered(cached)
 		}
 	}
@@ -84,8 +87,9 @@ func handle(
 	if err != nil {
 		return failed(err)
 	}
+	response.decided = trace.Taken()
 	if p.cacheable && cacheable {
-		responses.store().Put(p.key, response, responseSize(&response.response)+response.violations.Size())
+		responses.store().Put(p.key, response, responseSize(&response.response)+response.violations.Size()+response.decided.Size())
 	}
 	return answered(response)
 }
@@ -129,5 +133,5 @@ func (m *Mutator) mutate(ctx context.Context, request decision.Request) (cachedR
 			return cachedResponse{}, false, err
 		}
 	}
-	return cachedResponse{response, result.Violations}, !result.Transient, nil
+	return cachedResponse{response: response, violations: result.Violations}, !result.Transient, nil
 }

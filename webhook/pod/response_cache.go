@@ -30,10 +30,11 @@ type responseCache struct {
 	entries    *engine.Cache[cacheKey, cachedResponse]
 }
 
-// cachedResponse is a response with the violations that are counted for each pod that gets it.
+// cachedResponse is a response with the violations that are counted for each pod that gets it, and what its record has.
 type cachedResponse struct {
 	response   admission.Response
 	violations evaluation.Violations
+	decided    evaluation.Decided
 }
 
 func (c *responseCache) store() *engine.Cache[cacheKey, cachedResponse] {

@@ -51,6 +51,15 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	return answer.response
 }
 
+// HandleAlone answers as Handle under the present policies alone: it waits for no other replica, and counts nothing.
+func (v *Validator) HandleAlone(ctx context.Context, req admission.Request) admission.Response {
+	set, err := v.Evaluator.Engine.Current()
+	if err != nil {
+		return evaluation.ErrorResponse(err)
+	}
+	return handle(ctx, &v.Base, set, &req, &v.responses, v.validate).response
+}
+
 func (v *Validator) handle(ctx context.Context, set *engine.Set, req *admission.Request) answer {
 	policyEngine := v.Evaluator.Engine
 	denied := handle(ctx, &v.Base, set, req, &v.responses, v.validate)
@@ -121,5 +130,5 @@ func init() { metrics.Registry.MustRegister(retries) }
 func (v *Validator) validate(ctx context.Context, request decision.Request) (cachedResponse, bool, error) {
 	result, err := v.Evaluator.Validate(ctx, request)
 	result.Warnings = nil // the Mutator already returned them
-	return cachedResponse{evaluation.NewResponse(result), result.Violations}, !result.Transient, err
+	return cachedResponse{response: evaluation.NewResponse(result), violations: result.Violations}, !result.Transient, err
 }

@@ -45,12 +45,12 @@ type libraryModule struct {
 
 // mergeLibraries returns the template's module with the rules of the libraries that it uses, under new names.
 func (t *constraintTemplate) mergeLibraries(version ast.RegoVersion) (string, error) {
-	main, mainText, err := t.parse(t.rego, version)
+	renamed, err := t.renameOwnRules()
 	if err != nil {
 		return "", err
 	}
-	mainText = renameIdentifiers(mainText, ownRules(main, mainText))
-	if main, err = ast.ParseModuleWithOpts("policy", mainText, ast.ParserOptions{RegoVersion: version}); err != nil {
+	main, mainText, err := t.parse(renamed, version)
+	if err != nil {
 		return "", err
 	}
 	var libraries []*libraryModule
@@ -128,6 +128,18 @@ func ruleName(rule *ast.Rule) string {
 		return string(name)
 	}
 	return ""
+}
+
+// renameOwnRules returns the template's module with new names for some of its rules.
+func (t *constraintTemplate) renameOwnRules() (string, error) {
+	if err := checkSize(t.rego); err != nil {
+		return "", err
+	}
+	module, err := ast.ParseModuleWithOpts("policy", t.rego, ast.ParserOptions{RegoVersion: t.version})
+	if err != nil {
+		return "", err
+	}
+	return renameIdentifiers(t.rego, ownRules(module, t.rego)), nil
 }
 
 // ownRules returns new names for the rules of a template whose names have a meaning in policies, other than violation, or are

@@ -147,13 +147,21 @@ func bracketDepth(text string) int {
 	return deepest
 }
 
-// formatRego returns a module in the layout of opa fmt, in another version of the language.
-func formatRego(rego string, from, to ast.RegoVersion) (formatted string, err error) {
+// checkSize returns an error for a text that would need too much time.
+func checkSize(rego string) error {
 	switch depth := bracketDepth(rego); {
 	case len(rego) > maxRegoBytes:
-		return "", fmt.Errorf("the Rego has %d bytes; %d are allowed", len(rego), maxRegoBytes)
+		return fmt.Errorf("the Rego has %d bytes; %d are allowed", len(rego), maxRegoBytes)
 	case depth > maxNesting:
-		return "", fmt.Errorf("the Rego nests %d brackets; %d are allowed", depth, maxNesting)
+		return fmt.Errorf("the Rego nests %d brackets; %d are allowed", depth, maxNesting)
+	}
+	return nil
+}
+
+// formatRego returns a module in the layout of opa fmt, in another version of the language.
+func formatRego(rego string, from, to ast.RegoVersion) (formatted string, err error) {
+	if err := checkSize(rego); err != nil {
+		return "", err
 	}
 	// The formatter expects modules that compile.
 	defer func() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/convert"
 	"sluice.dev/policies/engine"
@@ -95,4 +96,9 @@ func TestGatekeeperTemplates(t *testing.T) {
 		}
 	}
 	passesTests(t, result)
+}
+
+// checkOf returns the problems of a policy.
+func checkOf(policy *v1alpha1.Policy) []engine.Problem {
+	return check.Check(engine.FromPolicy(policy)).Problems
 }

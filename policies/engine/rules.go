@@ -123,6 +123,12 @@ func lookUpRule(name string) (ruleName, bool) {
 	return 0, false
 }
 
+// IsRuleName reports whether rules of this name have a meaning in policies.
+func IsRuleName(name string) bool {
+	_, known := lookUpRule(name)
+	return known
+}
+
 // topLevelName returns the name of a rule in its package.
 func topLevelName(rule *ast.Rule) string {
 	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {

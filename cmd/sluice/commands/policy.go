@@ -30,7 +30,7 @@ func newPolicyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check policies",
-		Long: `Check the Policy objects in files, or - for the standard input.
+		Long: `Check the Policy objects in files, in directories with the Rego beside them, or - for the standard input.
 
 The command prints each problem and each warning with its line and column in spec.rego. It fails
 if a policy has a problem: the webhook would refuse that policy. It also evaluates example objects,
@@ -39,7 +39,7 @@ and warns if a policy conflicts with a built-in one, or with another one in the 
   sluice policy check no-latest.yaml
 
   # Check all policies of a directory
-  sluice policy check policies/*.yaml`,
+  sluice policy check policies/`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ and warns if a policy conflicts with a built-in one, or with another one in the 
 		}
 		var objects []v1alpha1.Policy
 		for _, file := range args {
-			read, err := readPolicies(cmd.InOrStdin(), file)
+			read, err := readPoliciesOrFolder(cmd.InOrStdin(), file)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
@@ -86,6 +86,18 @@ func printCheck(output io.Writer, name string, result check.Result) {
 	if len(result.Problems) == 0 {
 		fmt.Fprintln(output, printer.Sanitize(name+": no problems"))
 	}
+}
+
+// readPoliciesOrFolder reads the policies of a file, or those of a directory with the Rego in files beside them.
+func readPoliciesOrFolder(stdin io.Reader, path string) ([]v1alpha1.Policy, error) {
+	if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
+		return readPolicies(stdin, path)
+	}
+	folder, err := loadFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	return folder.Policies, nil
 }
 
 // readPolicies reads the policies of a file; - is the standard input. Objects of other kinds are

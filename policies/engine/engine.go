@@ -110,7 +110,7 @@ func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error)
 // policy is an active policy: a compiled module with its match and parameters.
 type policy struct {
 	// source is the compiled source. It has no text, unless it imports libraries of teams.
-	source     Source
+	source Source
 	// imports are these libraries, with those that they import.
 	imports    []*teamLibrary
 	digest     digest

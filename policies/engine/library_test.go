@@ -174,7 +174,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 				[]string{"p: v2"}, []string{
 					"between 1/1 | warning between: library registries (generation 4) is not in force, since this one does not compile with it: " +
 						"5:9: data.lib.registries.message does not exist; policies see no data but their own rules and data.sluice.lib",
-					"p 1/1",
+					"p 1/1 | warning p: library registries (generation 4) is not in force, since this one does not compile with it: " +
+						"5:15: data.lib.between.text is in library between (generation 1), which is not in force: see its status",
 					"registries 2/4 | registries: library between does not compile with this version: between:5:9: data.lib.registries.message does not exist; " +
 						"policies see no data but their own rules and data.sluice.lib" +
 						" | registries: policy p does not compile with this version: p:5:15: data.lib.between.text is in library between (generation 1), which is not in force: see its status",
@@ -201,7 +202,7 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 					"a 0/1 | a:1:1: the package of a library must be below lib, such as lib.registries, and is lib",
 					"b 0/1 | b:1:1: the package of a library must be below lib, such as lib.registries, and is sluice.lib.b",
 					"c 0/1 | c:1:1: the package of a library must be below lib, such as lib.registries, and is other",
-					"d 0/1 | d:1:1: package expected",
+					"d 0/1 | d:1:1: package expected | d:1:4: var cannot be used for rule name",
 				},
 			},
 		},

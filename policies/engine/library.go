@@ -36,6 +36,12 @@ type teamLibrary struct {
 func newTeamLibrary(source Source) *teamLibrary {
 	source.LastGood = nil
 	l := &teamLibrary{source: source, digest: libraryDigest(source)}
+	// A library's text must never end the process.
+	defer func() {
+		if cause := recover(); cause != nil {
+			l.module, l.problems = nil, []Problem{{Message: fmt.Sprintf("the parser panicked: %v", cause)}}
+		}
+	}()
 	if l.problems = source.Rejections; len(l.problems) > 0 {
 		return l
 	}
@@ -146,7 +152,7 @@ func libraryReads(module *ast.Module) []libraryRead {
 			reads = append(reads, libraryRead{path, location, isImport})
 		}
 	}
-	imported := make(map[ast.Value]ast.Ref)
+	imported := make(map[ast.Var]ast.Ref)
 	for _, one := range module.Imports {
 		if path, ok := one.Path.Value.(ast.Ref); ok {
 			imported[one.Name()] = path
@@ -163,8 +169,8 @@ func libraryReads(module *ast.Module) []libraryRead {
 			switch value := term.Value.(type) {
 			case ast.Ref:
 				full := value
-				if path, ok := imported[value[0].Value]; ok {
-					full = append(path.Copy(), value[1:]...)
+				if root, isName := value[0].Value.(ast.Var); isName && imported[root] != nil {
+					full = append(imported[root].Copy(), value[1:]...)
 				}
 				add(full, location, false)
 				for i, part := range value {

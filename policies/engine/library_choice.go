@@ -41,16 +41,29 @@ type moduleReads struct {
 func (u *updater) readsOf(text string) moduleReads {
 	key := textDigest(text)
 	found, ok := u.reads[key]
-	if !ok {
-		if found, ok = u.engine.reads[key]; !ok && strings.Contains(text, "lib") {
-			if p, _ := parseModule(text); p.module != nil {
-				found = moduleReads{u.importable(libraryReads(p.module)), p.module}
-			}
-		}
-		if len(found.reads) == 0 {
-			found = moduleReads{}
-		}
-		u.reads[key] = found
+	if ok {
+		return found
+	}
+	if found, ok = u.engine.reads[key]; !ok {
+		found = u.parseReads(text)
+	}
+	u.reads[key] = found
+	return found
+}
+
+// parseReads is readsOf for a text that is new.
+func (u *updater) parseReads(text string) (found moduleReads) {
+	// A policy's text must never end the process. The compiler reports it.
+	defer func() { _ = recover() }()
+	if !strings.Contains(text, "lib") {
+		return found
+	}
+	p, _ := parseModule(text)
+	if p.module == nil {
+		return found
+	}
+	if reads := u.importable(libraryReads(p.module)); len(reads) > 0 {
+		found = moduleReads{reads, p.module}
 	}
 	return found
 }

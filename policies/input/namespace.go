@@ -21,9 +21,10 @@ const (
 type Namespace struct {
 	// Name is the name.
 	Name string `json:"name"`
-	// Labels and Annotations are those of the namespace. A value of more than 4 KiB is left out, and what exceeds 64 KiB in
-	// all, the labels first, each in the order of its keys.
-	Labels      map[string]string `json:"labels"`
+	// Labels are those of the namespace.
+	Labels map[string]string `json:"labels"`
+	// Annotations are those of the namespace. A value of more than 4 KiB is left out, and so is what exceeds 64 KiB in
+	// all: the labels come first, and both are in the order of their keys.
 	Annotations map[string]string `json:"annotations"`
 	// Truncated reports whether something was left out.
 	Truncated bool `json:"truncated"`

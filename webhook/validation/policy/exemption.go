@@ -50,13 +50,3 @@ func (v *Validator) exemptionWarnings(policy *v1alpha1.Policy) (warnings admissi
 	}
 	return warnings
 }
-
-// exemptedProjects returns the projects of all exemptions, each once.
-func exemptedProjects(policy *v1alpha1.Policy) []string {
-	var projects []string
-	for _, exemption := range policy.Spec.Exemptions {
-		projects = append(projects, exemption.Projects...)
-	}
-	slices.Sort(projects)
-	return slices.Compact(projects)
-}

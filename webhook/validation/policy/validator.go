@@ -112,20 +112,26 @@ func (v *Validator) validate(ctx context.Context, before, policy *v1alpha1.Polic
 	return append(warnings, unknown...), err
 }
 
-// matchWarnings warns of names in the match that do not exist. They may be created later.
+// namedObjects are names in a field of the spec.
+type namedObjects struct {
+	field, kind string
+	names       []string
+	object      func() client.Object
+}
+
+// matchWarnings warns of names in the match and in the exemptions that do not exist. They may be created later.
 func (v *Validator) matchWarnings(ctx context.Context, policy *v1alpha1.Policy) (admission.Warnings, error) {
 	var warnings admission.Warnings
-	for _, list := range []struct {
-		field, kind string
-		names       []string
-		object      func() client.Object
-	}{
+	lists := []namedObjects{
 		{"match.projects", "project", policy.Spec.Match.Projects, newProject},
 		{"match.departments", "department", policy.Spec.Match.Departments, newDepartment},
 		{"match.exclude.projects", "project", policy.Spec.Match.Exclude.Projects, newProject},
 		{"match.exclude.departments", "department", policy.Spec.Match.Exclude.Departments, newDepartment},
-		{"exemptions: projects", "project", exemptedProjects(policy), newProject},
-	} {
+	}
+	for i, exemption := range policy.Spec.Exemptions {
+		lists = append(lists, namedObjects{fmt.Sprintf("exemptions[%d].projects", i), "project", exemption.Projects, newProject})
+	}
+	for _, list := range lists {
 		for i, name := range list.names {
 			switch err := v.Cached.Get(ctx, types.NamespacedName{Name: name}, list.object()); {
 			case apierrors.IsNotFound(err):

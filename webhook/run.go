@@ -24,6 +24,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -270,7 +271,7 @@ func registerHandlers(
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
 	var limits requestLimits
-	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker}
+	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock}
 	for _, webhook := range []struct {
 		path, name string
 		handler    admission.Handler
@@ -303,7 +304,7 @@ func setupReadiness(ctx context.Context, mgr ctrl.Manager, checks map[string]hea
 	// The informers start now, so that the first admission request does not wait for them.
 	for _, object := range []client.Object{
 		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
-		&coordinationv1.Lease{},
+		&coordinationv1.Lease{}, &corev1.Namespace{},
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err

@@ -34,8 +34,38 @@ const (
 	OperationUpdate PolicyOperation = "UPDATE"
 )
 
+// PolicyType is what the module of a Policy is.
+//
+// +kubebuilder:validation:Enum=Policy;Library
+type PolicyType string
+
+// The types of policies.
+const (
+	// PolicyTypePolicy is a policy that is evaluated for objects.
+	PolicyTypePolicy PolicyType = "Policy"
+	// PolicyTypeLibrary is a module that policies import.
+	PolicyTypeLibrary PolicyType = "Library"
+)
+
 // PolicySpec is the source of a policy and where it applies.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || self.enforcement == 'Deny'",message="a library is not enforced: set the enforcement of the policies that import it",fieldPath=".enforcement"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || !has(self.match)",message="a library matches no objects: set the match of the policies that import it",fieldPath=".match"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || !has(self.parameters)",message="a library has no parameters: input.parameters are those of the policy that imports it",fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || !has(self.parametersSchema)",message="a library has no parameters: input.parameters are those of the policy that imports it",fieldPath=".parametersSchema"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || !has(self.replaces)",message="a library replaces no policy",fieldPath=".replaces"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Library' || !has(self.exemptions)",message="a library denies nothing: set the exemptions of the policies that import it",fieldPath=".exemptions"
+// +kubebuilder:validation:XValidation:rule="!has(self.replaces) || !has(self.exemptions)",message="a policy that replaces a built-in one has no exemptions: allow the objects in its rules",fieldPath=".exemptions"
 type PolicySpec struct {
+	// Type is Policy (the default), or Library for a module that policies import. The package
+	// of a library is below lib, such as lib.registries, and policies read it as
+	// data.lib.registries. A library has only the fields type and rego.
+	//
+	// +optional
+	// +kubebuilder:default=Policy
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: create another object"
+	Type PolicyType `json:"type,omitempty"`
+
 	// Enforcement sets how results are enforced. Deny (the default) rejects objects, Warn
 	// only returns warnings, DryRun only counts and records.
 	//
@@ -72,6 +102,15 @@ type PolicySpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^core[.][a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !(self in ['core.project', 'core.quota'])",message="must be the name of a built-in policy, such as core.gpu; core.project and core.quota cannot be replaced"
 	Replaces string `json:"replaces,omitempty"`
+
+	// Exemptions admit objects that the policy denies, until an end. A policy that replaces a
+	// built-in one has none.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Exemptions []PolicyExemption `json:"exemptions,omitempty"`
 
 	// Rego is the policy's source: one Rego v1 module of at most 256 KiB.
 	//
@@ -120,13 +159,79 @@ type PolicyMatch struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	Operations []PolicyOperation `json:"operations,omitempty"`
+
+	// Exclude are departments and projects for which the policy is not evaluated, although the
+	// other lists select them.
+	//
+	// +optional
+	Exclude PolicyExclusion `json:"exclude,omitempty,omitzero"`
 }
 
-// Policy is an admission rule for workloads, written in Rego.
+// PolicyExclusion selects the objects of these departments and of these projects.
+type PolicyExclusion struct {
+	// Departments are names of departments.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Departments []string `json:"departments,omitempty"`
+
+	// Projects are names of projects.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Projects []string `json:"projects,omitempty"`
+}
+
+// PolicyExemption admits objects that a policy denies. The policy is evaluated nevertheless: it
+// changes the objects, and its denials are warnings.
+type PolicyExemption struct {
+	// Projects are the names of the projects whose objects are exempted.
+	//
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Projects []string `json:"projects"`
+
+	// Names limit the exemption to objects with these names, in which * stands for any
+	// characters. The pods of a controller have the name of the controller before theirs: use
+	// train-*. Users choose these names. An empty list exempts all objects of the projects.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9.*]+$`
+	Names []string `json:"names,omitempty"`
+
+	// Reason is shown to the users whose objects are exempted.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason"`
+
+	// Until is the end of the exemption, in policy time, at most 366 days ahead. From then on
+	// the policy denies such objects again.
+	//
+	// +required
+	Until metav1.Time `json:"until"`
+}
+
+// Policy is an admission rule for workloads, written in Rego, or a library of such rules.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slpol,categories=sluice,path=policies
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`,priority=1
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

@@ -42,14 +42,15 @@ var newEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	return engine.New(engine.Options{Libraries: policies.Libraries()})
 })
 
-// Check checks a policy in this process, without limits of time and memory.
-func Check(source engine.Source) (result Result) {
+// Check checks a policy in this process, without limits of time and memory, beside others: the libraries, and, if the policy
+// is a library, the policies that import it.
+func Check(source engine.Source, others ...engine.Source) (result Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			result = Result{Problems: []engine.Problem{{Policy: source.Name, Message: fmt.Sprintf("the check failed: %v", cause)}}}
 		}
 	}()
-	result = compile(source)
+	result = compile(source, others)
 	result.Problems = append(result.Problems, matchProblems(source)...)
 	if len(result.Problems) > 0 {
 		return result
@@ -59,31 +60,32 @@ func Check(source engine.Source) (result Result) {
 		return Result{Problems: []engine.Problem{{Policy: source.Name, Message: err.Error()}}}
 	}
 	fields := InputFields()
-	if result.Problems = e.CheckTypes(source, fields); len(result.Problems) == 0 && !engine.Renders(source) {
-		result.Warnings = append(result.Warnings, objectWarnings(e, source, fields)...)
+	result.Problems = e.CheckTypes(source, fields, others...)
+	if len(result.Problems) == 0 && !source.IsLibrary() && !engine.Renders(source) {
+		result.Warnings = append(result.Warnings, objectWarnings(e, source, fields, others)...)
 	}
 	return result
 }
 
 // compile returns what the engine reports for a policy.
-func compile(source engine.Source) Result {
+func compile(source engine.Source, others []engine.Source) Result {
 	e, err := newEngine()
 	if err != nil {
 		return Result{Problems: []engine.Problem{{Policy: source.Name, Message: err.Error()}}}
 	}
-	report := e.Check(source, policies.Names())
+	report := e.Check(source, policies.Names(), others...)
 	return Result{Problems: report.Problems, Warnings: report.Warnings}
 }
 
 // objectWarnings returns a warning for each error of the type checker that the object has in
 // every kind that the policy matches. It warns only, since a newer Kubernetes may have the
 // field.
-func objectWarnings(e *engine.Engine, source engine.Source, fields engine.InputTypes) []engine.Problem {
+func objectWarnings(e *engine.Engine, source engine.Source, fields engine.InputTypes, others []engine.Source) []engine.Problem {
 	var common []engine.Problem
 	kinds := matchedKinds(source.Match)
 	for i, kind := range kinds {
-		problems := e.CheckTypes(source, withObject(fields, kind))
-		// The libraries also serve other kinds.
+		problems := e.CheckTypes(source, withObject(fields, kind), others...)
+		// Libraries also serve other kinds.
 		problems = slices.DeleteFunc(problems, func(p engine.Problem) bool { return p.Library != "" })
 		if i == 0 {
 			common = problems
@@ -137,4 +139,14 @@ func matchProblems(source engine.Source) []engine.Problem {
 		}
 	}
 	return problems
+}
+
+// related returns the others beside which a source is checked: the libraries, and, for a library, what may import it.
+func related(source engine.Source, others []engine.Source) []engine.Source {
+	if !engine.MayImport(source) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(others), func(other engine.Source) bool {
+		return other.BuiltIn || !other.IsLibrary() && !source.IsLibrary() || !engine.MayImport(other)
+	})
 }

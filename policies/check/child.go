@@ -24,7 +24,9 @@ const childCommand = "compile-policy"
 // once it is ready, and then one for each source, in order, each as a line of JSON. With an
 // environment it writes another one with the conflicts of an accepted policy.
 type job struct {
-	Sources     []engine.Source `json:"sources"`
+	Sources []engine.Source `json:"sources"`
+	// Others are the libraries, and the policies that may import one of the sources.
+	Others      []engine.Source `json:"others,omitempty"`
 	Environment *Environment    `json:"environment,omitempty"`
 	// CompileOnly: only compile, as the engine will.
 	CompileOnly bool   `json:"compileOnly"`
@@ -72,11 +74,12 @@ func runChild(stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	for _, source := range work.Sources {
 		start.Store(int64(processorTime()))
-		check := Check
+		result := Result{}
 		if work.CompileOnly {
-			check = compile
+			result = compile(source, work.Others).truncated()
+		} else {
+			result = Check(source, work.Others...).truncated()
 		}
-		result := check(source).truncated()
 		if err := results.Encode(result); err != nil {
 			fmt.Fprintf(stderr, "write result: %v\n", err)
 			return 2

@@ -100,14 +100,22 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 	if len(together) == 1 {
 		return nil, nil
 	}
+	for _, other := range others {
+		if other.IsLibrary() {
+			together = append(together, other)
+		}
+	}
 	set, _, err := engine.Compile(together, engine.Options{Libraries: policies.Libraries()})
 	return set, err
 }
 
-// relevantPolicies returns the policies with which a policy can be evaluated together.
+// relevantPolicies returns the policies with which a policy can be evaluated together, and the libraries.
 func relevantPolicies(source engine.Source, others []engine.Source) []engine.Source {
 	return slices.DeleteFunc(slices.Clone(others), func(other engine.Source) bool {
-		return other.Name == source.Name || other.Enforcement == v1alpha1.EnforcementDryRun || !matchesOverlap(source.Match, other.Match)
+		if other.IsLibrary() {
+			return source.IsLibrary()
+		}
+		return source.IsLibrary() || other.Name == source.Name || other.Enforcement == v1alpha1.EnforcementDryRun || !matchesOverlap(source.Match, other.Match)
 	})
 }
 

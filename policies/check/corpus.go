@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,12 +63,8 @@ func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 	for _, workloadType := range v1alpha1.WorkloadTypes {
 		project.Limits[workloadType] = input.Limits{MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600}
 	}
-	if len(match.Projects) > 0 {
-		project.Name = match.Projects[0]
-	}
-	if len(match.Departments) > 0 {
-		project.Department = match.Departments[0]
-	}
+	project.Name = firstMatched(match.Projects, match.Exclude.Projects, project.Name)
+	project.Department = firstMatched(match.Departments, match.Exclude.Departments, project.Department)
 	department := input.Department{
 		Name: project.Department, TimeZone: "UTC", Labels: map[string]string{}, Annotations: map[string]string{}, Oversubscription: v1alpha1.OversubscriptionDeny,
 	}
@@ -101,6 +98,14 @@ func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 		tenants = append(tenants, tenant)
 	}
 	return tenants, nil
+}
+
+// firstMatched returns the first name that is not excluded, or a default if there is none.
+func firstMatched(names, excluded []string, otherwise string) string {
+	if at := slices.IndexFunc(names, func(name string) bool { return !slices.Contains(excluded, name) }); at >= 0 {
+		return names[at]
+	}
+	return otherwise
 }
 
 //go:embed corpus/pods.yaml

@@ -34,6 +34,9 @@ var DefaultLimits = Limits{CPU: 2 * time.Second, MemoryBytes: 256 << 20}
 // startupCPU is the processor time of a child beside that for its policies.
 const startupCPU = 10 * time.Second
 
+// othersPerLimit is the number of libraries and importers beside a policy for which its limit of processor time is doubled.
+const othersPerLimit = 50
+
 // Process checks policies in child processes, one at a time. It is safe for concurrent use.
 type Process struct {
 	limits     Limits
@@ -55,7 +58,9 @@ func NewProcess(limits Limits) (*Process, error) {
 // warnings about conflicts. The error is not the policy's fault: the context ended, or no child
 // could run.
 func (p *Process) Check(ctx context.Context, source engine.Source, environment Environment) (Result, error) {
-	work := job{Sources: []engine.Source{source}, Limits: p.limits}
+	work := job{Sources: []engine.Source{source}, Others: related(source, environment.Policies), Limits: p.limits}
+	// What is compiled beside the policy is not the policy's work.
+	work.Limits.CPU += time.Duration(len(work.Others)) * p.limits.CPU / othersPerLimit
 	environment.Policies = relevantPolicies(source, environment.Policies)
 	if size := totalBytes(environment.Policies); size > 0 && size <= maxEnvironmentBytes {
 		work.Environment = &environment
@@ -68,9 +73,9 @@ func (p *Process) Check(ctx context.Context, source engine.Source, environment E
 }
 
 // Compile compiles policies as the engine will, in one child, and in a further one after each
-// policy that reaches a limit. It returns a result for each of them.
-func (p *Process) Compile(ctx context.Context, sources []engine.Source) ([]Result, error) {
-	return p.run(ctx, job{Sources: sources, CompileOnly: true, Limits: p.limits})
+// policy that reaches a limit, each with the libraries that it imports. It returns a result for each of them.
+func (p *Process) Compile(ctx context.Context, sources []engine.Source, libraries ...engine.Source) ([]Result, error) {
+	return p.run(ctx, job{Sources: sources, Others: libraries, CompileOnly: true, Limits: p.limits})
 }
 
 // run works on a job in one child after another, until all sources have a result.

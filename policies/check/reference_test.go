@@ -41,6 +41,7 @@ var fieldDescriptions = map[string]string{
 	"project":    "the project of the object",
 	"department": "the department of the project",
 	"nodePools":  "the node pools of the project, in order; for a department its own",
+	"namespace":  "the namespace of the object, as of the webhook's cache; objects and requires do not have it",
 	"nodePool":   "the node pool for which objects and requires are evaluated",
 	"use":        "the present use of the project, some seconds old; only deny, violation and warn may read it",
 	"now": "the policy time of the request in the time zone of the department, as RFC 3339 to the second " +

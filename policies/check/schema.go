@@ -34,6 +34,7 @@ var tenantFields = map[string]reflect.Type{
 	"project":    reflect.TypeFor[input.Project](),
 	"department": reflect.TypeFor[input.Department](),
 	"nodePools":  reflect.TypeFor[[]input.NodePool](),
+	"namespace":  reflect.TypeFor[input.Namespace](),
 	"nodePool":   reflect.TypeFor[input.NodePool](),
 	"use":        reflect.TypeFor[input.Use](),
 	"now":        reflect.TypeFor[string](),

@@ -31,6 +31,8 @@ type Result struct {
 	Warnings []merge.Finding
 	// Paused are the policies that would deny the object without the pause.
 	Paused []string
+	// Exempted are the policies that would deny the object without an exemption.
+	Exempted []string
 	// Warned are the first findings of the policies in Warn that would deny the object.
 	Warned []merge.Finding
 	// Original is the object as received; nil if it is no object. Merged is the object with the policies' changes: it
@@ -160,7 +162,7 @@ func (e *Evaluator) evaluate(
 		Subject: request.Subject(),
 		Review:  request.Review, Object: object,
 		Project: documents.Project, Department: documents.Department, NodePools: documents.NodePools,
-		Usage:    documents.Use,
+		Namespace: documents.Namespace, Usage: documents.Use,
 		Now:      request.Now.In(request.Tenant.TimeZone),
 		Template: request.IsTemplate, PausedUntil: request.Tenant.PausedUntil,
 	}
@@ -173,6 +175,7 @@ func (e *Evaluator) evaluate(
 	}
 	result.Input, result.InputBytes, result.Evaluations = in, len(request.Raw), outcome.Evaluations
 	result.Denials, result.Warnings, result.Paused = outcome.Denials, outcome.Warnings, outcome.Paused
+	result.Exempted = outcome.Exempted
 	result.Warned = warnedFindings(&outcome)
 	result.Transient = slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })
 	return outcome.Changes, nil

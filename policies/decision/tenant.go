@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
@@ -27,7 +29,7 @@ type Tenant struct {
 	TimeZone *time.Location
 	// LongestExtension is the longest extension that the department grants without approval.
 	LongestExtension period.Duration
-	// Documents are input.project, input.department, input.nodePools and input.use.
+	// Documents are input.project, input.department, input.nodePools, input.namespace and input.use.
 	Documents Documents
 	// NodePools are the same node pools as Go values.
 	NodePools []input.NodePool
@@ -54,7 +56,7 @@ type Tenant struct {
 
 // Documents are the parts of the policies' input about a tenant. Use is as of the cache.
 type Documents struct {
-	Project, Department, NodePools, Use document.Document
+	Project, Department, NodePools, Namespace, Use document.Document
 }
 
 // TenantSources are the objects from which a tenant is made. NewTenant does not modify them.
@@ -64,6 +66,8 @@ type TenantSources struct {
 	Department *v1alpha1.Department
 	// NodePools are all node pools of the cluster.
 	NodePools []v1alpha1.NodePool
+	// Namespace is the project's namespace; nil stands for one without labels and annotations.
+	Namespace *corev1.Namespace
 	// SizeLimits are those of the cluster's AdmissionParameters.
 	SizeLimits SizeLimits
 	// PausedUntil is the end of the present pause, in policy time; zero without one.
@@ -105,10 +109,16 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 	if project.Status.ClosedAt != nil {
 		tenant.ClosedAt = project.Status.ClosedAt.Time
 	}
+	namespace := from.Namespace
+	if namespace == nil {
+		namespace = &corev1.Namespace{}
+		namespace.Name = project.NamespaceName()
+	}
 	for _, part := range []struct {
 		target *document.Document
 		source any
 	}{
+		{&tenant.Documents.Namespace, input.NewNamespace(namespace)},
 		{&tenant.Documents.Project, projectInput},
 		{&tenant.Documents.Department, departmentInput},
 		{&tenant.Documents.NodePools, tenant.NodePools},
@@ -134,7 +144,7 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 // schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
 	encoded, err := json.Marshal([]any{
-		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.LongestExtension, t.SizeLimits, t.PausedUntil,
+		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.Documents.Namespace, t.LongestExtension, t.SizeLimits, t.PausedUntil,
 	})
 	sum := sha256.Sum256(encoded)
 	return string(sum[:]), err

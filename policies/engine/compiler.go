@@ -60,9 +60,9 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	return c, nil
 }
 
-// compile compiles one policy. It returns either a module or every problem found. The values of a trusted
-// policy are not limited.
-func (c *compiler) compile(text string, trusted bool) (compiled *module, problems []Problem) {
+// compile compiles one policy with the libraries that it imports. It returns either a module or every problem
+// found. The values of a trusted policy are not limited.
+func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (compiled *module, problems []Problem) {
 	// A policy's text must never end the process, whatever it does to OPA's compiler.
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -76,7 +76,8 @@ func (c *compiler) compile(text string, trusted bool) (compiled *module, problem
 	if p.module == nil {
 		return nil, sortProblems(problems)
 	}
-	opa, wrong := c.compileModules(c.withLibraries(p.module), !p.gatekeeper, nil)
+	problems = append(problems, packageClashes(p.module, imported)...)
+	opa, wrong := c.compileModules(c.withLibraries(policyFile, p.module, imported), !p.gatekeeper, nil)
 	problems = append(problems, wrong...)
 	if opa != nil {
 		problems = append(problems, validateReferences(opa)...)
@@ -122,19 +123,37 @@ func (c *compiler) compile(text string, trusted bool) (compiled *module, problem
 	return compiled, nil
 }
 
-// withLibraries returns the modules to compile: the policy's, and the libraries if it
-// refers to one.
-func (c *compiler) withLibraries(module *ast.Module) map[string]*ast.Module {
-	modules := map[string]*ast.Module{policyFile: module}
+// withLibraries returns the modules to compile: that of a file, the libraries that it imports, and those of
+// Sluice if one of them refers to these.
+func (c *compiler) withLibraries(file string, module *ast.Module, imported []*teamLibrary) map[string]*ast.Module {
+	modules := map[string]*ast.Module{file: module}
+	for _, library := range imported {
+		modules[library.file()] = library.module
+	}
 	needed := false
-	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		needed = needed || isLibraryRef(ref)
-		return needed
-	})
+	for _, module := range modules {
+		ast.WalkRefs(module, func(ref ast.Ref) bool {
+			needed = needed || c.mayServe(ref)
+			return needed
+		})
+	}
 	if needed {
 		maps.Copy(modules, c.libraries)
 	}
 	return modules
+}
+
+// mayServe reports whether a reference leads into a library of Sluice, or to several of them.
+func (c *compiler) mayServe(ref ast.Ref) bool {
+	if !isLibraryRef(ref) {
+		return false
+	}
+	for _, library := range c.libraries {
+		if ref.HasPrefix(library.Package.Path) || library.Package.Path.HasPrefix(ref.ConstantPrefix()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool, schemas *ast.SchemaSet) (*ast.Compiler, []Problem) {

@@ -88,7 +88,7 @@ deny contains "d" if opa.runtime().env.HOME == "/root"
 `,
 			want: []string{
 				"it:2:22: http.send is not available in policies: policies have no network; read input instead",
-				"it:3:24: input.request does not exist; input has review, object, oldObject, workload, project, department, nodePools, nodePool, now, use, parameters",
+				"it:3:24: input.request does not exist; input has review, object, oldObject, workload, project, department, nodePools, namespace, nodePool, now, use, parameters",
 				"it:4:24: time.now_ns is not available in policies: policies have no clock; the time of the request is input.now",
 				"it:4:43: rand.intn is not available in policies: a policy must give the same answer twice",
 				"it:4:67: net.cidr_contains is not available in policies: policies have no network",

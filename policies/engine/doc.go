@@ -38,10 +38,12 @@
 //	input.workload     the GPU request of the pod; of a Job, that of each of its pods
 //	input.project      the project, input.department, input.nodePools (in order)
 //	input.nodePool     the node pool, in objects and requires evaluated for one
+//	input.namespace    the name, the labels and the annotations of the object's namespace
 //	input.now          the time of the request in the department's zone, RFC 3339
 //	input.use          the project's present use, for messages
 //	input.parameters   the policy's parameters; {} without any
-//	data.sluice.lib    the libraries; there is no other data
+//	data.sluice.lib    Sluice's libraries
+//	data.lib           the libraries of teams; there is no other data
 //
 // A policy whose match names no kinds is evaluated for pods. It is evaluated for Jobs if
 // its match names them. The rule type is evaluated for pods only.
@@ -84,6 +86,13 @@
 // elements: a rule that reads the image of each container is not evaluated again if only a
 // variable differs. Results that depend on the time or the present use are not cached, and
 // neither are errors.
+//
+// # Libraries of teams
+//
+// A [Source] of the type Library is a module with a package below lib. A policy is compiled
+// with the libraries that it imports, itself and through others; its digest covers them. A
+// version of a library with which something no longer compiles that did does not come into
+// force. A policy whose library was removed stays in force with the library that it had.
 //
 // # What results do
 //

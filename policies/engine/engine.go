@@ -41,7 +41,11 @@ type Engine struct {
 	// mu guards the fields that Update keeps for the next Update.
 	mu      sync.Mutex
 	active  map[string]*policy
-	modules map[digest]*compilation
+	modules map[compilationKey]*compilation
+	// libraries are the last good versions of the libraries of teams, and world those in force.
+	libraries map[string]*teamLibrary
+	world     *libraryWorld
+	reads     map[digest]moduleReads
 
 	former formerSets
 	// omitUnusable: sets omit policies without a good version.
@@ -105,8 +109,10 @@ func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error)
 
 // policy is an active policy: a compiled module with its match and parameters.
 type policy struct {
-	// source is the compiled source, without its text.
-	source     Source
+	// source is the compiled source. It has no text, unless it imports libraries of teams.
+	source Source
+	// imports are these libraries, with those that they import.
+	imports    []*teamLibrary
 	digest     digest
 	module     *module
 	parameters *ast.Term

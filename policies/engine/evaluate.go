@@ -29,6 +29,8 @@ const (
 	ResultWarned Result = "warned"
 	// ResultDenied: it denied, or would have without DryRun.
 	ResultDenied Result = "denied"
+	// ResultExempted: it would have denied the object, which is exempted.
+	ResultExempted Result = "exempted"
 	// ResultFailed: it returned an error, or a value of the wrong type.
 	ResultFailed Result = "failed"
 	// ResultTimedOut: it exceeded its processor time.
@@ -58,7 +60,7 @@ type Evaluation struct {
 // IsComplete reports whether the policy was evaluated to its end, so that the same object has the
 // same result later.
 func (e Evaluation) IsComplete() bool {
-	return e.Result == ResultPassed || e.Result == ResultWarned || e.Result == ResultDenied
+	return e.Result == ResultPassed || e.Result == ResultWarned || e.Result == ResultDenied || e.Result == ResultExempted
 }
 
 // Failure is a policy that could not be evaluated.
@@ -84,7 +86,9 @@ type Outcome struct {
 	// contain their findings.
 	Failures []Failure
 	// Paused are the policies whose denials are among the Warnings because of a pause.
-	Paused      []string
+	Paused []string
+	// Exempted are the policies whose denials are among the Warnings because of an exemption.
+	Exempted    []string
 	Evaluations []Evaluation
 }
 
@@ -218,6 +222,12 @@ func (o *Outcome) add(p *policy, r *response[policyResult], in *Input) {
 		denials = []merge.Finding{p.failureFinding(r.err)}
 	}
 	evaluation.Result = resultOf(r.err, denials, warnings)
+	// What a policy that failed would have decided is not known, so an exemption does not cover a failure.
+	if exemption := p.exemption(in); exemption != nil && evaluation.Result == ResultDenied {
+		evaluation.Result = ResultExempted
+		o.Exempted = append(o.Exempted, p.source.Name)
+		denials, warnings = nil, append(exemptedFindings(denials, exemption), warnings...)
+	}
 	o.Evaluations = append(o.Evaluations, evaluation)
 
 	// A Warn policy only warns, unless its failure denies.

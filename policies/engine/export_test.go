@@ -12,3 +12,6 @@ func (s *Set) MatchingPolicies(subject Subject) []string {
 	}
 	return names
 }
+
+// MatchesPattern reports whether a name matches a pattern of an exemption.
+func MatchesPattern(pattern, name string) bool { return matchesPattern(pattern, name) }

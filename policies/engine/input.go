@@ -74,6 +74,8 @@ type Input struct {
 	// Project and Department own the object, and it may run in NodePools. They have no
 	// status, which changes all the time.
 	Project, Department, NodePools document.Document
+	// Namespace is the object's namespace. Objects and requires cannot read input.namespace.
+	Namespace document.Document
 	// NodePool is set if the object is a node pool. Only objects and requires read
 	// input.nodePool.
 	NodePool document.Document
@@ -92,7 +94,7 @@ type Input struct {
 }
 
 // inputFieldCount is the number of fields of input.
-const inputFieldCount = 11
+const inputFieldCount = 12
 
 const (
 	reviewField    = "review"
@@ -134,6 +136,7 @@ func (in *Input) bind() *boundInput {
 	b.add("project", in.Project)
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
+	b.add(dependency.NamespaceField, in.Namespace)
 	b.add(dependency.NodePoolField, in.NodePool)
 	b.add(dependency.UsageField, in.Usage)
 	if !in.Now.IsZero() {

@@ -73,6 +73,9 @@ func forbiddenRead(rule ruleDefinition, read dependency.Read) string {
 	case rule.request != renderRequest && len(read.Path) > 0 && read.Path[0] == dependency.NodePoolField:
 		return fmt.Sprintf("%s reads input.nodePool%s, which only objects and requires have; a project's node pools are input.nodePools",
 			rule.name, through)
+	case rule.request == renderRequest && len(read.Path) > 0 && read.Path[0] == dependency.NamespaceField:
+		return fmt.Sprintf("%s reads input.namespace%s, which objects and requires do not have; a project's labels are input.project.labels",
+			rule.name, through)
 	}
 	return ""
 }

@@ -38,12 +38,8 @@ type parsedModule struct {
 
 // parseModule parses a policy's module, and checks what needs no compiler.
 func parseModule(text string) (parsedModule, []Problem) {
-	if len(text) > maxSourceBytes {
-		message := fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)
-		return parsedModule{}, []Problem{{Message: message}}
-	}
-	if !utf8.ValidString(text) {
-		return parsedModule{}, []Problem{{Message: "the module is not UTF-8 text"}}
+	if problems := validateText(text); len(problems) > 0 {
+		return parsedModule{}, problems
 	}
 	p := parsedModule{}
 	module, err := ast.ParseModuleWithOpts(policyFile, text, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities})
@@ -73,6 +69,17 @@ func parseModule(text string) (parsedModule, []Problem) {
 	p.rules = rules
 	problems = append(problems, wrong...)
 	return p, append(problems, forbiddenReferences(module)...)
+}
+
+// validateText checks the text of a module before it is parsed.
+func validateText(text string) []Problem {
+	switch {
+	case len(text) > maxSourceBytes:
+		return []Problem{{Message: fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)}}
+	case !utf8.ValidString(text):
+		return []Problem{{Message: "the module is not UTF-8 text"}}
+	}
+	return nil
 }
 
 // forbiddenReferences returns a problem for each built-in function that policies do not

@@ -55,6 +55,26 @@ type member struct {
 	// segmentIndexes point into the segments of the set, for each kind of request; nil if
 	// results are not cached.
 	segmentIndexes [requestKindCount][]int
+	// excludedDepartments and excludedProjects are those for which the policy is not evaluated.
+	excludedDepartments, excludedProjects map[string]bool
+}
+
+// newMember returns a member without segments.
+func newMember(p *policy) *member {
+	asSet := func(names []string) map[string]bool {
+		set := make(map[string]bool, len(names))
+		for _, name := range names {
+			set[name] = true
+		}
+		return set
+	}
+	exclude := p.source.Match.Exclude
+	return &member{policy: p, excludedDepartments: asSet(exclude.Departments), excludedProjects: asSet(exclude.Projects)}
+}
+
+// excludes reports whether the policy is not evaluated for a subject that its match selects.
+func (m *member) excludes(subject Subject) bool {
+	return m.excludedProjects[subject.Project] || m.excludedDepartments[subject.Department]
 }
 
 func newSet(policies []*policy, options Options) *Set {
@@ -64,7 +84,7 @@ func newSet(policies []*policy, options Options) *Set {
 	indexes := make(map[string]int)
 	for _, p := range policies {
 		hashText(h, string(p.digest[:]))
-		m := &member{policy: p}
+		m := newMember(p)
 		s.hasDryRun = s.hasDryRun || isDryRun(m)
 		for _, kind := range []requestKind{admissionRequest, typeRequest} {
 			if p.module.segments[kind] != nil && s.options.CacheEntries > 0 {
@@ -246,7 +266,7 @@ func (x *matchIndex) match(subject Subject) []*member {
 		if len(departments) > 0 && !slices.Contains(departments, subject.Department) {
 			continue
 		}
-		if !p.servesAnyOf(subject.Schedulers) {
+		if p.excludes(subject) || !p.servesAnyOf(subject.Schedulers) {
 			continue
 		}
 		matched = append(matched, p)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -31,6 +32,16 @@ type Source struct {
 	Name string
 	// Rego is the module, at most 256 KiB.
 	Rego string
+	// Type is Library for a module that policies import; empty means Policy. A library has
+	// neither enforcement, match and parameters, nor exemptions.
+	Type v1alpha1.PolicyType
+	// Created is when the Policy object was created. Of two libraries with one package the
+	// older is in force.
+	Created time.Time
+	// Libraries are set in a LastGood only: the libraries that this version imported.
+	Libraries []Source
+	// Exemptions admit objects that the policy denies.
+	Exemptions []v1alpha1.PolicyExemption
 	// Enforcement defaults to Deny.
 	Enforcement v1alpha1.Enforcement
 	// Match selects the objects for which the policy is evaluated; empty selects all.
@@ -65,6 +76,12 @@ func FromPolicy(policy *v1alpha1.Policy) Source {
 		Match:       policy.Spec.Match,
 		Replaces:    policy.Spec.Replaces,
 		Generation:  policy.Generation,
+		Type:        policy.Spec.Type,
+		Created:     policy.CreationTimestamp.Time,
+		Exemptions:  policy.Spec.Exemptions,
+	}
+	if source.IsLibrary() {
+		source.Enforcement = "" // the schema has a default
 	}
 	if policy.Spec.Parameters != nil {
 		source.Parameters = policy.Spec.Parameters.Raw
@@ -75,7 +92,10 @@ func FromPolicy(policy *v1alpha1.Policy) Source {
 	return source
 }
 
-// Library is a module that policies may import. Its package is data.sluice.lib or below,
+// IsLibrary reports whether the source is a library of a team.
+func (s Source) IsLibrary() bool { return s.Type == v1alpha1.PolicyTypeLibrary && !s.BuiltIn }
+
+// Library is a module of Sluice that policies may import. Its package is data.sluice.lib or below,
 // or data.lib, from which Gatekeeper's templates import. Libraries read no data but each
 // other.
 type Library struct {
@@ -100,6 +120,14 @@ func (s Source) digest() digest {
 		hashText(h, part)
 	}
 	hashText(h, strconv.FormatBool(s.BuiltIn))
+	// Sources without these have the digests of former versions of Sluice.
+	if s.IsLibrary() {
+		hashText(h, string(s.Type))
+	}
+	if len(s.Exemptions) > 0 {
+		exemptions, _ := json.Marshal(s.Exemptions) // texts and times always encode
+		hashText(h, string(exemptions))
+	}
 	return digest(h.Sum(nil))
 }
 
@@ -130,6 +158,7 @@ func (s Source) validate() (*ast.Term, []Problem) {
 	default:
 		report("enforcement is %q; Deny, Warn and DryRun are allowed", s.Enforcement)
 	}
+	problems = append(problems, s.exemptionProblems()...)
 	schema, err := parseParametersSchema(s.ParametersSchema)
 	if err != nil {
 		report("%v", err)
@@ -199,7 +228,7 @@ func problemAt(location *ast.Location, format string, args ...any) Problem {
 	// At the end of a text OPA counts columns from 0.
 	problem.Line, problem.Column = location.Row, max(location.Col, 1)
 	if location.File != policyFile {
-		problem.Library = location.File
+		problem.Library = strings.TrimPrefix(location.File, teamLibraryFolder)
 	}
 	return problem
 }

@@ -24,6 +24,15 @@ func (u *updater) buildLastGood(source Source) (*policy, []Problem) {
 	if len(problems) == 0 {
 		built, problems = u.buildPolicy(source)
 	}
+	if built == nil && len(source.Libraries) > 0 && len(source.Rejections) == 0 {
+		// The libraries that it had do not exist any more, or have changed.
+		chosen := make(map[string]*teamLibrary, len(source.Libraries))
+		for _, library := range source.Libraries {
+			chosen[library.Name] = newTeamLibrary(library)
+		}
+		imported, missing := u.importsOf(source.Rego, u.newLibraryWorld(chosen))
+		built, problems = u.buildWith(source, imported, missing)
+	}
 	explained := make([]Problem, len(problems))
 	for i, problem := range problems {
 		// The place is in the earlier source.
@@ -47,7 +56,7 @@ func (s Source) mustRefuse() bool {
 
 // rules returns the known rules of a source, as far as it can be parsed.
 func (s Source) rules() ruleSet {
-	if len(s.Rejections) > 0 {
+	if len(s.Rejections) > 0 || s.IsLibrary() {
 		return 0
 	}
 	p, _ := parseModule(s.Rego)

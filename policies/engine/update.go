@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // irreplaceablePolicies are the built-in policies that accept parameters only: without
@@ -60,12 +61,7 @@ func Compile(sources []Source, options Options) (*Set, []Report, error) {
 func (e *Engine) Update(sources []Source) []Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	u := &updater{
-		engine:  e,
-		builtIn: make(map[string]bool),
-		modules: make(map[digest]*compilation),
-		active:  make(map[string]*policy, len(sources)),
-	}
+	u := newUpdater(e)
 	byName := make(map[string][]Source, len(sources))
 	for _, source := range sources {
 		byName[source.Name] = append(byName[source.Name], source)
@@ -73,11 +69,14 @@ func (e *Engine) Update(sources []Source) []Report {
 			u.builtIn[source.Name] = true
 		}
 	}
-	reports := make([]Report, 0, len(byName))
+	libraries, single := separateLibraries(byName)
+	reports := u.chooseLibraries(libraries, single)
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		reports = append(reports, u.updatePolicy(name, byName[name]))
 	}
-	e.modules, e.active = u.modules, u.active
+	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
+	u.warnOfReversions(reports)
+	e.modules, e.active, e.libraries, e.reads, e.world = u.modules, u.active, u.libraries, u.reads, u.world
 	members := slices.Collect(maps.Values(u.active))
 	if !e.omitUnusable {
 		members = append(members, u.unusable...)
@@ -91,10 +90,50 @@ func (e *Engine) Update(sources []Source) []Report {
 type updater struct {
 	engine  *Engine
 	builtIn map[string]bool
-	modules map[digest]*compilation
+	modules map[compilationKey]*compilation
 	active  map[string]*policy
+	// world has the libraries that come into force, and libraries the last good versions by name.
+	world     *libraryWorld
+	libraries map[string]*teamLibrary
+	// reads are the references to libraries, by the digest of the text.
+	reads map[digest]moduleReads
+	// warnings are about libraries that are not in force because of a policy, by its name.
+	warnings map[string][]Problem
 	// unusable are the policies without a good version that refuse what they match.
 	unusable []*policy
+}
+
+func newUpdater(e *Engine) *updater {
+	return &updater{
+		engine: e, builtIn: make(map[string]bool), modules: make(map[compilationKey]*compilation), active: make(map[string]*policy),
+		reads: make(map[digest]moduleReads), warnings: make(map[string][]Problem),
+	}
+}
+
+// separateLibraries removes the libraries from the sources by name. It returns them, and the policies with a unique name.
+func separateLibraries(byName map[string][]Source) ([]Source, map[string]Source) {
+	var libraries []Source
+	single := make(map[string]Source, len(byName))
+	for name, candidates := range byName {
+		switch source, ok := selectSource(candidates); {
+		case !ok:
+		case source.IsLibrary():
+			libraries = append(libraries, source)
+			delete(byName, name)
+		default:
+			single[name] = source
+		}
+	}
+	return libraries, single
+}
+
+// warnOfReversions adds the warnings about libraries to the reports.
+func (u *updater) warnOfReversions(reports []Report) {
+	for i := range reports {
+		if warnings := u.warnings[reports[i].Name]; len(warnings) > 0 {
+			reports[i].Warnings = append(slices.Clip(reports[i].Warnings), withPolicyName(reports[i].Name, warnings)...)
+		}
+	}
 }
 
 // updatePolicy activates the policy of one name, or keeps its last good version.
@@ -117,6 +156,9 @@ func (u *updater) updatePolicy(name string, candidates []Source) Report {
 			p = built
 			report.Warnings = withPolicyName(name, append(u.replacementWarnings(source), built.module.warnings...))
 		}
+	}
+	if p != nil && p == u.engine.active[name] {
+		p = u.rebuild(p)
 	}
 	if p == nil && ok && source.LastGood != nil {
 		var wrong []Problem
@@ -148,39 +190,89 @@ func selectSource(candidates []Source) (Source, bool) {
 	return Source{}, false
 }
 
+// rebuild compiles an earlier version of a policy with the libraries that are in force now. If that is impossible, the
+// version stays with the libraries that it has.
+func (u *updater) rebuild(p *policy) *policy {
+	if len(p.imports) == 0 {
+		return p
+	}
+	if built, problems := u.buildPolicy(p.source); len(problems) == 0 {
+		return built
+	}
+	return p
+}
+
 // buildPolicy compiles a source, or reuses the module of the same text.
 func (u *updater) buildPolicy(source Source) (*policy, []Problem) {
-	sum := source.digest()
-	if unchanged, ok := u.engine.active[source.Name]; ok && unchanged.digest == sum && unchanged.source.Generation == source.Generation {
-		u.compileModule(source)
+	imported, missing := u.importsOf(source.Rego, u.world)
+	return u.buildWith(source, imported, missing)
+}
+
+// buildWith compiles a source with the libraries that it imports. missing are problems of its imports.
+func (u *updater) buildWith(source Source, imported []*teamLibrary, missing []Problem) (*policy, []Problem) {
+	sum := policyDigest(source, imported)
+	unchanged, ok := u.engine.active[source.Name]
+	if ok && len(missing) == 0 && unchanged.digest == sum && unchanged.source.Generation == source.Generation {
+		u.compileModule(source, imported)
 		return unchanged, nil
 	}
 	parameters, problems := source.validate()
-	problems = append(problems, u.validateReplacement(source)...)
-	compiled := u.compileModule(source)
+	problems = append(append(problems, u.validateReplacement(source)...), missing...)
+	if len(missing) > 0 {
+		return nil, problems // the compiler would report them again
+	}
+	compiled := u.compileModule(source, imported)
 	if problems = append(problems, compiled.problems...); len(problems) > 0 {
 		return nil, problems
 	}
 	p := &policy{
-		source: source, digest: sum, module: compiled.module, parameters: parameters,
+		source: source, digest: sum, module: compiled.module, parameters: parameters, imports: imported,
 	}
 	for kind := range p.caches {
 		p.caches[kind] = newResultCache(u.engine.options.CacheEntries)
 	}
-	p.source.Rego = ""
+	if p.source.LastGood = nil; len(imported) == 0 {
+		p.source.Rego = "" // one with libraries is compiled again with later versions of these
+	}
 	return p, nil
 }
 
-// compileModule compiles a text, or returns the earlier compilation.
-func (u *updater) compileModule(source Source) *compilation {
-	key := digest(sha256.Sum256([]byte(source.Rego)))
+// policyDigest identifies a source with the libraries that it imports.
+func policyDigest(source Source, imported []*teamLibrary) digest {
+	sum := source.digest()
+	if len(imported) == 0 {
+		return sum
+	}
+	return sha256.Sum256(append(sum[:], importDigest(imported)...))
+}
+
+// compilationKey identifies what is compiled together.
+type compilationKey struct {
+	text digest
+	// imports identifies the libraries; empty for none.
+	imports string
+	// isLibrary: the text is that of a library.
+	isLibrary bool
+}
+
+func textDigest(text string) digest { return sha256.Sum256([]byte(text)) }
+
+// compileModule compiles a text with libraries, or returns the earlier compilation.
+func (u *updater) compileModule(source Source, imported []*teamLibrary) *compilation {
+	return u.compileOnce(compilationKey{text: textDigest(source.Rego), imports: importDigest(imported)}, func() (*module, []Problem) {
+		return u.engine.compiler.compile(source.Rego, source.BuiltIn, imported)
+	})
+}
+
+// compileOnce returns the earlier compilation of a key, if there is one.
+func (u *updater) compileOnce(key compilationKey, compile func() (*module, []Problem)) *compilation {
 	compiled := u.modules[key]
 	if compiled == nil {
 		compiled = u.engine.modules[key]
 	}
 	if compiled == nil {
 		compiled = &compilation{}
-		compiled.module, compiled.problems = u.engine.compiler.compile(source.Rego, source.BuiltIn)
+		compiled.module, compiled.problems = compile()
 	}
 	u.modules[key] = compiled
 	return compiled

@@ -19,7 +19,7 @@ type fakeCompiler struct {
 	err      error
 }
 
-func (c *fakeCompiler) Compile(_ context.Context, sources []engine.Source) ([]check.Result, error) {
+func (c *fakeCompiler) Compile(_ context.Context, sources []engine.Source, _ ...engine.Source) ([]check.Result, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

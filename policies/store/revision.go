@@ -4,7 +4,9 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +45,15 @@ type revisionData struct {
 	// EngineVersion is the version of Sluice that compiled the source.
 	EngineVersion string              `json:"engineVersion"`
 	Spec          v1alpha1.PolicySpec `json:"spec"`
+	// Libraries are those that the policy imports, itself and through others.
+	Libraries []keptLibrary `json:"libraries,omitempty"`
+}
+
+// keptLibrary is a library as a revision keeps it.
+type keptLibrary struct {
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+	Rego       string `json:"rego"`
 }
 
 // RevisionLabels returns the labels of the revisions of policies.
@@ -60,31 +71,44 @@ func RevisionCacheOptions() (client.Object, cache.ByObject) {
 	}
 }
 
-// NewRevision returns the revision that keeps the present source of a policy. The policy owns
-// it, so that both are deleted together.
-func NewRevision(policy *v1alpha1.Policy) (*appsv1.ControllerRevision, error) {
-	data, err := json.Marshal(revisionData{EngineVersion: config.Version, Spec: policy.Spec})
-	if err != nil {
+// NewRevision returns the revision that keeps the present source of a policy, with the libraries that it imports. The
+// policy owns it, so that both are deleted together.
+func NewRevision(policy *v1alpha1.Policy, libraries ...engine.Source) (*appsv1.ControllerRevision, error) {
+	kept := revisionData{EngineVersion: config.Version, Spec: policy.Spec}
+	for _, library := range libraries {
+		kept.Libraries = append(kept.Libraries, keptLibrary{library.Name, library.Generation, library.Rego})
+	}
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // Rego has many of these characters
+	if err := encoder.Encode(kept); err != nil {
 		return nil, fmt.Errorf("encode policy %s: %w", policy.Name, err)
 	}
 	owner := metav1.NewControllerRef(policy, v1alpha1.GroupVersion.WithKind("Policy"))
 	owner.BlockOwnerDeletion = nil // that would need a right to the finalizers of the policy
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v1alpha1.SystemNamespace, Name: revisionName(policy), Labels: RevisionLabels(),
+			Namespace: v1alpha1.SystemNamespace, Name: revisionName(policy, libraries), Labels: RevisionLabels(),
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
-		Data: runtime.RawExtension{Raw: data}, Revision: policy.Generation,
+		Data: runtime.RawExtension{Raw: bytes.TrimSpace(data.Bytes())}, Revision: policy.Generation,
 	}, nil
 }
 
-// revisionName returns a name that differs by generation, since the data of a revision cannot
+// revisionName returns a name that differs by generation and libraries, since the data of a revision cannot
 // be changed, and by UID, since the revision of a deleted policy may still exist.
-func revisionName(policy *v1alpha1.Policy) string {
+func revisionName(policy *v1alpha1.Policy, libraries []engine.Source) string {
 	const longestName = 200
 	name := strings.TrimRight(policy.Name[:min(len(policy.Name), longestName)], "-.")
 	uid, _, _ := strings.Cut(string(policy.UID), "-")
-	return fmt.Sprintf("%s-%s-%d", name, uid, policy.Generation)
+	if len(libraries) == 0 {
+		return fmt.Sprintf("%s-%s-%d", name, uid, policy.Generation)
+	}
+	h := sha256.New()
+	for _, library := range libraries {
+		fmt.Fprintf(h, "%q %d %q\n", library.Name, library.Generation, library.Rego)
+	}
+	return fmt.Sprintf("%s-%s-%d-%x", name, uid, policy.Generation, h.Sum(nil)[:4])
 }
 
 // IsRevisionOf reports whether a policy owns a revision.
@@ -109,7 +133,14 @@ func RevisionSource(revision *appsv1.ControllerRevision, policy *v1alpha1.Policy
 		return engine.Source{}, errors.New("it has no source")
 	}
 	kept := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: policy.Name, Generation: revision.Revision}, Spec: data.Spec}
-	return engine.FromPolicy(&kept), nil
+	kept.CreationTimestamp = policy.CreationTimestamp
+	source := engine.FromPolicy(&kept)
+	for _, library := range data.Libraries {
+		source.Libraries = append(source.Libraries, engine.Source{
+			Name: library.Name, Type: v1alpha1.PolicyTypeLibrary, Generation: library.Generation, Rego: library.Rego,
+		})
+	}
+	return source, nil
 }
 
 // lastGoodSources returns the last good sources of policies, by name, from the revisions of the

@@ -43,15 +43,15 @@ func TestRevisionKeepsTheWholeSource(t *testing.T) {
 	got, err := RevisionSource(&revision, &policy)
 	if err != nil || got.Digest() != func() [32]byte {
 		want := engine.FromPolicy(&policy)
-		want.Parameters = []byte(`{"a":"\u003cb\u003e"}`) // as encoded
+		want.Parameters = []byte(`{"a":"<b>"}`) // as encoded
 		return want.Digest()
 	}() || got.Generation != 3 {
 		t.Errorf("source %+v, error %v", got, err)
 	}
 	for _, name := range []string{"team", strings.Repeat("a.", 126) + "b", strings.Repeat("a", 199) + "-b"} {
 		policy.Name = name
-		if wrong := validation.IsDNS1123Subdomain(revisionName(&policy)); len(wrong) > 0 {
-			t.Errorf("%s: %s", revisionName(&policy), wrong[0])
+		if wrong := validation.IsDNS1123Subdomain(revisionName(&policy, nil)); len(wrong) > 0 {
+			t.Errorf("%s: %s", revisionName(&policy, nil), wrong[0])
 		}
 	}
 }

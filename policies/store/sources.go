@@ -71,7 +71,7 @@ func collectSources(
 			d.ignored = append(d.ignored, ignoredReport(object))
 		default:
 			source := engine.FromPolicy(object)
-			if kept, ok := lastGood[object.Name]; ok && kept.Digest() != source.Digest() {
+			if kept, ok := lastGood[object.Name]; ok && (kept.Digest() != source.Digest() || len(kept.Libraries) > 0) {
 				source.LastGood = &kept
 			}
 			d.sources = append(d.sources, source)
@@ -175,10 +175,14 @@ type Replacement struct {
 	Policy, Replaces string
 	// Departments and Projects are those of the policy's match; empty means all.
 	Departments, Projects []string
+	// Exclude has those for which the built-in policy is evaluated nevertheless.
+	Exclude v1alpha1.PolicyExclusion
 }
 
 // IsUnscoped reports whether the replacement applies to all pods.
-func (r Replacement) IsUnscoped() bool { return len(r.Departments)+len(r.Projects) == 0 }
+func (r Replacement) IsUnscoped() bool {
+	return len(r.Departments)+len(r.Projects)+len(r.Exclude.Departments)+len(r.Exclude.Projects) == 0
+}
 
 // Replacements returns the policies that replace a built-in one since the last update, sorted by name.
 func (s *Store) Replacements(builtIn string) []Replacement {
@@ -228,7 +232,7 @@ func (d *desiredSources) activeReplacements(reports []engine.Report, before map[
 func addReplacement(active map[string]Replacement, source engine.Source, builtIn map[string]v1alpha1.PolicyMatch) {
 	match, exists := builtIn[source.Replaces]
 	if exists && source.Enforcement != v1alpha1.EnforcementDryRun && matchesOverlap(source.Match, match) {
-		active[source.Name] = Replacement{source.Name, source.Replaces, source.Match.Departments, source.Match.Projects}
+		active[source.Name] = Replacement{source.Name, source.Replaces, source.Match.Departments, source.Match.Projects, source.Match.Exclude}
 	}
 }
 

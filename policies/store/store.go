@@ -19,6 +19,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,6 +66,8 @@ type Store struct {
 	// compiled are the versions of policies that the compiler has compiled. Only update uses
 	// it.
 	compiled compiledVersions
+	// good are the digests of the versions that did not exhaust the compiler. Only update uses it.
+	good map[[sha256.Size]byte]bool
 
 	// listenerMu is held during the calls of listeners, so that they receive the updates in order.
 	listenerMu sync.Mutex

@@ -24,6 +24,8 @@ type Case struct {
 	// Project is the name of a project in the folder. Default: the example project "sample" with the guarantee of 2 GPUs
 	// and the limit 4 in one node pool with whole GPUs.
 	Project string `json:"project,omitempty"`
+	// Namespace has the labels and annotations of the project's namespace.
+	Namespace NamespaceMetadata `json:"namespace,omitempty"`
 	// User is the name of the user who creates the object. Default: anna.
 	User string `json:"user,omitempty"`
 	// Groups are the groups of the user.
@@ -38,6 +40,12 @@ type Case struct {
 	// File is where the case is.
 	File string `json:"-"`
 	now  time.Time
+}
+
+// NamespaceMetadata is what policies read of a namespace beside its name.
+type NamespaceMetadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Expectation is what the policies shall decide. At least one of its fields is required.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -32,6 +33,8 @@ type Folder struct {
 	Projects    []v1alpha1.Project
 	Departments []v1alpha1.Department
 	NodePools   []v1alpha1.NodePool
+	// Namespaces are the namespaces of a cluster, as far as they could be read.
+	Namespaces []corev1.Namespace
 
 	// parameters are those of the folder or the cluster, and live reports that all objects are a cluster's: they are complete.
 	parameters v1alpha1.AdmissionParameters

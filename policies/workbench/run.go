@@ -75,7 +75,7 @@ func (f *Folder) runCase(ctx context.Context, clusters *caseClusters, c *Case) (
 	if err != nil {
 		return nil, err
 	}
-	tenant, namespace, err := f.Tenant(c.Project, c.now)
+	tenant, namespace, err := f.tenant(c.Project, c.now, &c.Namespace)
 	if err != nil {
 		return nil, err
 	}

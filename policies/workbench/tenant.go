@@ -25,6 +25,11 @@ const exampleName = "sample"
 // folder has a project of that name. Node pools of files without a status have eight GPUs of
 // one model, and the project's quota counts as applied.
 func (f *Folder) Tenant(project string, now time.Time) (*decision.Tenant, string, error) {
+	return f.tenant(project, now, nil)
+}
+
+// tenant is Tenant with the metadata of the namespace; nil takes that of the cluster.
+func (f *Folder) tenant(project string, now time.Time, metadata *NamespaceMetadata) (*decision.Tenant, string, error) {
 	from := decision.TenantSources{NodePools: slices.Clone(f.NodePools), SizeLimits: decision.SizeLimits{
 		Labels: int(f.parameters.Spec.MaxLabels), Annotations: int(f.parameters.Spec.MaxAnnotations),
 	}, PodTemplates: f.parameters.Spec.PodTemplates}
@@ -63,8 +68,22 @@ func (f *Folder) Tenant(project string, now time.Time) (*decision.Tenant, string
 			Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: from.Project.Generation,
 		})
 	}
+	from.Namespace = f.namespace(from.Project.NamespaceName(), metadata)
 	tenant, err := decision.NewTenant(from)
 	return tenant, from.Project.NamespaceName(), err
+}
+
+// namespace returns a namespace with metadata, or as the cluster has it.
+func (f *Folder) namespace(name string, metadata *NamespaceMetadata) *corev1.Namespace {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if metadata != nil {
+		namespace.Labels, namespace.Annotations = metadata.Labels, metadata.Annotations
+		return namespace
+	}
+	if at := slices.IndexFunc(f.Namespaces, func(n corev1.Namespace) bool { return n.Name == name }); at >= 0 {
+		return &f.Namespaces[at]
+	}
+	return namespace
 }
 
 // department returns the department of a project.

@@ -80,7 +80,7 @@ var admissionDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 
 var policyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name: "sluice_policy_duration_seconds",
-	Help: "Time to evaluate one policy on one object, by policy and result: passed, warned, denied, failed or timed-out. " +
+	Help: "Time to evaluate one policy on one object, by policy and result: passed, warned, denied, exempted, failed or timed-out. " +
 		"Cached results of a policy count; an admission with a cached response evaluates no policy.",
 	Buckets: durationBuckets,
 }, []string{"policy", "result"})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +21,7 @@ import (
 
 // TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
 type TenantResolver struct {
-	// Cache has the Projects, Departments, NodePools, WorkloadClocks and AdmissionParameters, with the indexes
+	// Cache has the Namespaces, Projects, Departments, NodePools, WorkloadClocks and AdmissionParameters, with the indexes
 	// [ProjectNamespaceIndex] and [ClockControllerIndex].
 	Cache client.Reader
 	// Clock is policy time, for the end of a pause. Without a clock nothing pauses.
@@ -51,6 +52,9 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*decisi
 	if err := r.addParameters(ctx, &from); err != nil {
 		return nil, err
 	}
+	if from.Namespace, err = getNamespace(ctx, r.Cache, namespace); err != nil {
+		return nil, err
+	}
 	sources := versionsOf(&from)
 	r.mu.RLock()
 	resolved, ok := r.tenants[namespace]
@@ -69,6 +73,16 @@ func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*decisi
 	}
 	r.tenants[namespace] = resolvedTenant{tenant, sources}
 	return tenant, nil
+}
+
+// getNamespace returns a namespace. The cache can be older than the request: then the namespace has no labels and annotations yet.
+func getNamespace(ctx context.Context, cache client.Reader, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	if err := cache.Get(ctx, types.NamespacedName{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	namespace.Name = name
+	return namespace, nil
 }
 
 // GetProject returns the project that owns the namespace, by the project's status, and the project's department.
@@ -117,7 +131,8 @@ func versionsOf(from *decision.TenantSources) string {
 	}
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
-		versions, from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix(), input.RefusedNodes(from.NodePools))
+		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix(),
+		input.RefusedNodes(from.NodePools))
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

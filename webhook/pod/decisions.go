@@ -54,9 +54,12 @@ func (DecisionsRemover) Handle(_ context.Context, req admission.Request) admissi
 // deniesAfterPause is the decision of a policy that would have denied the pod without a pause.
 const deniesAfterPause = "denial paused"
 
+// exempted is the decision of a policy that would have denied the pod without an exemption.
+const exempted = "denial exempted"
+
 // recordDecisions returns the merged pod with an annotation of the paths that each policy changed:
-// {"core.gpu": ["spec.containers[main].resources..."]}, and of the policies whose denial a pause made a
-// warning. If the API server calls the webhook again because another
+// {"core.gpu": ["spec.containers[main].resources..."]}, and of the policies whose denial a pause or an
+// exemption made a warning. If the API server calls the webhook again because another
 // webhook changed the pod, the second call adds to the annotation.
 func recordDecisions(result evaluation.Result) (map[string]any, error) {
 	decisions := make(map[string][]string, len(result.Merged.ChangedPaths))
@@ -74,6 +77,9 @@ func recordDecisions(result evaluation.Result) (map[string]any, error) {
 	}
 	for _, policy := range result.Paused {
 		add(policy, deniesAfterPause)
+	}
+	for _, policy := range result.Exempted {
+		add(policy, exempted)
 	}
 	text, err := json.Marshal(decisions)
 	if err == nil && len(text) > maxDecisionsBytes {

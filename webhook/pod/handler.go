@@ -124,7 +124,7 @@ func (m *Mutator) mutate(ctx context.Context, request decision.Request) (cachedR
 		return cachedResponse{}, false, err
 	}
 	response := evaluation.NewResponse(result)
-	if response.Allowed && len(result.Merged.ChangedPaths)+len(result.Paused) > 0 {
+	if response.Allowed && len(result.Merged.ChangedPaths)+len(result.Paused)+len(result.Exempted) > 0 {
 		after, err := recordDecisions(result)
 		if err != nil {
 			return cachedResponse{}, false, err

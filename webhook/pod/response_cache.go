@@ -75,7 +75,7 @@ func responseSize(response *admission.Response) int {
 // fieldReads records which fields the policies read, for the fields that differ between the pods of one
 // controller.
 type fieldReads struct {
-	// timeOrUse reports whether a policy reads the time or the project's current use.
+	// timeOrUse reports whether a policy reads the time or the project's current use, or has an exemption, which ends.
 	timeOrUse bool
 	// The fields of the pod's metadata that the API server generates.
 	name, uid, creationTimestamp bool
@@ -86,9 +86,10 @@ func newFieldReads(set *engine.Set, subject engine.Subject) fieldReads {
 	readsMetadata := func(name string) bool {
 		return set.Reads(subject, "object", "metadata", name) || set.Reads(subject, "review", "object", "metadata", name)
 	}
+	exempts, byName := set.Exempts(subject)
 	return fieldReads{
-		timeOrUse:         set.Reads(subject, "now") || set.Reads(subject, "use"),
-		name:              readsMetadata("name") || set.Reads(subject, "review", "name"),
+		timeOrUse:         set.Reads(subject, "now") || set.Reads(subject, "use") || exempts,
+		name:              readsMetadata("name") || set.Reads(subject, "review", "name") || byName,
 		uid:               readsMetadata("uid"),
 		creationTimestamp: readsMetadata("creationTimestamp"),
 	}

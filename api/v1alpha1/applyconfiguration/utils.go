@@ -77,6 +77,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PolicyErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExample"):
 		return &apiv1alpha1.PolicyExampleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExclusion"):
+		return &apiv1alpha1.PolicyExclusionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExemption"):
+		return &apiv1alpha1.PolicyExemptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyMatch"):
 		return &apiv1alpha1.PolicyMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicySpec"):

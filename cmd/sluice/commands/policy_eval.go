@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
@@ -108,7 +110,26 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	if err := c.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
 		return nil, nil, err
 	}
-	return workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters), policies.Items, nil
+	folder := workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters)
+	return folder, policies.Items, addNamespace(cmd, c, folder, flags.project)
+}
+
+// addNamespace adds the namespace of a project, unless the user may not read it.
+func addNamespace(cmd *cobra.Command, c client.Client, folder *workbench.Folder, project string) error {
+	at := slices.IndexFunc(folder.Projects, func(p v1alpha1.Project) bool { return p.Name == project })
+	if at < 0 {
+		return nil // reported with the names of the others
+	}
+	var namespace corev1.Namespace
+	switch err := c.Get(cmd.Context(), client.ObjectKey{Name: folder.Projects[at].NamespaceName()}, &namespace); {
+	case apierrors.IsForbidden(err):
+		fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: input.namespace has neither labels nor annotations: "+err.Error()))
+	case client.IgnoreNotFound(err) != nil:
+		return err
+	case err == nil:
+		folder.Namespaces = append(folder.Namespaces, namespace)
+	}
+	return nil
 }
 
 // evalRequest reads the object, and completes the request.

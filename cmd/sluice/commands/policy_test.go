@@ -62,9 +62,14 @@ spec:
 		t.Errorf("err = %v", err)
 	}
 	compareGolden(t, "policy/check.txt", output)
-	sample := filepath.Join("..", "..", "..", "manifests", "samples", "policies", "interactive-at-most-one-gpu.yaml")
-	if output, err := runCommand(t, "policy", "check", sample); err != nil || output != "interactive-at-most-one-gpu: no problems\n" {
-		t.Errorf("the sample: %q, %v", output, err)
+	for name, want := range map[string]string{
+		"interactive-at-most-one-gpu.yaml": "interactive-at-most-one-gpu: no problems\n",
+		"registries.yaml":                  "registries: no problems\nown-registries: no problems\n",
+	} {
+		sample := filepath.Join("..", "..", "..", "manifests", "samples", "policies", name)
+		if output, err := runCommand(t, "policy", "check", sample); err != nil || output != want {
+			t.Errorf("the sample %s: %q, %v", name, output, err)
+		}
 	}
 	if _, err := runCommand(t, "policy", "check", filepath.Join("testdata", "usage", "all.json")); err == nil {
 		t.Error("a file that is no policy was accepted")

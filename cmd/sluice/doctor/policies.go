@@ -86,7 +86,7 @@ func checkPolicyMatches(o *Observation) (out outcome) {
 	}
 	for i := range o.Policies.Value {
 		policy := &o.Policies.Value[i]
-		if policy.Labels[v1alpha1.LabelBuiltIn] == "true" {
+		if policy.Labels[v1alpha1.LabelBuiltIn] == "true" || policy.Spec.Type == v1alpha1.PolicyTypeLibrary {
 			continue
 		}
 		match, object := policy.Spec.Match, "Policy "+policy.Name

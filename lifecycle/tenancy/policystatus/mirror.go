@@ -38,7 +38,7 @@ func validateBuiltIn(builtIn []engine.Source) error {
 
 // mirrorSpec returns the spec of a mirror: all of the built-in policy but its parameters.
 func mirrorSpec(source engine.Source) v1alpha1.PolicySpec {
-	spec := v1alpha1.PolicySpec{Enforcement: source.Enforcement, Match: source.Match, Rego: source.Rego}
+	spec := v1alpha1.PolicySpec{Type: v1alpha1.PolicyTypePolicy, Enforcement: source.Enforcement, Match: source.Match, Rego: source.Rego}
 	if spec.Enforcement == "" {
 		spec.Enforcement = v1alpha1.EnforcementDeny
 	}
@@ -84,18 +84,19 @@ func isUpToDate(object *v1alpha1.Policy, source engine.Source) bool {
 }
 
 // foreignFieldsPatch returns the merge patch that removes what users wrote to a mirror and
-// applying would keep: additional elements of the match's lists, which are sets, and
-// spec.replaces. It is nil if there is nothing to remove.
+// applying would keep: additional elements of the match's lists, which are sets,
+// spec.replaces and spec.exemptions. It is nil if there is nothing to remove.
 func foreignFieldsPatch(object *v1alpha1.Policy, source engine.Source) []byte {
 	desired := mirrorSpec(source)
-	if object.Spec.Replaces == "" && equality.Semantic.DeepEqual(object.Spec.Match, desired.Match) {
+	if object.Spec.Replaces == "" && len(object.Spec.Exemptions) == 0 && equality.Semantic.DeepEqual(object.Spec.Match, desired.Match) {
 		return nil
 	}
 	match := map[string]any{
 		"departments": orNull(desired.Match.Departments), "projects": orNull(desired.Match.Projects),
 		"kinds": orNull(desired.Match.Kinds), "operations": orNull(desired.Match.Operations),
+		"exclude": nil,
 	}
-	change, err := json.Marshal(map[string]any{"spec": map[string]any{"replaces": nil, "match": match}})
+	change, err := json.Marshal(map[string]any{"spec": map[string]any{"replaces": nil, "exemptions": nil, "match": match}})
 	if err != nil {
 		return nil // lists of strings always encode
 	}

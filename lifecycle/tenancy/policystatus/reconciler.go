@@ -174,7 +174,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) 
 	if set, err := r.Policies.Current(); err == nil && read {
 		version, found := set.Version(object.Name)
 		switch {
-		case !report.Active:
+		case !report.Active, object.Spec.Type == v1alpha1.PolicyTypeLibrary:
 			removeReplicas(&status)
 		case !found || version.Generation != report.EnforcedGeneration:
 			return nil // the report on this version will enqueue the policy

@@ -366,7 +366,7 @@ func TestMirrorIsAppliedWithoutParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields, _ := object.Object["spec"].(map[string]any)
-	if diff := cmp.Diff([]string{"enforcement", "match", "rego"}, slices.Sorted(maps.Keys(fields))); diff != "" {
+	if diff := cmp.Diff([]string{"enforcement", "match", "rego", "type"}, slices.Sorted(maps.Keys(fields))); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
 )
 
@@ -22,7 +23,14 @@ func (r *Reconciler) reconcileRevision(ctx context.Context, object *v1alpha1.Pol
 	if !ok || report.Generation != object.Generation || !report.Active || len(report.Problems) > 0 {
 		return nil // what is kept stays
 	}
-	desired, err := store.NewRevision(object)
+	var libraries []engine.Source
+	if set, err := r.Policies.Current(); err == nil {
+		if version, ok := set.Version(object.Name); ok && version.Generation != object.Generation {
+			return nil // the report on this version will enqueue the policy
+		}
+		libraries = set.Imports(object.Name)
+	}
+	desired, err := store.NewRevision(object, libraries...)
 	if err != nil {
 		return err
 	}

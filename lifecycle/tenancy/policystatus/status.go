@@ -34,7 +34,8 @@ func BuildStatus(object *v1alpha1.Policy, report engine.Report, replacements []s
 	for _, problem := range report.Problems[:min(len(report.Problems), maxErrors)] {
 		status.Errors = append(status.Errors, problem.Status())
 	}
-	for _, condition := range []metav1.Condition{compiledCondition(report), readyCondition(report, replacements)} {
+	isLibrary := object.Spec.Type == v1alpha1.PolicyTypeLibrary
+	for _, condition := range []metav1.Condition{compiledCondition(report, isLibrary), readyCondition(report, replacements, isLibrary)} {
 		condition.ObservedGeneration = report.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -42,7 +43,7 @@ func BuildStatus(object *v1alpha1.Policy, report engine.Report, replacements []s
 	return status
 }
 
-func compiledCondition(report engine.Report) metav1.Condition {
+func compiledCondition(report engine.Report, isLibrary bool) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonCompiled, Message: "compiled and in force",
@@ -50,7 +51,7 @@ func compiledCondition(report engine.Report) metav1.Condition {
 	if problems := sourceProblems(report); len(problems) > 0 {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason = v1alpha1.ReasonCompileError
-		condition.Message = summarizeProblems(problems) + "; " + enforcedVersion(report)
+		condition.Message = summarizeProblems(problems) + "; " + enforcedVersion(report, isLibrary)
 	}
 	condition.Message += formatWarnings(report.Warnings)
 	return condition
@@ -66,8 +67,10 @@ func summarizeProblems(problems []engine.Problem) string {
 }
 
 // enforcedVersion returns what is in force until the source is corrected.
-func enforcedVersion(report engine.Report) string {
+func enforcedVersion(report engine.Report, isLibrary bool) string {
 	switch {
+	case isLibrary && !report.Active:
+		return "no version of this library is in force, and no policy can import it"
 	case report.Refusing:
 		return "no version of this policy is in force, so all objects that it matches are refused: fix or delete it"
 	case !report.Active:
@@ -109,7 +112,7 @@ const (
 )
 
 // readyCondition reports whether pods are evaluated by the policy as its object shows it.
-func readyCondition(report engine.Report, replacements []store.Replacement) metav1.Condition {
+func readyCondition(report engine.Report, replacements []store.Replacement, isLibrary bool) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonReady, Message: "in force",
@@ -120,7 +123,7 @@ func readyCondition(report engine.Report, replacements []store.Replacement) meta
 	}
 	switch source, set := sourceProblems(report), parameterProblems(report); {
 	case len(source) > 0:
-		return notReady(v1alpha1.ReasonCompileError, summarizeProblems(source)+"; "+enforcedVersion(report))
+		return notReady(v1alpha1.ReasonCompileError, summarizeProblems(source)+"; "+enforcedVersion(report, isLibrary))
 	case len(set) > 0:
 		inForce := "the parameters as shipped are in force"
 		if report.EnforcedGeneration > 0 {
@@ -152,7 +155,17 @@ func describeReplacement(replacement store.Replacement) string {
 	if len(replacement.Projects) > 0 {
 		scopes = append(scopes, "of projects "+strings.Join(replacement.Projects, ", "))
 	}
-	return fmt.Sprintf("policy %s replaces it (spec.replaces) for pods %s", replacement.Policy, strings.Join(scopes, " and "))
+	text := fmt.Sprintf("policy %s replaces it (spec.replaces) for pods", replacement.Policy)
+	if len(scopes) > 0 {
+		text += " " + strings.Join(scopes, " and ")
+	}
+	if names := replacement.Exclude.Departments; len(names) > 0 {
+		text += ", not of departments " + strings.Join(names, ", ")
+	}
+	if names := replacement.Exclude.Projects; len(names) > 0 {
+		text += ", not of projects " + strings.Join(names, ", ")
+	}
+	return text
 }
 
 // sourceProblems returns the problems of a report with the Rego, parameterProblems those

@@ -185,3 +185,26 @@ func TestReadyCondition(t *testing.T) {
 		})
 	}
 }
+
+// A library without a good version refuses no object, and its status does not say so.
+func TestStatusOfALibrary(t *testing.T) {
+	object := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Type: v1alpha1.PolicyTypeLibrary}}
+	report := engine.Report{Generation: 1, Problems: []engine.Problem{{Message: "no"}}}
+	status := BuildStatus(object, report, nil, metav1.Now())
+	const want = "no; no version of this library is in force, and no policy can import it"
+	for _, condition := range status.Conditions {
+		if condition.Status != metav1.ConditionFalse || condition.Message != want {
+			t.Errorf("%s is %s: %s", condition.Type, condition.Status, condition.Message)
+		}
+	}
+}
+
+// Where a replacement excludes projects, the built-in policy is in force.
+func TestReplacementThatExcludes(t *testing.T) {
+	replacement := store.Replacement{Policy: "mine", Replaces: "core.gpu", Exclude: v1alpha1.PolicyExclusion{Departments: []string{"staff"}, Projects: []string{"a", "b"}}}
+	condition := readyCondition(engine.Report{Active: true}, []store.Replacement{replacement}, false)
+	const want = "in force, but policy mine replaces it (spec.replaces) for pods, not of departments staff, not of projects a, b"
+	if condition.Status != metav1.ConditionTrue || condition.Message != want {
+		t.Errorf("%s: %s\nwant %s", condition.Status, condition.Message, want)
+	}
+}

@@ -15,13 +15,15 @@ const (
 	UsageField = "use"
 	// NodePoolField is set for objects and requires only. Admission has nodePools.
 	NodePoolField = "nodePool"
+	// NamespaceField is set for admission only.
+	NamespaceField = "namespace"
 	// ParametersField holds the policy's own parameters: they are constant for a policy.
 	ParametersField = "parameters"
 )
 
 // InputFields are the names of all fields of input.
 var InputFields = []string{
-	"review", "object", "oldObject", "workload", "project", "department", "nodePools",
+	"review", "object", "oldObject", "workload", "project", "department", "nodePools", NamespaceField,
 	NodePoolField, NowField, UsageField, ParametersField,
 }
 

@@ -36,7 +36,8 @@ func (v *Validator) environment(ctx context.Context, policy *v1alpha1.Policy) (c
 	match := policy.Spec.Match
 	matched := slices.DeleteFunc(projects.Items, func(project v1alpha1.Project) bool {
 		return len(match.Projects) > 0 && !slices.Contains(match.Projects, project.Name) ||
-			len(match.Departments) > 0 && !slices.Contains(match.Departments, project.Spec.Department)
+			len(match.Departments) > 0 && !slices.Contains(match.Departments, project.Spec.Department) ||
+			slices.Contains(match.Exclude.Projects, project.Name) || slices.Contains(match.Exclude.Departments, project.Spec.Department)
 	})
 	slices.SortFunc(matched, func(a, b v1alpha1.Project) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range matched[:min(len(matched), maxTenants)] {

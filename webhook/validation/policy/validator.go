@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
 	"sluice.dev/policies/check"
@@ -46,6 +47,8 @@ type Validator struct {
 	Cached client.Reader
 	// Checker checks the policies.
 	Checker Checker
+	// Clock is policy time, for the ends of exemptions. Without a clock they are not limited.
+	Clock policytime.Clock
 }
 
 var _ admission.Validator[*v1alpha1.Policy] = (*Validator)(nil)
@@ -57,7 +60,7 @@ func (v *Validator) Handler(scheme *runtime.Scheme) admission.Handler {
 
 // ValidateCreate implements admission.Validator.
 func (v *Validator) ValidateCreate(ctx context.Context, policy *v1alpha1.Policy) (admission.Warnings, error) {
-	return v.validate(ctx, policy)
+	return v.validate(ctx, nil, policy)
 }
 
 // ValidateUpdate implements admission.Validator. An update that does not change what is in force
@@ -66,15 +69,11 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, policy *v1alpha1
 	if equality.Semantic.DeepEqual(before.Spec, policy.Spec) && isLabeledBuiltIn(before) == isLabeledBuiltIn(policy) {
 		return nil, nil
 	}
-	return v.validate(ctx, policy)
+	return v.validate(ctx, before, policy)
 }
 
-// ValidateDelete implements admission.Validator. The webhook is not registered for deletions.
-func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Policy) (admission.Warnings, error) {
-	return nil, nil
-}
-
-func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admission.Warnings, error) {
+// validate validates a policy; before is nil for a new one.
+func (v *Validator) validate(ctx context.Context, before, policy *v1alpha1.Policy) (admission.Warnings, error) {
 	builtIn, labeled := slices.Contains(policies.Names(), policy.Name), isLabeledBuiltIn(policy)
 	switch {
 	case builtIn && labeled:
@@ -86,14 +85,19 @@ func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admi
 		return nil, invalid(policy, field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels").Key(v1alpha1.LabelBuiltIn),
 			"the label is Sluice's, and no built-in policy has this name; remove the label")})
 	}
+	if errs := v.exemptionErrors(before, policy); len(errs) > 0 {
+		return nil, invalid(policy, errs)
+	}
 	timeout, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var warnings admission.Warnings
+	source := engine.FromPolicy(policy)
+	v.awaitLibraries(timeout, source)
+	warnings := v.exemptionWarnings(policy)
 	environment, err := v.environment(ctx, policy)
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("conflicts with other policies were not looked for: %v", err))
 	}
-	result, err := v.Checker.Check(timeout, engine.FromPolicy(policy), environment)
+	result, err := v.Checker.Check(timeout, source, environment)
 	if err != nil {
 		// The webhook fails open; this answer has the same effect, and names the reason.
 		return admission.Warnings{fmt.Sprintf("the policy was not checked: %v; see its status", err)}, nil
@@ -108,21 +112,30 @@ func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admi
 	return append(warnings, unknown...), err
 }
 
-// matchWarnings warns of names in the match that do not exist. They may be created later.
+// namedObjects are names in a field of the spec.
+type namedObjects struct {
+	field, kind string
+	names       []string
+	object      func() client.Object
+}
+
+// matchWarnings warns of names in the match and in the exemptions that do not exist. They may be created later.
 func (v *Validator) matchWarnings(ctx context.Context, policy *v1alpha1.Policy) (admission.Warnings, error) {
 	var warnings admission.Warnings
-	for _, list := range []struct {
-		field, kind string
-		names       []string
-		object      func() client.Object
-	}{
-		{"projects", "project", policy.Spec.Match.Projects, func() client.Object { return &v1alpha1.Project{} }},
-		{"departments", "department", policy.Spec.Match.Departments, func() client.Object { return &v1alpha1.Department{} }},
-	} {
+	lists := []namedObjects{
+		{"match.projects", "project", policy.Spec.Match.Projects, newProject},
+		{"match.departments", "department", policy.Spec.Match.Departments, newDepartment},
+		{"match.exclude.projects", "project", policy.Spec.Match.Exclude.Projects, newProject},
+		{"match.exclude.departments", "department", policy.Spec.Match.Exclude.Departments, newDepartment},
+	}
+	for i, exemption := range policy.Spec.Exemptions {
+		lists = append(lists, namedObjects{fmt.Sprintf("exemptions[%d].projects", i), "project", exemption.Projects, newProject})
+	}
+	for _, list := range lists {
 		for i, name := range list.names {
 			switch err := v.Cached.Get(ctx, types.NamespacedName{Name: name}, list.object()); {
 			case apierrors.IsNotFound(err):
-				warnings = append(warnings, fmt.Sprintf("spec.match.%s[%d]: there is no %s %s", list.field, i, list.kind, name))
+				warnings = append(warnings, fmt.Sprintf("spec.%s[%d]: there is no %s %s", list.field, i, list.kind, name))
 			case err != nil:
 				return warnings, fmt.Errorf("get %s %s: %w", list.kind, name, err)
 			}
@@ -133,6 +146,10 @@ func (v *Validator) matchWarnings(ctx context.Context, policy *v1alpha1.Policy) 
 	}
 	return warnings, nil
 }
+
+func newProject() client.Object { return &v1alpha1.Project{} }
+
+func newDepartment() client.Object { return &v1alpha1.Department{} }
 
 // checkTimeout is the time limit of a check and of the wait for earlier checks. It is below the
 // timeout of the webhook's registration.
@@ -148,6 +165,9 @@ func isLabeledBuiltIn(policy *v1alpha1.Policy) bool {
 // parameterErrors returns the errors of a mirror's parameters, and of a schema, which would have
 // no effect.
 func parameterErrors(policy *v1alpha1.Policy) field.ErrorList {
+	if len(policy.Spec.Exemptions) > 0 {
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "exemptions"), "no object is exempted from a built-in policy")}
+	}
 	if policy.Spec.ParametersSchema != nil {
 		return field.ErrorList{field.Forbidden(field.NewPath("spec", "parametersSchema"), "Sluice knows the parameters of a built-in policy")}
 	}

@@ -784,6 +784,42 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         scalar: string
+- name: dev.sluice.api.v1alpha1.PolicyExclusion
+  map:
+    fields:
+    - name: departments
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: projects
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: dev.sluice.api.v1alpha1.PolicyExemption
+  map:
+    fields:
+    - name: names
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: projects
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: reason
+      type:
+        scalar: string
+    - name: until
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: dev.sluice.api.v1alpha1.PolicyMatch
   map:
     fields:
@@ -793,6 +829,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: exclude
+      type:
+        namedType: dev.sluice.api.v1alpha1.PolicyExclusion
     - name: kinds
       type:
         list:
@@ -820,6 +859,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.Enforcement
       default: Deny
+    - name: exemptions
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.PolicyExemption
+          elementRelationship: atomic
     - name: match
       type:
         namedType: dev.sluice.api.v1alpha1.PolicyMatch
@@ -835,6 +880,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: replaces
       type:
         scalar: string
+    - name: type
+      type:
+        namedType: dev.sluice.api.v1alpha1.PolicyType
+      default: Policy
 - name: dev.sluice.api.v1alpha1.PolicyStatus
   map:
     fields:
@@ -878,6 +927,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - project
+- name: dev.sluice.api.v1alpha1.PolicyType
+  scalar: string
 - name: dev.sluice.api.v1alpha1.PoolQuota
   map:
     fields:

@@ -17,7 +17,7 @@ import (
 // PolicyApplyConfiguration represents a declarative configuration of the Policy type for use
 // with apply.
 //
-// Policy is an admission rule for workloads, written in Rego.
+// Policy is an admission rule for workloads, written in Rego, or a library of such rules.
 type PolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -26,6 +26,9 @@ type PolicyMatchApplyConfiguration struct {
 	// Operations are the operations for which the policy is evaluated. An empty list matches
 	// all. The webhook refuses UPDATE, since policies are evaluated for new objects only.
 	Operations []apiv1alpha1.PolicyOperation `json:"operations,omitempty"`
+	// Exclude are departments and projects for which the policy is not evaluated, although the
+	// other lists select them.
+	Exclude *PolicyExclusionApplyConfiguration `json:"exclude,omitempty"`
 }
 
 // PolicyMatchApplyConfiguration constructs a declarative configuration of the PolicyMatch type for use with
@@ -71,5 +74,13 @@ func (b *PolicyMatchApplyConfiguration) WithOperations(values ...apiv1alpha1.Pol
 	for i := range values {
 		b.Operations = append(b.Operations, values[i])
 	}
+	return b
+}
+
+// WithExclude sets the Exclude field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Exclude field is set to the value of the last call.
+func (b *PolicyMatchApplyConfiguration) WithExclude(value *PolicyExclusionApplyConfiguration) *PolicyMatchApplyConfiguration {
+	b.Exclude = value
 	return b
 }

@@ -15,6 +15,10 @@ import (
 //
 // PolicySpec is the source of a policy and where it applies.
 type PolicySpecApplyConfiguration struct {
+	// Type is Policy (the default), or Library for a module that policies import. The package
+	// of a library is below lib, such as lib.registries, and policies read it as
+	// data.lib.registries. A library has only the fields type and rego.
+	Type *apiv1alpha1.PolicyType `json:"type,omitempty"`
 	// Enforcement sets how results are enforced. Deny (the default) rejects objects, Warn
 	// only returns warnings, DryRun only counts and records.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
@@ -30,6 +34,9 @@ type PolicySpecApplyConfiguration struct {
 	// Replaces is the name of the built-in policy that this policy replaces, such as
 	// core.gpu. core.project and core.quota cannot be replaced.
 	Replaces *string `json:"replaces,omitempty"`
+	// Exemptions admit objects that the policy denies, until an end. A policy that replaces a
+	// built-in one has none.
+	Exemptions []PolicyExemptionApplyConfiguration `json:"exemptions,omitempty"`
 	// Rego is the policy's source: one Rego v1 module of at most 256 KiB.
 	Rego *string `json:"rego,omitempty"`
 }
@@ -38,6 +45,14 @@ type PolicySpecApplyConfiguration struct {
 // apply.
 func PolicySpec() *PolicySpecApplyConfiguration {
 	return &PolicySpecApplyConfiguration{}
+}
+
+// WithType sets the Type field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Type field is set to the value of the last call.
+func (b *PolicySpecApplyConfiguration) WithType(value apiv1alpha1.PolicyType) *PolicySpecApplyConfiguration {
+	b.Type = &value
+	return b
 }
 
 // WithEnforcement sets the Enforcement field in the declarative configuration to the given value
@@ -77,6 +92,19 @@ func (b *PolicySpecApplyConfiguration) WithParametersSchema(value v1.JSON) *Poli
 // If called multiple times, the Replaces field is set to the value of the last call.
 func (b *PolicySpecApplyConfiguration) WithReplaces(value string) *PolicySpecApplyConfiguration {
 	b.Replaces = &value
+	return b
+}
+
+// WithExemptions adds the given value to the Exemptions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Exemptions field.
+func (b *PolicySpecApplyConfiguration) WithExemptions(values ...*PolicyExemptionApplyConfiguration) *PolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithExemptions")
+		}
+		b.Exemptions = append(b.Exemptions, *values[i])
+	}
 	return b
 }
 

@@ -42,6 +42,8 @@ type Engine struct {
 	mu      sync.Mutex
 	active  map[string]*policy
 	modules map[digest]*compilation
+	// data is what the next set reads.
+	data *Data
 
 	former formerSets
 	// omitUnusable: sets omit policies without a good version.

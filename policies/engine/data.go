@@ -77,6 +77,9 @@ func NewDataObject(object map[string]any) (DataObject, error) {
 // Bytes returns the size of the object as JSON.
 func (o DataObject) Bytes() int { return o.bytes }
 
+// Equal reports whether policies see no difference between two objects.
+func (o DataObject) Equal(other DataObject) bool { return o.digest == other.digest }
+
 // ObjectGroup has the objects of one kind in one namespace, or those of a kind without
 // namespaces. It never changes.
 type ObjectGroup struct {

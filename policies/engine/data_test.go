@@ -245,7 +245,7 @@ func TestDataProblemsOfTheCompiler(t *testing.T) {
 			"it:2:22: data.configs.x does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib", "",
 		},
 		"all data": {
-			`deny contains "a" if data[input.object.kind].x`, 
+			`deny contains "a" if data[input.object.kind].x`,
 			"it:2:22: data does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib", "",
 		},
 	}

@@ -122,6 +122,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 256
+    - name: policyData
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.PolicyDataKind
+          elementRelationship: associative
+          keys:
+          - apiVersion
+          - kind
     - name: queues
       type:
         list:
@@ -716,6 +725,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: dev.sluice.api.v1alpha1.PolicyStatus
+- name: dev.sluice.api.v1alpha1.PolicyDataKind
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fields
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: kind
+      type:
+        scalar: string
+    - name: scope
+      type:
+        namedType: dev.sluice.api.v1alpha1.PolicyDataScope
+      default: Namespace
+- name: dev.sluice.api.v1alpha1.PolicyDataScope
+  scalar: string
 - name: dev.sluice.api.v1alpha1.PolicyError
   map:
     fields:

@@ -50,6 +50,20 @@ func (r *DataReads) union(other *DataReads) *DataReads {
 	return u
 }
 
+// allReads returns what the rules of a module read of the data; nil if they read nothing.
+func (m *module) allReads() *DataReads {
+	reads := &DataReads{}
+	for _, of := range m.dataReads {
+		if of != nil {
+			reads = reads.union(of)
+		}
+	}
+	if reads.IsEmpty() {
+		return nil
+	}
+	return reads
+}
+
 func (r *DataReads) normalize() {
 	slices.SortFunc(r.Config, func(a, b ConfigRead) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
 	r.Config = slices.Compact(r.Config)

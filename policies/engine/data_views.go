@@ -191,13 +191,7 @@ func (s *Set) MissingData() map[string][]string {
 		if s.views[m.policy] == (dataViews{}) {
 			continue
 		}
-		reads := &DataReads{}
-		for _, of := range m.module.dataReads {
-			if of != nil {
-				reads = reads.union(of)
-			}
-		}
-		if texts := s.data.Missing(reads); len(texts) > 0 {
+		if texts := s.data.Missing(m.module.allReads()); len(texts) > 0 {
 			if missing == nil {
 				missing = make(map[string][]string)
 			}

@@ -46,6 +46,8 @@ type Validator struct {
 	Cached client.Reader
 	// Checker checks the policies.
 	Checker Checker
+	// Policies has the data that policies read; nil without data.
+	Policies *engine.Engine
 }
 
 var _ admission.Validator[*v1alpha1.Policy] = (*Validator)(nil)
@@ -104,8 +106,24 @@ func (v *Validator) validate(ctx context.Context, policy *v1alpha1.Policy) (admi
 	if len(result.Problems) > 0 {
 		return warnings, invalid(policy, problemErrors(result.Problems))
 	}
+	warnings = append(warnings, v.dataWarnings(&result)...)
 	unknown, err := v.matchWarnings(ctx, policy)
 	return append(warnings, unknown...), err
+}
+
+// dataWarnings warns of data that the policy reads and that does not exist. It may be created later.
+func (v *Validator) dataWarnings(result *check.Result) admission.Warnings {
+	if v.Policies == nil {
+		return nil
+	}
+	var warnings admission.Warnings
+	for _, missing := range v.Policies.Data().Missing(result.Reads) {
+		warnings = append(warnings, missing+": until then the policy fails, so in Deny it refuses all objects that it matches")
+		if len(warnings) == maxMatchWarnings {
+			return append(warnings, "data: further names were not looked up")
+		}
+	}
+	return warnings
 }
 
 // matchWarnings warns of names in the match that do not exist. They may be created later.

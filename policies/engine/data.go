@@ -14,6 +14,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"sluice.dev/policies/engine/dependency"
 	"sluice.dev/policies/engine/document"
 )
 
@@ -246,3 +247,30 @@ func (g *ObjectGroup) changedBytes(later *ObjectGroup) int {
 
 // KindName returns the name of a kind in data.objects, as in a policy's match: Job.batch, or Service.
 func KindName(group, kind string) string { return strings.TrimSuffix(kind+"."+group, ".") }
+
+// Value returns all data as Go values, those of all namespaces too: for unit tests, which have no request.
+func (d *Data) Value() map[string]any {
+	config, objects := map[string]any{}, map[string]any{}
+	for _, name := range d.configNames() {
+		if one, _ := d.configOf(name); one.Unavailable == "" {
+			config[name] = one.Values.Value()
+		}
+	}
+	for _, name := range d.kindNames() {
+		kind := d.kindOf(name)
+		namespaces := map[string]any{}
+		for namespace, group := range kind.Groups {
+			named := map[string]any{}
+			for object, value := range group.objects {
+				named[object] = value.value.Value()
+			}
+			if kind.Scope == ScopeCluster {
+				namespaces = named
+				break
+			}
+			namespaces[namespace] = named
+		}
+		objects[name] = namespaces
+	}
+	return map[string]any{dependency.ConfigData: config, dependency.ObjectData: objects}
+}

@@ -36,6 +36,8 @@ type Folder struct {
 	// parameters are those of the cluster, and live reports that all objects are a cluster's: they are complete.
 	parameters v1alpha1.AdmissionParameters
 	live       bool
+	// data is what the policies read beside input.
+	data dataObjects
 	// files are where the policies' Rego is, by the policies' names.
 	files map[string]string
 }
@@ -171,7 +173,7 @@ func (f *Folder) addObjects(name string, text []byte) error {
 			return nil
 		}
 		if header.APIVersion != v1alpha1.GroupVersion.String() {
-			return nil
+			return f.addDataObject(document)
 		}
 		switch header.Kind {
 		case "Policy":
@@ -190,6 +192,10 @@ func (f *Folder) addObjects(name string, text []byte) error {
 		case "NodePool":
 			pool, err := decode[v1alpha1.NodePool](document)
 			f.NodePools = append(f.NodePools, pool)
+			return err
+		case "AdmissionParameters":
+			parameters, err := decode[v1alpha1.AdmissionParameters](document)
+			f.parameters.Spec.PolicyData = append(f.parameters.Spec.PolicyData, parameters.Spec.PolicyData...)
 			return err
 		}
 		return nil

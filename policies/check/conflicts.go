@@ -100,7 +100,21 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 	if len(together) == 1 {
 		return nil, nil
 	}
-	set, _, err := engine.Compile(together, engine.Options{Libraries: policies.Libraries()})
+	options := engine.Options{Libraries: policies.Libraries()}
+	set, reports, err := engine.Compile(together, options)
+	readers := make(map[string]bool)
+	for _, report := range reports {
+		readers[report.Name] = !report.Reads.IsEmpty()
+	}
+	// Policies that read data fail without it, and a failed one shows no conflict.
+	without := slices.DeleteFunc(together, func(one engine.Source) bool { return readers[one.Name] })
+	switch {
+	case err != nil || len(without) == len(together):
+		return set, err
+	case readers[source.Name] || len(without) == 1:
+		return nil, nil
+	}
+	set, _, err = engine.Compile(without, options)
 	return set, err
 }
 

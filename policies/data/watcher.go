@@ -51,6 +51,8 @@ type Watcher struct {
 	running map[string]*watched
 	ended   sync.WaitGroup
 	changed chan struct{}
+	// stopped: Start ended, and nothing is watched any more.
+	stopped bool
 }
 
 // watched is a kind that is watched.
@@ -73,6 +75,9 @@ func (w *Watcher) Start(ctx context.Context) {
 		}
 	}
 	w.SetKinds(ctx, nil)
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
 	w.ended.Wait()
 }
 
@@ -109,6 +114,9 @@ func wait(ctx context.Context, d time.Duration) {
 func (w *Watcher) SetKinds(ctx context.Context, kinds []v1alpha1.PolicyDataKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
 	desired := make(map[string]v1alpha1.PolicyDataKind, len(kinds))
 	for _, kind := range ValidKinds(kinds) {
 		desired[kindKey(&kind)] = kind

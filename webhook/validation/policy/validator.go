@@ -118,7 +118,7 @@ func (v *Validator) dataWarnings(result *check.Result) admission.Warnings {
 	}
 	var warnings admission.Warnings
 	for _, missing := range v.Policies.Data().Missing(result.Reads) {
-		warnings = append(warnings, missing+": until then the policy fails, so in Deny it refuses all objects that it matches")
+		warnings = append(warnings, missing+"; until then the policy fails, and in Deny refuses every object that it matches")
 		if len(warnings) == maxMatchWarnings {
 			return append(warnings, "data: further names were not looked up")
 		}

@@ -140,15 +140,27 @@ func (s *Store) objectKinds(ctx context.Context, listed []v1alpha1.PolicyDataKin
 	if s.Objects.Loaded() {
 		s.objectsLoaded.Store(true)
 	}
-	kindUnavailable.Reset()
+	s.measureKinds(kinds)
+	return kinds
+}
+
+// measureKinds sets the metric of each kind, and removes those of kinds that are no longer listed.
+func (s *Store) measureKinds(kinds []engine.ObjectKind) {
+	measured := make(map[string]bool, len(kinds))
 	for _, kind := range kinds {
 		unavailable := 0.0
 		if kind.Unavailable != "" {
 			unavailable = 1
 		}
 		kindUnavailable.WithLabelValues(kind.Kind).Set(unavailable)
+		measured[kind.Kind] = true
 	}
-	return kinds
+	for kind := range s.measuredKinds {
+		if !measured[kind] {
+			kindUnavailable.DeleteLabelValues(kind)
+		}
+	}
+	s.measuredKinds = measured
 }
 
 // errObjectsNotLoaded is the error while the objects of policies are listed for the first time.

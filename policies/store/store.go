@@ -86,8 +86,10 @@ type Store struct {
 	// logged is the last logged text of each policy, to log each problem once.
 	logged map[string]string
 
-	// configs are the ConfigMaps that policies read. Only updateData uses them.
-	configs data.Configs
+	// configs are the ConfigMaps that policies read, and measuredKinds the kinds with a metric. Only updateData
+	// uses them.
+	configs       data.Configs
+	measuredKinds map[string]bool
 	// objectsLoaded: the objects of all kinds were listed once, or could not be.
 	objectsLoaded atomic.Bool
 	// faultMu guards faults and their listeners, and is held during their calls.

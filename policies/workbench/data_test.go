@@ -22,7 +22,7 @@ spec:
       some c in input.object.spec.containers
       not allowed(c.image)
     }
-    allowed(image) if some prefix in data.config.registries.allowed; startswith(image, prefix)
+    allowed(image) if { some prefix in data.config.registries.allowed; startswith(image, prefix) }
     deny contains "the volume is not fast" if {
       some volume in input.object.spec.volumes
       claim := data.objects.PersistentVolumeClaim[input.review.namespace][volume.persistentVolumeClaim.claimName]

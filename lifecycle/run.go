@@ -118,6 +118,8 @@ func cacheByObject() map[client.Object]cache.ByObject {
 	byObject[event] = rejections
 	revision, ofPolicies := store.RevisionCacheOptions()
 	byObject[revision] = ofPolicies
+	configMap, ofData := store.DataCacheOptions()
+	byObject[configMap] = ofData
 	lease, reports := replica.CacheOptions()
 	byObject[lease] = reports
 	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}

@@ -25,6 +25,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,6 +41,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
 	"sluice.dev/policies/check"
+	"sluice.dev/policies/data"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
@@ -216,7 +218,8 @@ func newManager(cfg *Config, restConfig *rest.Config, served *certificates.Store
 	options.WebhookServer = server.NewServer(serverOptions)
 	revision, ofPolicies := store.RevisionCacheOptions()
 	lease, reports := replica.CacheOptions()
-	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies, lease: reports}
+	configMap, ofData := store.DataCacheOptions()
+	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies, lease: reports, configMap: ofData}
 	return ctrl.NewManager(restConfig, options)
 }
 
@@ -230,7 +233,14 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler
 	if err != nil {
 		return nil, err
 	}
-	policyStore := &store.Store{Engine: policyEngine, BuiltIn: policies.BuiltIn(), Compiler: compiler, Logger: logger.WithName("policies")}
+	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("create client of policy data: %w", err)
+	}
+	policyStore := &store.Store{
+		Engine: policyEngine, BuiltIn: policies.BuiltIn(), Compiler: compiler, Logger: logger.WithName("policies"),
+		Objects: &data.Watcher{Client: objects, Mapper: mgr.GetRESTMapper(), Logger: logger.WithName("policy-data")},
+	}
 	return policyStore, policyStore.SetupWithManager(ctx, mgr)
 }
 
@@ -271,7 +281,7 @@ func registerHandlers(
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
 	var limits requestLimits
-	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock}
+	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock, Policies: reporter.engine}
 	for _, webhook := range []struct {
 		path, name string
 		handler    admission.Handler

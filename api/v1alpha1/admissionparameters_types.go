@@ -159,6 +159,17 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:Minimum=64
 	// +kubebuilder:validation:Maximum=4096
 	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
+
+	// PolicyData are the kinds of objects that policies read as data.objects. The webhook needs the
+	// right to list and watch them: a ClusterRole with the label
+	// sluice.dev/aggregate-to-policy-data: "true" gives it. Default none.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=apiVersion
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=8
+	PolicyData []PolicyDataKind `json:"policyData,omitempty"`
 }
 
 // MaxPause is the longest time from the request of a pause to its end.

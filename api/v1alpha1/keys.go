@@ -114,6 +114,15 @@ const (
 	ExemptedByAnnotation = "sluice.dev/exempted-by"
 )
 
+// Labels of the data of policies. They are on no object of users either.
+const (
+	// PolicyDataLabel is "true" on a ConfigMap of sluice-system that policies read as data.config.
+	PolicyDataLabel = "sluice.dev/policy-data"
+	// AggregateToPolicyDataLabel is "true" on a ClusterRole whose rights the webhook gets, to read the
+	// objects of data.objects.
+	AggregateToPolicyDataLabel = "sluice.dev/aggregate-to-policy-data"
+)
+
 // ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {

@@ -32,6 +32,8 @@ type Result struct {
 	Problems []engine.Problem `json:"problems,omitempty"`
 	// Warnings are probable errors, for the author.
 	Warnings []engine.Problem `json:"warnings,omitempty"`
+	// Reads is the data that the policy reads; nil if it reads none.
+	Reads *engine.DataReads `json:"reads,omitempty"`
 	// Exhausted reports that the check reached a limit of [Process], so that the policy must
 	// not be compiled.
 	Exhausted bool `json:"exhausted,omitempty"`
@@ -74,7 +76,7 @@ func compile(source engine.Source, others []engine.Source) Result {
 		return Result{Problems: []engine.Problem{{Policy: source.Name, Message: err.Error()}}}
 	}
 	report := e.Check(source, policies.Names(), others...)
-	return Result{Problems: report.Problems, Warnings: report.Warnings}
+	return Result{Problems: report.Problems, Warnings: report.Warnings, Reads: report.Reads}
 }
 
 // objectWarnings returns a warning for each error of the type checker that the object has in

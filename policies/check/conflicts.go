@@ -105,7 +105,21 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 			together = append(together, other)
 		}
 	}
-	set, _, err := engine.Compile(together, engine.Options{Libraries: policies.Libraries()})
+	options := engine.Options{Libraries: policies.Libraries()}
+	set, reports, err := engine.Compile(together, options)
+	readers := make(map[string]bool)
+	for _, report := range reports {
+		readers[report.Name] = !report.Reads.IsEmpty()
+	}
+	// Policies that read data fail without it, and a failed one shows no conflict.
+	without := slices.DeleteFunc(slices.Clone(together), func(one engine.Source) bool { return readers[one.Name] })
+	switch {
+	case err != nil || len(without) == len(together):
+		return set, err
+	case readers[source.Name]:
+		return nil, nil
+	}
+	set, _, err = engine.Compile(without, options)
 	return set, err
 }
 

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
-	"github.com/open-policy-agent/opa/v1/storage"
 
 	"sluice.dev/policies/engine/dependency"
 )
@@ -37,6 +35,9 @@ type module struct {
 	warnings []Problem
 	// queries evaluate the rules for each kind of request; nil if there are none.
 	queries [requestKindCount]*rego.PreparedEvalQuery
+	// dataReads are what the rules for each kind of request read of data.config and data.objects; nil if
+	// nothing.
+	dataReads [requestKindCount]*DataReads
 }
 
 // compiler compiles each module separately: the time for one large compiler grows with
@@ -82,6 +83,7 @@ func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (
 	if opa != nil {
 		problems = append(problems, validateReferences(opa)...)
 		problems = append(problems, validateReads(opa, p.module.Package.Path, p.rules)...)
+		problems = append(problems, validateDataReads(opa, p.module.Package.Path, p.rules)...)
 	}
 	if len(problems) > 0 || opa == nil {
 		return nil, sortProblems(problems)
@@ -91,8 +93,8 @@ func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (
 		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(),
 			"the policy defines no rule that Sluice evaluates, so it has no effect"))
 	}
-	compiled.warnings = sortProblems(compiled.warnings)
 	pkg := p.module.Package.Path
+	compiled.warnings = sortProblems(append(compiled.warnings, dataWarnings(opa, pkg, p.rules)...))
 	compiled.volatile = volatileRules(opa, pkg, p.rules)
 	for kind := range requestKindCount {
 		var refs []ast.Ref
@@ -100,6 +102,7 @@ func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (
 			refs = append(refs, ruleRef(pkg, rule))
 		}
 		compiled.footprints[kind] = dependency.NewFootprint(opa, refs)
+		compiled.dataReads[kind] = newDataReads(opa, refs)
 		segments, ok := dependency.Segments(opa, refs)
 		if ok {
 			compiled.reads[kind] = segments
@@ -197,7 +200,7 @@ func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (*rego.Prepared
 	query, err := rego.New(
 		rego.Compiler(opa),
 		rego.ParsedQuery(body),
-		rego.Store(emptyStore{}),
+		rego.Store(dataStore{}),
 		rego.StrictBuiltinErrors(true),
 		limitedValueFunction,
 		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
@@ -272,40 +275,4 @@ func UnitTestCapabilities() *ast.Capabilities {
 	of := *capabilities
 	of.Builtins = append(slices.Clone(of.Builtins), ast.BuiltinMap["internal.test_case"])
 	return &of
-}
-
-// emptyStore is a store without data: policies see only their own rules and the libraries
-// as data. It has no state, so it needs no locks and no transactions.
-type emptyStore struct {
-	storage.WritesNotSupported
-	storage.PolicyNotSupported
-	storage.TriggersNotSupported
-}
-
-// emptyTransaction is the only transaction.
-type emptyTransaction struct{}
-
-func (emptyTransaction) ID() uint64 { return 0 }
-
-var errNoData = &storage.Error{Code: storage.NotFoundErr, Message: "there is no data"}
-
-func (emptyStore) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return emptyTransaction{}, nil
-}
-
-func (emptyStore) Read(context.Context, storage.Transaction, storage.Path) (any, error) {
-	return nil, errNoData
-}
-
-func (emptyStore) Commit(context.Context, storage.Transaction) error { return nil }
-
-func (emptyStore) Abort(context.Context, storage.Transaction) {}
-
-func (emptyStore) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
-	return errors.New("the store is empty and cannot be truncated")
-}
-
-// ListPolicies returns none. OPA calls it when it prepares a query.
-func (emptyStore) ListPolicies(context.Context, storage.Transaction) ([]string, error) {
-	return nil, nil
 }

@@ -100,7 +100,7 @@ deny contains "d" if opa.runtime().env.HOME == "/root"
 		},
 		"data that does not exist": {
 			rego: "package it\ndeny contains \"a\" if data.inventory.cluster[input.object.kind]\n",
-			want: []string{"it:2:22: data.inventory.cluster does not exist; policies see no data but their own rules and data.sluice.lib"},
+			want: []string{"it:2:22: data.inventory.cluster does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib"},
 		},
 		"data as a whole": {
 			rego: "package it\ndeny contains \"a\" if { some name; data[name] }\n",
@@ -108,7 +108,7 @@ deny contains "d" if opa.runtime().env.HOME == "/root"
 		},
 		"a library that does not exist": {
 			rego: "package it\nimport data.sluice.lib\ndeny contains \"a\" if lib.nothing\n",
-			want: []string{"it:3:22: data.sluice.lib.nothing does not exist; policies see no data but their own rules and data.sluice.lib"},
+			want: []string{"it:3:22: data.sluice.lib.nothing does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib"},
 		},
 		"a reserved package": {
 			rego: "package sluice.lib\nlate := false\n",
@@ -348,7 +348,7 @@ func TestLibrariesMustCompile(t *testing.T) {
 	}{
 		"one of another package":   {[]engine.Library{{Name: "a.rego", Rego: "package other\n"}}, "libraries (library a.rego):1:1: the package data.other is not data.sluice.lib, data.lib or below one of them"},
 		"one that reads the clock": {[]engine.Library{{Name: "a.rego", Rego: "package sluice.lib\nx := time.now_ns()\n"}}, "libraries (library a.rego):2:6: undefined function time.now_ns"},
-		"one that reads data":      {[]engine.Library{{Name: "a.rego", Rego: "package sluice.lib\nx := data.y.z\n"}}, "libraries (library a.rego):2:6: data.y.z does not exist; policies see no data but their own rules and data.sluice.lib"},
+		"one that reads data":      {[]engine.Library{{Name: "a.rego", Rego: "package sluice.lib\nx := data.y.z\n"}}, "libraries (library a.rego):2:6: data.y.z does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib"},
 		"two with one name":        {[]engine.Library{testLibrary, testLibrary}, "libraries (library time.rego): a library needs a unique name"},
 	}
 	for name, tt := range tests {

@@ -42,6 +42,8 @@
 //	input.now          the time of the request in the department's zone, RFC 3339
 //	input.use          the project's present use, for messages
 //	input.parameters   the policy's parameters; {} without any
+//	data.config        the ConfigMaps of administrators, by name
+//	data.objects       objects of the cluster, by kind, namespace and name
 //	data.sluice.lib    Sluice's libraries
 //	data.lib           the libraries of teams; there is no other data
 //
@@ -55,6 +57,14 @@
 // undefined inside a deny would mean consent. Fields below these are checked by
 // [Engine.CheckTypes], when a policy is applied. A policy can carry a schema of its
 // parameters; others are an error.
+//
+// # Data
+//
+// [Data] has the ConfigMaps and objects that policies read as data.config and data.objects. A
+// [Set] has one version of it, so that the data with which an object is mutated is known when
+// it is validated ([Engine.Former]). What a policy names must exist: else the policy fails
+// with [ErrMissingData], since undefined inside a deny would mean consent. The rules objects
+// and requires cannot read data.
 //
 // # What a policy requires
 //
@@ -84,8 +94,8 @@
 // The engine caches a policy's latest results. The cache key is the part of input that the
 // policy reads. Package dependency finds it at compile time, down to the fields of list
 // elements: a rule that reads the image of each container is not evaluated again if only a
-// variable differs. Results that depend on the time or the present use are not cached, and
-// neither are errors.
+// variable differs. The version of the data that the policy reads is part of the key. Results
+// that depend on the time or the present use are not cached, and neither are errors.
 //
 // # Libraries of teams
 //

@@ -46,6 +46,8 @@ type Engine struct {
 	libraries map[string]*teamLibrary
 	world     *libraryWorld
 	reads     map[digest]moduleReads
+	// data is what the next set reads.
+	data *Data
 
 	former formerSets
 	// omitUnusable: sets omit policies without a good version.

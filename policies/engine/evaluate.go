@@ -156,10 +156,18 @@ func (s *Set) evaluateAll(
 			responses[i].err = m.unusable
 			continue
 		}
+		view := s.view(m.policy, kind)
+		if view != nil && view.err != nil {
+			responses[i].err = view.err
+			continue
+		}
 		start := policytime.MachineNow()
 		var key [sha256.Size]byte
 		if m.segmentIndexes[kind] != nil {
 			text = builder.appendKey(text[:0], m.segmentIndexes[kind])
+			if view != nil {
+				text = view.appendKey(text, b.input.namespace())
+			}
 			key = sha256.Sum256(text)
 			if cached, hit := m.caches[kind].Get(key); hit {
 				responses[i] = response[policyResult]{value: cached, duration: policytime.MachineNow().Sub(start), cached: true}
@@ -174,7 +182,11 @@ func (s *Set) evaluateAll(
 	}
 	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, project, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyResult, error) {
-			return p.evaluate(ctx, kind, b.withParameters(p.parameters), cancel)
+			data := noData
+			if view := s.view(p, kind); view != nil {
+				data = view.transaction(b.input.namespace())
+			}
+			return p.evaluate(ctx, kind, b.withParameters(p.parameters), data, cancel)
 		})
 	for j, r := range evaluated {
 		responses[missing[j]] = r
@@ -291,10 +303,14 @@ func (a *policyResult) findings(p *policy, template bool) (denials, warnings []m
 
 // failureFinding returns the denial of a policy that failed.
 func (p *policy) failureFinding(err error) merge.Finding {
+	until := "the policy is fixed"
+	if errors.Is(err, ErrMissingData) {
+		until = "the data exists"
+	}
 	return merge.Finding{
 		Policy:  p.source.Name,
 		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
-		Fix:     "report this to the cluster's administrators; until the policy is fixed, it refuses all objects that it matches",
+		Fix:     "report this to the cluster's administrators; until " + until + ", it refuses all objects that it matches",
 	}
 }
 

@@ -48,6 +48,10 @@ func (s *Set) Explain(ctx context.Context, in Input, name string) ([]RuleTrace, 
 	if query == nil {
 		return nil, nil
 	}
+	view := s.view(policy, admissionRequest)
+	if view != nil && view.err != nil {
+		return nil, view.err
+	}
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	tracer := topdown.NewBufferTracer()
@@ -56,7 +60,7 @@ func (s *Set) Explain(ctx context.Context, in Input, name string) ([]RuleTrace, 
 		rego.EvalQueryTracer(tracer),
 		// Without the index and early exits each rule is entered.
 		rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false),
-		rego.EvalMetrics(metrics.NoOp()), rego.EvalTransaction(emptyTransaction{}),
+		rego.EvalMetrics(metrics.NoOp()), rego.EvalTransaction(view.transaction(in.namespace())),
 	)
 	if err != nil {
 		return nil, evaluationError(err)

@@ -12,8 +12,13 @@ import (
 )
 
 const (
-	// maxFormerSets is the number of replaced sets that are kept.
-	maxFormerSets = 8
+	// maxFormerSets is the number of replaced sets with different policies that are kept, and
+	// maxFormerVersions that of all replaced sets: the data changes more often, and the sets share
+	// their policies.
+	maxFormerSets, maxFormerVersions = 8, 40
+	// maxFormerDataBytes limits the data of replaced sets that no later set has, as bytes of JSON. In
+	// memory it takes about twenty times as much once a policy has read it.
+	maxFormerDataBytes = 1 << 20
 	// formerSetAge is the time for which they are kept, in machine time: longer than the admission of
 	// one object takes, and than replicas of the webhook differ.
 	formerSetAge = 30 * time.Second
@@ -29,6 +34,8 @@ type formerSets struct {
 type formerSet struct {
 	set        *Set
 	replacedAt time.Time
+	// dataBytes is the size of the data that the next set does not have.
+	dataBytes int
 }
 
 // add adds the set that was current until now, or nil before the first, unless it is equal to the
@@ -40,8 +47,10 @@ func (f *formerSets) add(replaced, current *Set) {
 	f.changed = make(chan struct{})
 	f.removeOld()
 	if replaced != nil && replaced.digest != current.digest {
-		f.sets = append(f.sets, formerSet{set: replaced, replacedAt: policytime.MachineNow()})
-		f.sets = slices.Clone(f.sets[max(0, len(f.sets)-maxFormerSets):])
+		f.sets = append(f.sets, formerSet{
+			set: replaced, replacedAt: policytime.MachineNow(), dataBytes: replaced.data.changedBytes(current.data),
+		})
+		f.sets = slices.Clone(f.sets[f.firstKept():])
 		// Without another update, the memory of its policies becomes free too.
 		time.AfterFunc(formerSetAge, func() { //nolint:forbidigo // machine time
 			f.mu.Lock()
@@ -49,6 +58,21 @@ func (f *formerSets) add(replaced, current *Set) {
 			f.removeOld()
 		})
 	}
+}
+
+// firstKept returns the index of the oldest set that the limits allow.
+func (f *formerSets) firstKept() int {
+	policies, bytes := 0, 0
+	for i, former := range slices.Backward(f.sets) {
+		if i == len(f.sets)-1 || former.set.policiesDigest != f.sets[i+1].set.policiesDigest {
+			policies++
+		}
+		bytes += former.dataBytes
+		if policies > maxFormerSets || bytes > maxFormerDataBytes || len(f.sets)-i > maxFormerVersions {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // removeOld removes the sets that were replaced too long ago. The caller holds mu.

@@ -86,8 +86,12 @@ func undefinedReference(opa *ast.Compiler, ref ast.Ref) string {
 	if !dependency.IsDataRef(ref) {
 		return undefinedField(ref)
 	}
+	if dependency.IsStoredDataRef(opa, ref) {
+		return ""
+	}
 	if len(dependency.RulesAt(opa, ref)) == 0 {
-		return fmt.Sprintf("%s does not exist; policies see no data but their own rules and %s", ref.ConstantPrefix(), libraryRoot)
+		return fmt.Sprintf("%s does not exist; policies see no data but their own rules, data.%s, data.%s and %s",
+			ref.ConstantPrefix(), dependency.ConfigData, dependency.ObjectData, libraryRoot)
 	}
 	if len(ref) > 1 {
 		if _, ok := ref[1].Value.(ast.String); ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"sluice.dev/api/v1alpha1"
@@ -36,8 +37,10 @@ func (a *policyResult) hasChanges() bool {
 }
 
 // evaluate runs a policy's rules for a request: all but rendering.
-func (p *policy) evaluate(ctx context.Context, kind requestKind, input ast.Value, cancel topdown.Cancel) (policyResult, error) {
-	values, err := p.runQuery(ctx, p.module.queries[kind], input, cancel)
+func (p *policy) evaluate(
+	ctx context.Context, kind requestKind, input ast.Value, data storage.Transaction, cancel topdown.Cancel,
+) (policyResult, error) {
+	values, err := p.runQuery(ctx, p.module.queries[kind], input, data, cancel)
 	if err != nil {
 		return policyResult{}, err
 	}
@@ -97,7 +100,7 @@ func (b bindings) value(rule ruleName) ast.Value {
 
 // runQuery evaluates a query. Panics become errors.
 func (p *policy) runQuery(
-	ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel,
+	ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, data storage.Transaction, cancel topdown.Cancel,
 ) (values bindings, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -109,7 +112,7 @@ func (p *policy) runQuery(
 		rego.EvalExternalCancel(cancel),
 		rego.EvalInterQueryBuiltinValueCache(patternCache),
 		rego.EvalMetrics(metrics.NoOp()),
-		rego.EvalTransaction(emptyTransaction{}),
+		rego.EvalTransaction(data),
 	)
 	if err != nil {
 		return nil, evaluationError(err)

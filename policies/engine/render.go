@@ -90,7 +90,7 @@ func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Can
 	if p.unusable != nil {
 		return policyRendering{}, p.unusable
 	}
-	values, err := p.runQuery(ctx, p.module.queries[renderRequest], input, cancel)
+	values, err := p.runQuery(ctx, p.module.queries[renderRequest], input, noData, cancel)
 	if err != nil {
 		return policyRendering{}, err
 	}

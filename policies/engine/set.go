@@ -44,9 +44,15 @@ type Set struct {
 	segments  []dependency.Segment
 	admission *matchIndex
 	rendering *matchIndex
-	digest    string
 	hasDryRun bool
 	options   Options
+
+	// digest identifies the policies and the data that they read, policiesDigest the policies alone.
+	digest, policiesDigest string
+	// data is what the policies read beside input, and views what each of them reads of it; nil if none of
+	// them reads data.
+	data  *Data
+	views map[*policy]dataViews
 }
 
 // member is a policy in a set.
@@ -77,7 +83,7 @@ func (m *member) excludes(subject Subject) bool {
 	return m.excludedProjects[subject.Project] || m.excludedDepartments[subject.Department]
 }
 
-func newSet(policies []*policy, options Options) *Set {
+func newSet(policies []*policy, data *Data, options Options) *Set {
 	slices.SortFunc(policies, func(a, b *policy) int { return strings.Compare(a.source.Name, b.source.Name) })
 	s := &Set{options: options}
 	h := sha256.New()
@@ -93,7 +99,8 @@ func newSet(policies []*policy, options Options) *Set {
 		}
 		s.members = append(s.members, m)
 	}
-	s.digest = hex.EncodeToString(h.Sum(nil))
+	s.policiesDigest = hex.EncodeToString(h.Sum(nil))
+	s.setData(data)
 	s.admission = newMatchIndex(s.members,
 		[]v1alpha1.PolicyOperation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
 		func(m *member) bool { return m.handles(admissionRequest) || m.handles(typeRequest) })
@@ -135,8 +142,8 @@ func (s *Set) indexSegments(segments []dependency.Segment, indexes map[string]in
 	return found
 }
 
-// Digest identifies the policies of the set with their matches and parameters. Sets with
-// the same digest return the same results.
+// Digest identifies the policies of the set with their matches and parameters, and the data that they
+// read. Sets with the same digest return the same results.
 func (s *Set) Digest() string { return s.digest }
 
 // Names returns the sorted names of the policies.

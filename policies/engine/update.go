@@ -33,6 +33,11 @@ type Report struct {
 	Refusing bool
 	// EnforcedGeneration is the generation of the active version.
 	EnforcedGeneration int64
+	// Reads is the data that the source reads; nil if it reads none, or is not active.
+	Reads *DataReads
+	// Missing is the data that the active version reads and that does not exist, in sentences. The store
+	// sets it. Until the data exists, the policy fails.
+	Missing []string
 }
 
 // compilation is the result of compiling a text, shared by all policies with that text.
@@ -81,7 +86,7 @@ func (e *Engine) Update(sources []Source) []Report {
 	if !e.omitUnusable {
 		members = append(members, u.unusable...)
 	}
-	current := newSet(members, e.options)
+	current := newSet(members, e.data, e.options)
 	e.former.add(e.current.Swap(current), current)
 	return reports
 }
@@ -154,6 +159,7 @@ func (u *updater) updatePolicy(name string, candidates []Source) Report {
 		problems = append(problems, wrong...)
 		if built != nil {
 			p = built
+			report.Reads = built.module.allReads()
 			report.Warnings = withPolicyName(name, append(u.replacementWarnings(source), built.module.warnings...))
 		}
 	}

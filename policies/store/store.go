@@ -14,6 +14,9 @@
 // A version that has problems never replaces one that had none. The engine keeps that one in memory, and lifecycle in
 // the cluster ([NewRevision]), for the engines that start later.
 //
+// The store also gives the engine the data that policies read: ConfigMaps, and objects of the kinds that the
+// AdmissionParameters list (package policies/data).
+//
 // The package never writes to the cluster.
 package store
 
@@ -38,6 +41,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/data"
 	"sluice.dev/policies/engine"
 )
 
@@ -51,6 +55,9 @@ type Store struct {
 	// Compiler compiles new versions of policies outside of this process, before the engine
 	// does. A version that exhausts it never reaches the engine. nil compiles nothing.
 	Compiler Compiler
+	// Objects watches the objects that policies read as data.objects. Without it policies see none, and the store only
+	// knows which kinds the AdmissionParameters list.
+	Objects *data.Watcher
 	// Logger logs the problems of policies.
 	Logger logr.Logger
 
@@ -81,6 +88,17 @@ type Store struct {
 	listeners    []func([]engine.Report)
 	// logged is the last logged text of each policy, to log each problem once.
 	logged map[string]string
+
+	// configs are the ConfigMaps that policies read, and measuredKinds the kinds with a metric. Only updateData
+	// uses them.
+	configs       data.Configs
+	measuredKinds map[string]bool
+	// objectsLoaded: the objects of all kinds were listed once, or could not be.
+	objectsLoaded atomic.Bool
+	// faultMu guards faults and their listeners, and is held during their calls.
+	faultMu        sync.Mutex
+	faults         []data.Fault
+	faultListeners []func([]data.Fault)
 }
 
 // SetupWithManager adds the store, and informers for Policy objects and their revisions, to the manager, whose cache has
@@ -88,7 +106,7 @@ type Store struct {
 func (s *Store) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	s.cache = mgr.GetCache()
 	// The informer starts with the cache, so that the cache is not synced without it.
-	for _, object := range watchedObjects() {
+	for _, object := range slices.Concat(watchedObjects(), dataObjects()) {
 		if _, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch policies: %w", err)
 		}
@@ -101,14 +119,15 @@ func (s *Store) NeedLeaderElection() bool { return false }
 
 // Start updates the engine until ctx ends. It implements manager.Runnable.
 func (s *Store) Start(ctx context.Context) error {
-	// The channel holds one pending change, since an update covers all changes before it.
-	changed := make(chan struct{}, 1)
-	handler := newEventHandler(func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}, &s.lacksGood)
+	ctx, cancel := context.WithCancel(ctx)
+	dataChanged, stop, err := s.watchData(ctx)
+	defer stop()
+	defer cancel() // before it waits for the watches to stop
+	if err != nil {
+		return err
+	}
+	changed := newSignal()
+	handler := newEventHandler(changed.send, &s.lacksGood)
 	for _, object := range watchedObjects() {
 		informer, err := s.cache.GetInformer(ctx, object)
 		if err != nil {
@@ -137,11 +156,19 @@ func (s *Store) Start(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-retry:
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+				waiting = false
+			case <-retry:
+				waiting = false
+			case <-dataChanged:
+				if err := s.updateData(ctx); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }
@@ -210,6 +237,7 @@ func (s *Store) update(ctx context.Context) error {
 	s.listenerMu.Lock()
 	defer s.listenerMu.Unlock()
 	s.mu.Lock()
+	reports = s.withMissing(reports)
 	s.reports, s.notReady = reports, missingBuiltIns(s.BuiltIn, reports)
 	s.replacements = desired.activeReplacements(reports, s.replacements)
 	s.logReports()
@@ -267,8 +295,11 @@ func (s *Store) Report(name string) (engine.Report, bool) {
 func (s *Store) Ready(*http.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reports == nil {
+	switch {
+	case s.reports == nil:
 		return errNotLoaded
+	case s.Objects != nil && !s.objectsLoaded.Load():
+		return errObjectsNotLoaded
 	}
 	return s.notReady
 }
@@ -315,5 +346,6 @@ func summarizeReport(report engine.Report) string {
 	for _, problem := range append(report.Problems[:len(report.Problems):len(report.Problems)], report.Warnings...) {
 		lines = append(lines, problem.Error())
 	}
+	lines = append(lines, report.Missing...)
 	return strings.Join(lines, "; ")
 }

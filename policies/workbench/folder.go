@@ -39,6 +39,8 @@ type Folder struct {
 	// parameters are those of the folder or the cluster, and live reports that all objects are a cluster's: they are complete.
 	parameters v1alpha1.AdmissionParameters
 	live       bool
+	// data is what the policies read beside input.
+	data dataObjects
 	// files are where the policies' Rego is, by the policies' names.
 	files map[string]string
 }
@@ -174,7 +176,7 @@ func (f *Folder) addObjects(name string, text []byte) error {
 			return nil
 		}
 		if header.APIVersion != v1alpha1.GroupVersion.String() {
-			return nil
+			return f.addDataObject(document)
 		}
 		switch header.Kind {
 		case "Policy":
@@ -196,6 +198,7 @@ func (f *Folder) addObjects(name string, text []byte) error {
 			return err
 		case "AdmissionParameters":
 			parameters, err := decode[v1alpha1.AdmissionParameters](document)
+			parameters.Spec.PolicyData = append(f.parameters.Spec.PolicyData, parameters.Spec.PolicyData...)
 			f.parameters = parameters
 			return err
 		}

@@ -53,7 +53,11 @@ func (f *Folder) has(policy string) bool {
 // RunCases evaluates the cases with the folder's policies and the built-in ones. An error is of the policies: no case was
 // evaluated.
 func (f *Folder) RunCases(ctx context.Context) ([]Outcome, error) {
-	clusters := caseClusters{sources: f.Sources(nil), byParameters: make(map[string]*Cluster)}
+	data, err := f.Data()
+	if err != nil {
+		return nil, err
+	}
+	clusters := caseClusters{sources: f.Sources(nil), data: data, byParameters: make(map[string]*Cluster)}
 	if _, err := clusters.get(nil); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,7 @@ func (f *Folder) runCase(ctx context.Context, clusters *caseClusters, c *Case) (
 // caseClusters compiles the policies once for each set of parameters.
 type caseClusters struct {
 	sources      []engine.Source
+	data         *engine.Data
 	byParameters map[string]*Cluster
 }
 
@@ -116,6 +121,7 @@ func (c *caseClusters) get(of *Case) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	cluster.UseData(c.data)
 	c.byParameters[key.String()] = cluster
 	return cluster, nil
 }

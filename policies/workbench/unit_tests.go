@@ -39,8 +39,13 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 	if err != nil {
 		return nil, nil, err
 	}
+	store, err := f.dataStore()
+	if err != nil {
+		return nil, nil, err
+	}
 	coverage := cover.New()
 	runner := tester.NewRunner().
+		SetStore(store).
 		SetCompiler(ast.NewCompiler().WithCapabilities(engine.UnitTestCapabilities()).WithEnablePrintStatements(true)).
 		SetModules(modules).
 		SetCoverageQueryTracer(coverage).

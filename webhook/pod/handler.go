@@ -114,7 +114,7 @@ func decode(set *engine.Set, req *admission.Request, tenant *decision.Tenant, re
 	if p.review, err = decision.EncodeReview(&req.AdmissionRequest, reads.name); err != nil {
 		return p, err
 	}
-	p.key, p.cacheable = newCacheKey(&p.request, p.review), !reads.timeOrUse
+	p.key, p.cacheable = newCacheKey(&p.request, req.Namespace, p.review), !reads.timeOrUse
 	return p, nil
 }
 

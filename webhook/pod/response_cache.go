@@ -47,9 +47,9 @@ func (c *responseCache) store() *engine.Cache[cacheKey, cachedResponse] {
 type cacheKey [sha256.Size]byte
 
 // newCacheKey returns a digest of all that a response depends on.
-func newCacheKey(request *decision.Request, review []byte) cacheKey {
+func newCacheKey(request *decision.Request, namespace string, review []byte) cacheKey {
 	h := sha256.New()
-	for _, segment := range [][]byte{[]byte(request.Policies.Digest()), []byte(request.Tenant.Version), review} {
+	for _, segment := range [][]byte{[]byte(request.Policies.DigestFor(request.Subject(), namespace)), []byte(request.Tenant.Version), review} {
 		sum := sha256.Sum256(segment)
 		h.Write(sum[:])
 	}
@@ -114,7 +114,7 @@ func (c *fieldReadsCache) get(set *engine.Set, subject engine.Subject) fieldRead
 	c.once.Do(func() {
 		c.entries = engine.NewCache[fieldReadsKey, fieldReads](maxCachedFieldReads, maxCachedFieldReads)
 	})
-	key := fieldReadsKey{set.Digest(), subject}
+	key := fieldReadsKey{set.PoliciesDigest(), subject}
 	reads, ok := c.entries.Get(key)
 	if !ok {
 		reads = newFieldReads(set, subject)

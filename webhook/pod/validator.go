@@ -37,7 +37,7 @@ var _ admission.Handler = (*Validator)(nil)
 
 // Handle implements admission.Handler.
 //
-// A change of the policies between the two phases refuses no pod wrongly: it is enough that the present policies allow
+// A change of the policies, or of the data that they read, between the two phases refuses no pod wrongly: it is enough that the present policies allow
 // the pod, or those that were replaced within the last half minute, or those that come within [replicaLag]. Where another
 // replica may have mutated the pod under policies that this one does not know, the client repeats the request.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -76,13 +76,17 @@ func (v *Validator) handle(ctx context.Context, set *engine.Set, req *admission.
 	}
 	timer := time.NewTimer(replicaLag) //nolint:forbidigo // machine time
 	defer timer.Stop()
-	select {
-	case <-policyEngine.Replaced(set):
-		if newer, err := policyEngine.Current(); err == nil {
-			set, denied = newer, handle(ctx, &v.Base, newer, req, &v.responses, v.validate)
+	for waiting := true; waiting && isDenied(&denied.response); {
+		select {
+		case <-policyEngine.Replaced(set):
+			if newer, err := policyEngine.Current(); err == nil {
+				set, denied = newer, handle(ctx, &v.Base, newer, req, &v.responses, v.validate)
+			}
+		case <-timer.C:
+			waiting = false
+		case <-ctx.Done():
+			waiting = false
 		}
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 	if difference := v.difference(ctx, set); difference != replica.NoDifference && isDenied(&denied.response) {
 		return retry(denied, difference)

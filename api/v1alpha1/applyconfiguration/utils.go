@@ -73,6 +73,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodTemplatesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Policy"):
 		return &apiv1alpha1.PolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyDataKind"):
+		return &apiv1alpha1.PolicyDataKindApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):
 		return &apiv1alpha1.PolicyErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExample"):

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
@@ -75,6 +76,11 @@ cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 		if err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
 		}
+		data, err := folder.Data()
+		if err != nil {
+			return err
+		}
+		policies.UseData(data)
 		decision, err := policies.Decide(cmd.Context(), request)
 		if err != nil {
 			return err
@@ -111,6 +117,9 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 		return nil, nil, err
 	}
 	folder := workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters)
+	if err := addClusterData(cmd, c, folder); err != nil {
+		return nil, nil, err
+	}
 	return folder, policies.Items, addNamespace(cmd, c, folder, flags.project)
 }
 
@@ -129,6 +138,27 @@ func addNamespace(cmd *cobra.Command, c client.Client, folder *workbench.Folder,
 	case err == nil:
 		folder.Namespaces = append(folder.Namespaces, namespace)
 	}
+	return nil
+}
+
+// addClusterData adds the ConfigMaps and objects of the cluster that policies read.
+func addClusterData(cmd *cobra.Command, c client.Client, folder *workbench.Folder) error {
+	var configMaps corev1.ConfigMapList
+	labeled := client.MatchingLabels{v1alpha1.PolicyDataLabel: "true"}
+	if err := c.List(cmd.Context(), &configMaps, client.InNamespace(v1alpha1.SystemNamespace), labeled); err != nil {
+		return fmt.Errorf("list the ConfigMaps that policies read: %w", err)
+	}
+	var objects []unstructured.Unstructured
+	for _, kind := range folder.DataKinds() {
+		list := unstructured.UnstructuredList{}
+		list.SetAPIVersion(kind.APIVersion)
+		list.SetKind(kind.Kind + "List")
+		if err := c.List(cmd.Context(), &list); err != nil {
+			return fmt.Errorf("list the objects of kind %s that policies read: %w", kind.Kind, err)
+		}
+		objects = append(objects, list.Items...)
+	}
+	folder.AddData(configMaps.Items, objects)
 	return nil
 }
 

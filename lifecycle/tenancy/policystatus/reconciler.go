@@ -19,6 +19,7 @@ package policystatus
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/data"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
@@ -49,6 +51,8 @@ type Reports interface {
 	OnReports(listener func([]engine.Report))
 	// Report returns the report on a policy in the last update.
 	Report(name string) (engine.Report, bool)
+	// OnDataFaults calls the listener with the ConfigMaps whose present version policies do not read.
+	OnDataFaults(listener func([]data.Fault))
 	// Replacements returns the policies that replace a built-in one.
 	Replacements(builtIn string) []store.Replacement
 }
@@ -69,6 +73,8 @@ type Reconciler struct {
 
 	builtIn  map[string]engine.Source
 	replicas replicas
+	// dataFaults are the faults of ConfigMaps that are recorded. Only recordDataFaults uses them.
+	dataFaults []data.Fault
 }
 
 // SetupWithManager makes the manager run r. It returns an error for built-in policies
@@ -98,6 +104,7 @@ func (r *Reconciler) watchReports(_ context.Context, queue workqueue.TypedRateLi
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: report.Name}})
 		}
 	})
+	r.Reports.OnDataFaults(r.recordDataFaults)
 	return nil
 }
 
@@ -205,8 +212,24 @@ func (r *Reconciler) recordQuarantine(object *v1alpha1.Policy, before, after []m
 	}
 }
 
-// The reasons of events on a Policy.
+// recordDataFaults records an event for each ConfigMap of policies that has a new fault.
+func (r *Reconciler) recordDataFaults(faults []data.Fault) {
+	for _, fault := range faults {
+		if slices.Contains(r.dataFaults, fault) {
+			continue
+		}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: fault.Name, UID: fault.UID}}
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonDataInvalid, "Read", "%s", v1alpha1.TruncateText(fault.Message, maxEventMessage))
+	}
+	r.dataFaults = faults
+}
+
+// maxEventMessage is the longest message of an event that the API server accepts, in bytes.
+const maxEventMessage = 1024
+
+// The reasons of events on a Policy, and on a ConfigMap that policies read.
 const (
+	reasonDataInvalid     = "PolicyDataInvalid"
 	reasonQuarantined     = "PolicyQuarantined"
 	reasonQuarantineEnded = "PolicyQuarantineEnded"
 )

@@ -35,7 +35,7 @@ func BuildStatus(object *v1alpha1.Policy, report engine.Report, replacements []s
 		status.Errors = append(status.Errors, problem.Status())
 	}
 	isLibrary := object.Spec.Type == v1alpha1.PolicyTypeLibrary
-	for _, condition := range []metav1.Condition{compiledCondition(report, isLibrary), readyCondition(report, replacements, isLibrary)} {
+	for _, condition := range []metav1.Condition{compiledCondition(report, isLibrary), readyCondition(object, report, replacements)} {
 		condition.ObservedGeneration = report.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -109,10 +109,12 @@ func formatProblem(problem engine.Problem) string {
 const (
 	reasonReplaced          = "Replaced"
 	reasonInvalidParameters = "InvalidParameters"
+	reasonDataMissing       = "DataMissing"
 )
 
 // readyCondition reports whether pods are evaluated by the policy as its object shows it.
-func readyCondition(report engine.Report, replacements []store.Replacement, isLibrary bool) metav1.Condition {
+func readyCondition(object *v1alpha1.Policy, report engine.Report, replacements []store.Replacement) metav1.Condition {
+	isLibrary := object.Spec.Type == v1alpha1.PolicyTypeLibrary
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonReady, Message: "in force",
@@ -131,6 +133,9 @@ func readyCondition(report engine.Report, replacements []store.Replacement, isLi
 		}
 		return notReady(reasonInvalidParameters, summarizeProblems(set)+"; "+inForce)
 	}
+	if len(report.Missing) > 0 {
+		return notReady(reasonDataMissing, strings.Join(report.Missing, "; ")+"; until then "+failureEffect(object))
+	}
 	var parts []string
 	for _, replacement := range replacements {
 		if replacement.IsUnscoped() {
@@ -144,6 +149,19 @@ func readyCondition(report engine.Report, replacements []store.Replacement, isLi
 		condition.Message = "in force, but " + strings.Join(parts, ", and ")
 	}
 	return condition
+}
+
+// failureEffect returns what a policy does while it fails.
+func failureEffect(object *v1alpha1.Policy) string {
+	switch object.Spec.Enforcement {
+	case v1alpha1.EnforcementDryRun:
+		return "the policy is not evaluated"
+	case v1alpha1.EnforcementWarn:
+		if !engine.ChangesObjects(engine.FromPolicy(object)) {
+			return "the policy warns of every object that it matches"
+		}
+	}
+	return "the policy refuses every object that it matches"
 }
 
 // describeReplacement returns the pods for which a policy replaces this one.

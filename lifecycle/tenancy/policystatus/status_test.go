@@ -153,6 +153,11 @@ func TestReadyCondition(t *testing.T) {
 			fresh, nil, "False", "InvalidParameters",
 			"spec.parameters.a: Invalid value: 1: must be true or false; the parameters as shipped are in force", "True",
 		},
+		"without its data": {
+			engine.Report{Generation: 2, Active: true, EnforcedGeneration: 2, Missing: []string{"data.config.a does not exist", "data.config.b does not exist"}},
+			nil, "False", "DataMissing",
+			"data.config.a does not exist; data.config.b does not exist; until then the policy refuses every object that it matches", "True",
+		},
 		"replaced": {
 			good,
 			[]store.Replacement{{Policy: "part", Projects: []string{"a"}}, {Policy: "team"}},

@@ -118,6 +118,9 @@ func (s *scope) traceRef(ref ast.Ref) *valueSet {
 	switch {
 	case IsInputRef(ref):
 		return s.followPath(s.inputValues(), ref[1:])
+	case IsStoredDataRef(s.opa, ref):
+		// The data is no part of input. Its keys are read, and may bind variables.
+		return s.followPath(&valueSet{}, ref[2:])
 	case IsDataRef(ref):
 		return s.ruleValues(ref, s)
 	}

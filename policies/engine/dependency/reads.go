@@ -56,6 +56,7 @@ type readCollector struct {
 	opa     *ast.Compiler
 	visited map[*ast.Rule]bool
 	reads   []Read
+	data    []DataRead
 }
 
 // Collect returns all places at which the rules under a reference read input.
@@ -84,6 +85,7 @@ func (r *readCollector) visitRule(rule *ast.Rule, through []string) {
 				Path: constantPath(ref), Volatile: volatileRead(ref), Location: location, Through: through,
 			})
 		}
+		r.addData(ref, location, through)
 		calls = append(calls, RulesAt(r.opa, ref)...)
 	})
 	for _, called := range calls {

@@ -53,6 +53,10 @@ func TestSegments(t *testing.T) {
 		"all of input":              {rego: `deny contains json.marshal(input)`, all: true},
 		"a variable field of input": {rego: `deny contains "x" if input[_].a`, all: true},
 		"input is replaced":         {rego: "deny contains \"x\" if a with input as {\"b\": input.object}\na if input.b", all: true},
+		"data is no input":          {rego: `deny contains "x" if input.object.a == data.config.b.c`, want: []string{"object.a *"}},
+		"a key of data is read":     {rego: `deny contains "x" if data.objects.A[input.object.b]`, want: []string{"object.b *"}},
+		"a key from data":           {rego: `deny contains "x" if input.object.a[data.config.b.c] == 1`, want: []string{"object.a ?[*]"}},
+		"each element of data":      {rego: `deny contains "x" if { some x in data.config.b; input.object.a == x }`, want: []string{"object.a *"}},
 		"untraceable: all that it names": {
 			rego: "deny contains \"x\" if f(1) with f as g\nf(_) := input.object.a\ng(_) := input.project.b", want: []string{"object.a *", "project.b *"},
 		},
@@ -130,6 +134,40 @@ func TestKeysDifferWhereReadsDiffer(t *testing.T) {
 			}
 			if a, b := key(tt.a), key(tt.b); (a == b) != tt.equal {
 				t.Errorf("the keys are %q and %q", a, b)
+			}
+		})
+	}
+}
+
+func TestCollectData(t *testing.T) {
+	tests := map[string]struct {
+		rego string
+		want []string
+	}{
+		"a key":                {`deny contains "x" if data.config.a.b.c`, []string{"config.a.b.c whole"}},
+		"a variable name":      {`deny contains "x" if data.config[input.object.a]`, []string{"config"}},
+		"all":                  {`deny contains "x" if data.config`, []string{"config whole"}},
+		"through a function":   {"deny contains \"x\" if f(1)\nf(_) := data.objects.A", []string{"objects.A whole"}},
+		"under with and not":   {`deny contains "x" if { not data.config.a; data.config.b with data.config.c as 1 }`, []string{"config.a whole", "config.b whole", "config.c whole"}},
+		"in a comprehension":   {`deny contains "x" if count([y | y := data.config.a[_]]) > 1`, []string{"config.a"}},
+		"in an else":           {"deny contains \"x\" if f(1)\nf(x) if x == 2 else := data.config.a", []string{"config.a whole"}},
+		"in a default":         {"deny contains \"x\" if a\na if data.objects.A.b", []string{"objects.A.b whole"}},
+		"of a rule not used":   {"deny contains \"x\"\na if data.config.a", nil},
+		"no data of this kind": {`deny contains data.test.a`, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, read := range CollectData(compile(t, tt.rego), denyRef[0]) {
+				text := strings.Join(read.Path, ".")
+				if read.IsWhole {
+					text += " whole"
+				}
+				got = append(got, text)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tt.want, slices.Compact(got)); diff != "" {
+				t.Errorf("reads (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -49,6 +49,8 @@ type Validator struct {
 	Checker Checker
 	// Clock is policy time, for the ends of exemptions. Without a clock they are not limited.
 	Clock policytime.Clock
+	// Policies has the data that policies read; nil without data.
+	Policies *engine.Engine
 }
 
 var _ admission.Validator[*v1alpha1.Policy] = (*Validator)(nil)
@@ -108,8 +110,24 @@ func (v *Validator) validate(ctx context.Context, before, policy *v1alpha1.Polic
 	if len(result.Problems) > 0 {
 		return warnings, invalid(policy, problemErrors(result.Problems))
 	}
+	warnings = append(warnings, v.dataWarnings(&result)...)
 	unknown, err := v.matchWarnings(ctx, policy)
 	return append(warnings, unknown...), err
+}
+
+// dataWarnings warns of data that the policy reads and that does not exist. It may be created later.
+func (v *Validator) dataWarnings(result *check.Result) admission.Warnings {
+	if v.Policies == nil {
+		return nil
+	}
+	var warnings admission.Warnings
+	for _, missing := range v.Policies.Data().Missing(result.Reads) {
+		warnings = append(warnings, missing+"; until then the policy fails, and in Deny refuses every object that it matches")
+		if len(warnings) == maxMatchWarnings {
+			return append(warnings, "data: further names were not looked up")
+		}
+	}
+	return warnings
 }
 
 // namedObjects are names in a field of the spec.

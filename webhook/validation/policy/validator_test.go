@@ -145,3 +145,30 @@ func TestChecksThatRefuseNothing(t *testing.T) {
 		t.Errorf("valid parameters of a mirror: %v", err)
 	}
 }
+
+// A policy that reads data that does not exist is accepted with a warning: the data may be created later.
+func TestMissingDataIsAWarning(t *testing.T) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := engine.NewConfigData("known", map[string]any{"a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.UpdateData(engine.NewData([]engine.ConfigData{config}, nil))
+	v := newValidator(t, checkHere)
+	v.Policies = e
+	warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\ndeny contains \"x\" if { data.config.known.a; data.config.other.a; data.objects.Service }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fails = "; until then the policy fails, and in Deny refuses every object that it matches"
+	want := admission.Warnings{
+		"data.config.other does not exist" + fails,
+		"data.objects.Service does not exist: spec.policyData of the AdmissionParameters does not list the kind" + fails,
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -54,6 +54,10 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	MaxLabels *int32 `json:"maxLabels,omitempty"`
 	// MaxAnnotations is the same for annotations.
 	MaxAnnotations *int32 `json:"maxAnnotations,omitempty"`
+	// PolicyData are the kinds of objects that policies read as data.objects. The webhook needs the
+	// right to list and watch them: a ClusterRole with the label
+	// sluice.dev/aggregate-to-policy-data: "true" gives it. Default none.
+	PolicyData []PolicyDataKindApplyConfiguration `json:"policyData,omitempty"`
 }
 
 // AdmissionParametersSpecApplyConfiguration constructs a declarative configuration of the AdmissionParametersSpec type for use with
@@ -181,5 +185,18 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithMaxLabels(value int32) *
 // If called multiple times, the MaxAnnotations field is set to the value of the last call.
 func (b *AdmissionParametersSpecApplyConfiguration) WithMaxAnnotations(value int32) *AdmissionParametersSpecApplyConfiguration {
 	b.MaxAnnotations = &value
+	return b
+}
+
+// WithPolicyData adds the given value to the PolicyData field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the PolicyData field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithPolicyData(values ...*PolicyDataKindApplyConfiguration) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPolicyData")
+		}
+		b.PolicyData = append(b.PolicyData, *values[i])
+	}
 	return b
 }

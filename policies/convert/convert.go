@@ -224,10 +224,24 @@ func (c *conversion) check(ctx context.Context, checker Checker) ([]*draft, erro
 			d.entry.refuse(d.part, problem, "rewrite this part as a policy of Sluice")
 			continue
 		}
-		d.entry.Policies = append(d.entry.Policies, d.policy.Name)
+		d.entry.Policies = appendOnce(d.entry.Policies, d.policy.Name)
 		accepted = append(accepted, d)
 	}
+	c.removeRejected(accepted)
 	return accepted, nil
+}
+
+// removeRejected removes the policies that were not accepted from the entries of templates and tests, which name those of others.
+func (c *conversion) removeRejected(accepted []*draft) {
+	for _, e := range c.entries {
+		named := len(e.Policies)
+		e.Policies = slices.DeleteFunc(e.Policies, func(name string) bool {
+			return !slices.ContainsFunc(accepted, func(d *draft) bool { return d.policy.Name == name })
+		})
+		if len(e.Policies) == 0 && named > 0 && len(e.Gaps) == 0 {
+			e.refuse("", "the policies that it is about were not converted", "see their entries")
+		}
+	}
 }
 
 // check returns why the policy does not pass the check; empty if it does, with its Rego or the fallback.

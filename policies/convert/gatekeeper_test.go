@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/convert"
@@ -101,4 +103,89 @@ func TestGatekeeperTemplates(t *testing.T) {
 // checkOf returns the problems of a policy.
 func checkOf(policy *v1alpha1.Policy) []engine.Problem {
 	return check.Check(engine.FromPolicy(policy)).Problems
+}
+
+// Mutators that set fixed values have the effect that Gatekeeper's documentation describes: the cases are written by hand.
+func TestGatekeeperMutators(t *testing.T) {
+	compareWithCases(t, "testdata/mutators", convert.Gatekeeper)
+}
+
+// The cases of gator's suites become cases. One that expects something else than the policy decides is a gap, and so is a
+// constraint that was not converted.
+func TestGatekeeperSuites(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostPID: %v, containers: [{name: main, image: \"a:1\"}]}\n"
+	const suite = `apiVersion: test.gatekeeper.sh/v1alpha1
+kind: Suite
+tests:
+  - name: t
+    constraint: constraint.yaml
+    cases:
+      - {name: allowed, object: good.yaml, assertions: [{violations: no}]}
+      - {name: refused, object: bad.yaml, assertions: [{violations: 1, message: no}]}
+      - {name: wrong, object: good.yaml, assertions: [{violations: yes}]}
+      - {name: missing, object: other.yaml, assertions: [{violations: yes}]}
+  - name: u
+    constraint: missing.yaml
+`
+	result, err := convert.Gatekeeper(t.Context(), []convert.File{
+		{Name: "a/constraint.yaml", Text: []byte(template(plainRule, "", pods))},
+		{Name: "a/good.yaml", Text: []byte(strings.ReplaceAll(pod, "%v", "false"))},
+		{Name: "a/bad.yaml", Text: []byte(strings.ReplaceAll(pod, "%v", "true"))},
+		{Name: "a/suite.yaml", Text: []byte(suite)},
+	}, inProcess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, gaps, notes []string
+	for _, one := range result.Policies[0].Cases {
+		names = append(names, one.Name)
+	}
+	for _, entry := range result.Entries {
+		notes = append(notes, entry.Notes...)
+		for _, gap := range entry.Gaps {
+			gaps = append(gaps, gap.Part+": "+gap.Reason)
+		}
+	}
+	for _, want := range []string{"allowed", "refused"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the cases are %q, without %q", names, want)
+		}
+	}
+	wantGaps := []string{
+		`: the policy decides otherwise than the test "wrong" of the source expects`,
+		`tests[1]: its constraint "missing.yaml" was not converted`,
+	}
+	slices.Sort(gaps)
+	if diff := cmp.Diff(wantGaps, gaps); diff != "" {
+		t.Errorf("the gaps differ (-want +got)\n%s", diff)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "other.yaml") {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
+// The results of Kyverno's test files become cases.
+func TestKyvernoTests(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: %v}\nspec: {hostPID: %v, containers: [{name: main, image: \"a:1\"}]}\n---\n"
+	text := strings.Replace(strings.Replace(pod, "%v", "good", 1), "%v", "false", 1) + strings.Replace(strings.Replace(pod, "%v", "bad", 1), "%v", "true", 1)
+	result, err := convert.Kyverno(t.Context(), []convert.File{
+		{Name: "policy.yaml", Text: []byte(clusterPolicy("validate: {message: no, pattern: {spec: {=(hostPID): false}}}"))},
+		{Name: "pods.yaml", Text: []byte(text)},
+		{Name: "kyverno-test.yaml", Text: []byte("apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\nresults:\n" +
+			"  - {policy: p, rule: r, kind: Pod, resources: [good], result: pass}\n  - {policy: p, rule: r, kind: Pod, resources: [bad], result: fail}\n" +
+			"  - {policy: p, rule: other, kind: Pod, resources: [bad], result: fail}\n")},
+	}, inProcess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range result.Policies[0].Cases {
+		names = append(names, one.Name)
+	}
+	if !slices.Contains(names, "good of kyverno-test.yaml") || !slices.Contains(names, "bad of kyverno-test.yaml") {
+		t.Errorf("the cases are %q", names)
+	}
+	if result.Incomplete() > 0 {
+		t.Errorf("the entries are %+v", result.Entries)
+	}
 }

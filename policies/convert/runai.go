@@ -40,15 +40,15 @@ type runai struct{ *conversion }
 
 // runaiTypes are the workload types of the kinds of Run:ai's objects.
 var runaiTypes = map[string]v1alpha1.WorkloadType{
-	"InteractivePolicy": v1alpha1.WorkloadTypeInteractive, "TrainingPolicy": v1alpha1.WorkloadTypeTrain,
-	"DistributedPolicy": v1alpha1.WorkloadTypeTrain, "InferencePolicy": v1alpha1.WorkloadTypeInference,
+	"InteractivePolicy": v1alpha1.WorkloadInteractive, "TrainingPolicy": v1alpha1.WorkloadTrain,
+	"DistributedPolicy": v1alpha1.WorkloadTrain, "InferencePolicy": v1alpha1.WorkloadInference,
 }
 
 // typeOfName returns the workload type that a name contains; empty if it contains none.
 func typeOfName(name string) v1alpha1.WorkloadType {
 	for word, workloadType := range map[string]v1alpha1.WorkloadType{
-		"workspace": v1alpha1.WorkloadTypeInteractive, "interactive": v1alpha1.WorkloadTypeInteractive,
-		"training": v1alpha1.WorkloadTypeTrain, "distributed": v1alpha1.WorkloadTypeTrain, "inference": v1alpha1.WorkloadTypeInference,
+		"workspace": v1alpha1.WorkloadInteractive, "interactive": v1alpha1.WorkloadInteractive,
+		"training": v1alpha1.WorkloadTrain, "distributed": v1alpha1.WorkloadTrain, "inference": v1alpha1.WorkloadInference,
 	} {
 		if strings.Contains(strings.ToLower(name), word) {
 			return workloadType

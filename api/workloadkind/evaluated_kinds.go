@@ -66,7 +66,7 @@ var furtherKinds = []EvaluatedKind{
 	},
 	{
 		GroupKind: schema.GroupKind{Group: groupKServe, Kind: "ServingRuntime"}, Resource: "servingruntimes",
-		AtThePod: "it has no pods of its own: an InferenceService completes its containers",
+		AtThePod: "an InferenceService, or ModelMesh, completes its containers",
 	},
 	{
 		GroupKind: schema.GroupKind{Group: groupTrainer, Kind: "TrainJob"}, Resource: "trainjobs",

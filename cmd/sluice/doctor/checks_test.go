@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/notification/outbox"
 )
 
@@ -83,8 +84,14 @@ func TestChecksFindProblems(t *testing.T) {
 		"no configuration":     {func(o *Observation) { o.Mutating.Value = nil }, "webhook-configurations", "Error MutatingWebhookConfiguration sluice: webhook", nil},
 		"it fails open":        {func(o *Observation) { setFailurePolicy(o, "pods.sluice.dev", admissionv1.Ignore) }, "webhook-configurations", "webhook pods.sluice.dev has failurePolicy Ignore, and Fail as shipped", nil},
 		"other rules":          {func(o *Observation) { o.Validating.Value.Webhooks[0].Rules[0].Resources = []string{"departments"} }, "webhook-configurations", "webhook projects.sluice.dev has other rules", nil},
-		"another path":         {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptrTo("/") }, "webhook-configurations", `calls "/", and "/validate/projects" as shipped`, nil},
-		"another timeout":      {func(o *Observation) { o.Validating.Value.Webhooks[0].TimeoutSeconds = ptrTo(int32(30)) }, "webhook-configurations", "was changed in timeoutSeconds", nil},
+		"an added kind without rules": {func(o *Observation) {
+			o.Parameters.Value.Spec.PodTemplates = []v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}
+		}, "webhook-configurations", "webhook added-templates.sluice.dev has other rules than as shipped", nil},
+		"rules of a removed kind": {func(o *Observation) {
+			setRules(o, workloadkind.AddedRules([]v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}))
+		}, "webhook-configurations", "webhook added-templates.sluice.dev has other rules than as shipped", nil},
+		"another path":    {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptrTo("/") }, "webhook-configurations", `calls "/", and "/validate/projects" as shipped`, nil},
+		"another timeout": {func(o *Observation) { o.Validating.Value.Webhooks[0].TimeoutSeconds = ptrTo(int32(30)) }, "webhook-configurations", "was changed in timeoutSeconds", nil},
 		"a further webhook": {func(o *Observation) {
 			further := o.Validating.Value.Webhooks[0]
 			further.Name = "further.sluice.dev"
@@ -375,5 +382,34 @@ func TestGPURequest(t *testing.T) {
 		if got := gpuRequest(&pod, &parameters); (got != "") != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// setRules sets the rules of webhooks of both configurations.
+func setRules(o *Observation, rules map[string][]admissionv1.RuleWithOperations) {
+	for i := range o.Validating.Value.Webhooks {
+		if w := &o.Validating.Value.Webhooks[i]; rules[w.Name] != nil {
+			w.Rules = rules[w.Name]
+		}
+	}
+	for i := range o.Mutating.Value.Webhooks {
+		if w := &o.Mutating.Value.Webhooks[i]; rules[w.Name] != nil {
+			w.Rules = rules[w.Name]
+		}
+	}
+}
+
+// The rules of added kinds are those of the setting, and are not compared if it cannot be read.
+func TestRulesOfAddedKinds(t *testing.T) {
+	setting := []v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}
+	o := newHealthy(t)
+	setRules(o, workloadkind.AddedRules(setting))
+	o.Parameters.Value.Spec.PodTemplates = setting
+	if out := checkWebhookConfigurations(o); len(out.findings) > 0 {
+		t.Errorf("as in the setting: %v", out.findings)
+	}
+	o.Parameters.Value, o.Parameters.Err = nil, errors.New("forbidden")
+	if out := checkWebhookConfigurations(o); len(out.findings) > 0 {
+		t.Errorf("without the right to read the setting: %v", out.findings)
 	}
 }

@@ -145,7 +145,7 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	if err != nil {
 		return fail("the record is invalid: %v", err)
 	}
-	if pointer := firstReadBySluice(record); pointer != "" {
+	if pointer, ok := firstReadBySluice(record); ok {
 		return fail("%s is masked, and Sluice itself reads it", generalize(pointer))
 	}
 	var seen observed

@@ -105,8 +105,9 @@ func countMarkers(value any) int {
 }
 
 // contentFields are the fields whose texts only policies read. Sluice itself decides on other fields of a pod.
-var contentFields = []string{"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint",
-	"runtimeEnvYAML"}
+var contentFields = []string{
+	"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint", "runtimeEnvYAML",
+}
 
 // firstReadBySluice returns the first masked place that Sluice itself may read, and whether there is one.
 func firstReadBySluice(record *decisionlog.Record) (string, bool) {

@@ -23,6 +23,12 @@ func TestConfigDefaults(t *testing.T) {
 		got.Listen != ":9443" || got.Registration.Mutating != "sluice" {
 		t.Errorf("defaults = %+v", got)
 	}
+	if d := got.Decisions; !*d.Stdout || d.Objects || d.File.Path != "" || d.File.MaxFiles != 10 || len(d.Mask) == 0 || len(d.Unmasked) == 0 {
+		t.Errorf("defaults = %+v", d)
+	}
+	if err := config.Parse([]byte(configHeader+"decisions: {mask: []}\n"), &got); err != nil || len(got.Decisions.Mask) != 0 {
+		t.Errorf("an empty list masks %v, %v", got.Decisions.Mask, err)
+	}
 }
 
 func TestConfigReportsInvalidFields(t *testing.T) {
@@ -36,7 +42,14 @@ func TestConfigReportsInvalidFields(t *testing.T) {
 		"shorter than one policy": {"policyTimeout: 2s\n", []string{"requestTimeout", "1.5s", "policyTimeout (2s) to 10s"}},
 		"no duration":             {"policyTimeout: fast\n", []string{`invalid duration "fast"`}},
 		"a registration":          {"registration: {mutating: A_b}\n", []string{"registration.mutating", "A_b"}},
-		"an address":              {"listen: localhost\n", []string{"listen", "host:port"}},
+		"a relative file":         {"decisions: {file: {path: decisions.jsonl}}\n", []string{"decisions.file.path", "decisions.jsonl", "absolute path"}},
+		"sizes of files": {
+			"decisions: {file: {maxBytes: 100, maxFiles: -1}}\n",
+			[]string{"decisions.file.maxBytes", "65536 to 10737418240", "decisions.file.maxFiles", "1 to 1000"},
+		},
+		"places of masks":   {"decisions: {mask: [/**/env, spec], unmasked: [/a/**]}\n", []string{"decisions.mask[1]", "spec", "JSON pointer", "decisions.unmasked[0]", "last step"}},
+		"an unknown output": {"decisions: {http: x}\n", []string{`unknown field "decisions.http"`}},
+		"an address":        {"listen: localhost\n", []string{"listen", "host:port"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

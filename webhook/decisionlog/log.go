@@ -176,8 +176,8 @@ var (
 	}, []string{"output"})
 	dropped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_decision_records_dropped_total",
-		Help: "Records of decisions that were dropped, by reason: queue (too many were waiting), encode, or the output that could not be written, " +
-			"stdout or file.",
+		Help: "Records of decisions that were dropped, by reason: queue (too many were waiting), encode, or the output that could " +
+			"not be written, stdout or file.",
 	}, []string{"reason"})
 )
 

@@ -28,8 +28,9 @@ const MaxPatterns = 100
 const (
 	// maxPatternBytes is the length of a pattern.
 	maxPatternBytes = 512
-	// maxPatternSteps is the number of steps of a pattern.
+	// maxPatternSteps is the number of steps of a pattern, and maxAnySteps that of the steps **, which multiply the work.
 	maxPatternSteps = 16
+	maxAnySteps     = 2
 )
 
 // anySteps in a pattern matches any number of steps, also none.
@@ -51,6 +52,9 @@ func ParsePattern(text string) (Pattern, error) {
 	if len(steps) > maxPatternSteps {
 		return Pattern{}, fmt.Errorf("has %d steps; at most %d are allowed", len(steps), maxPatternSteps)
 	}
+	if n := count(steps, anySteps); n > maxAnySteps {
+		return Pattern{}, fmt.Errorf("has %d steps **; at most %d are allowed", n, maxAnySteps)
+	}
 	for i, step := range steps {
 		if strings.Contains(step, "~") && strings.Count(step, "~") != strings.Count(step, "~0")+strings.Count(step, "~1") {
 			return Pattern{}, fmt.Errorf("step %q: write ~1 for / and ~0 for ~", step)
@@ -67,6 +71,16 @@ func ParsePattern(text string) (Pattern, error) {
 		return Pattern{}, fmt.Errorf("the last step is **; everything below a place is masked without it")
 	}
 	return Pattern{steps}, nil
+}
+
+func count(steps []string, of string) int {
+	n := 0
+	for _, step := range steps {
+		if step == of {
+			n++
+		}
+	}
+	return n
 }
 
 // parsePatterns parses a list of patterns. The error has the index of the wrong one.

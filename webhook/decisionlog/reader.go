@@ -77,7 +77,8 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// readLine reads a line into r.line, and reports whether it has an end and whether it was too long. It skips the rest of a line that is too long.
+// readLine reads a line into r.line, and reports whether it has an end and whether it was too long. It skips the rest of such a
+// line.
 func (r *Reader) readLine() (complete, long bool, err error) {
 	r.line = r.line[:0]
 	for {

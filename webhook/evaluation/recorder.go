@@ -51,10 +51,10 @@ func NewEntry(webhook string, req *admission.Request, response *admission.Respon
 		Allowed: response.Allowed, Warnings: response.Warnings, PatchBytes: len(response.Patch),
 	}
 	if record.Name == "" {
-		record.Name, record.GenerateName = gjson.GetBytes(req.Object.Raw, "metadata.name").Str, gjson.GetBytes(req.Object.Raw, "metadata.generateName").Str
+		record.Name = gjson.GetBytes(req.Object.Raw, "metadata.name").Str
 	}
-	if record.Name != "" {
-		record.GenerateName = ""
+	if record.Name == "" {
+		record.GenerateName = gjson.GetBytes(req.Object.Raw, "metadata.generateName").Str
 	}
 	if response.Result != nil {
 		record.Message = response.Result.Message

@@ -105,16 +105,17 @@ func countMarkers(value any) int {
 }
 
 // contentFields are the fields whose texts only policies read. Sluice itself decides on other fields of a pod.
-var contentFields = []string{"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint",
-	"runtimeEnvYAML"}
+var contentFields = []string{
+	"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint", "runtimeEnvYAML",
+}
 
-// firstReadBySluice returns the first masked place that Sluice itself may read; "" if there is none.
-func firstReadBySluice(record *decisionlog.Record) string {
+// firstReadBySluice returns the first masked place that Sluice itself may read, and whether there is one.
+func firstReadBySluice(record *decisionlog.Record) (string, bool) {
 	at := slices.IndexFunc(record.Masked, func(pointer string) bool { return isReadBySluice(record, pointer) })
 	if at < 0 {
-		return ""
+		return "", false
 	}
-	return record.Masked[at]
+	return record.Masked[at], true
 }
 
 func isReadBySluice(record *decisionlog.Record, pointer string) bool {

@@ -145,7 +145,7 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	if err != nil {
 		return fail("the record is invalid: %v", err)
 	}
-	if pointer := firstReadBySluice(record); pointer != "" {
+	if pointer, ok := firstReadBySluice(record); ok {
 		return fail("%s is masked, and Sluice itself reads it", generalize(pointer))
 	}
 	var seen observed
@@ -153,7 +153,8 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	response := r.handlers[record.Webhook](evaluation.WithTrace(context.WithValue(ctx, tenantKey{}, tenant), &trace), *req)
 	entry := evaluation.NewEntry(record.Webhook, req, &response, &trace)
 	result := Result{Response: response, Now: entry.Record}
-	if incomplete := firstIncomplete(result.Now.Evaluations); incomplete != "" || !response.Allowed && result.Now.Code != http.StatusForbidden {
+	incomplete := firstIncomplete(result.Now.Evaluations)
+	if incomplete != "" || !response.Allowed && result.Now.Code != http.StatusForbidden {
 		return fail("it could not be evaluated now: %s", strings.TrimSpace(incomplete+" "+result.Now.Message))
 	}
 	if len(record.Masked) > 0 {
@@ -191,7 +192,8 @@ func decode(in *decisionlog.Input) (*admission.Request, *decision.Tenant, error)
 // firstIncomplete returns the first policy that was not evaluated to its end.
 func firstIncomplete(evaluations []decisionlog.Evaluation) string {
 	at := slices.IndexFunc(evaluations, func(e decisionlog.Evaluation) bool {
-		return slices.Contains([]string{string(engine.ResultTimedOut), string(engine.ResultQuarantined), string(engine.ResultUnevaluated)}, e.Result)
+		incomplete := []engine.Result{engine.ResultTimedOut, engine.ResultQuarantined, engine.ResultUnevaluated}
+		return slices.Contains(incomplete, engine.Result(e.Result))
 	})
 	if at < 0 {
 		return ""

@@ -165,11 +165,12 @@ func createWork(t *testing.T, admin client.Client) (objects work) {
 		file.into.SetFinalizers([]string{"example.org/mine", v1alpha1.FinalizerProject})
 		objects = append(objects, file.into)
 	}
-	container := []corev1.Container{{Name: "a", Image: "a"}}
+	// Its pods stay pending: the scheduler binds none in the middle of the test.
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}, NodeSelector: map[string]string{"example.org/none": "has-it"}}
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "lab", Name: name, Labels: map[string]string{"app": name}}
 	}
-	announced := &corev1.Pod{ObjectMeta: meta("announced"), Spec: corev1.PodSpec{Containers: container, PriorityClassName: ""}}
+	announced := &corev1.Pod{ObjectMeta: meta("announced"), Spec: pod}
 	announced.Annotations = map[string]string{v1alpha1.AnnotationEndsAt: "2026-01-01T00:00:00Z"}
 	quota := &corev1.ResourceQuota{ObjectMeta: meta("sluice")}
 	quota.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}
@@ -181,7 +182,7 @@ func createWork(t *testing.T, admin client.Client) (objects work) {
 		}},
 		&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: container}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: pod},
 		}})
 	for _, object := range all {
 		clustertest.Eventually(t, func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), object)) })

@@ -129,7 +129,8 @@ func versionsOf(from *decision.TenantSources) string {
 	}
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
-		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PausedUntil.Unix(), input.RefusedNodes(from.NodePools))
+		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ",
+		from.SizeLimits, from.PausedUntil.Unix(), input.RefusedNodes(from.NodePools))
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

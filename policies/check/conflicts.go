@@ -129,7 +129,10 @@ func relevantPolicies(source engine.Source, others []engine.Source) []engine.Sou
 		if other.IsLibrary() {
 			return source.IsLibrary()
 		}
-		return source.IsLibrary() || other.Name == source.Name || other.Enforcement == v1alpha1.EnforcementDryRun || !matchesOverlap(source.Match, other.Match)
+		if source.IsLibrary() || other.Name == source.Name {
+			return true
+		}
+		return other.Enforcement == v1alpha1.EnforcementDryRun || !matchesOverlap(source.Match, other.Match)
 	})
 }
 

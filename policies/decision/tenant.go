@@ -144,7 +144,8 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 // schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
 	encoded, err := json.Marshal([]any{
-		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.Documents.Namespace, t.LongestExtension, t.SizeLimits, t.PausedUntil,
+		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.Documents.Namespace,
+		t.LongestExtension, t.SizeLimits, t.PausedUntil,
 	})
 	sum := sha256.Sum256(encoded)
 	return string(sum[:]), err

@@ -23,7 +23,9 @@ func (s Source) exemptionProblems() []Problem {
 	case s.BuiltIn:
 		problems = append(problems, Problem{Message: "spec.exemptions is set, which a built-in policy does not have"})
 	case s.Replaces != "":
-		problems = append(problems, Problem{Message: "spec.exemptions: a policy that replaces a built-in one has no exemptions: allow the objects in its rules"})
+		problems = append(problems, Problem{
+			Message: "spec.exemptions: a policy that replaces a built-in one has no exemptions: allow the objects in its rules",
+		})
 	}
 	for i, exemption := range s.Exemptions {
 		path := fmt.Sprintf("spec.exemptions[%d]", i)

@@ -50,11 +50,15 @@ func (c *libraryChoice) reversionProblems(choice map[string]*teamLibrary, name s
 	add := func(kind, importer string, problem Problem) {
 		problem.Policy = importer
 		if len(problems) < maxNamedImporters {
-			problems = append(problems, Problem{Message: fmt.Sprintf("%s %s does not compile with this version: %s", kind, importer, problem.Error())})
+			problems = append(problems, Problem{
+				Message: fmt.Sprintf("%s %s does not compile with this version: %s", kind, importer, problem.Error()),
+			})
 		}
 		problem.Policy = "it"
 		u.warnings[importer] = append(u.warnings[importer], Problem{Message: fmt.Sprintf(
-			"%s is not in force, since this one does not compile with it: %s", c.desired[name].version(), strings.TrimPrefix(problem.Error(), "it:"))})
+			"%s is not in force, since this one does not compile with it: %s", c.desired[name].version(),
+			strings.TrimPrefix(problem.Error(), "it:"),
+		)})
 	}
 	for _, library := range with.libraries {
 		other := library.source.Name
@@ -68,7 +72,9 @@ func (c *libraryChoice) reversionProblems(choice map[string]*teamLibrary, name s
 		}
 	}
 	if len(problems) == 0 {
-		problems = []Problem{{Message: "it compiles with a version of another library only that is not in force; see the status of the other libraries"}}
+		problems = []Problem{{
+			Message: "it compiles only with a version of another library that is not in force; see the status of the other libraries",
+		}}
 	}
 	return problems
 }

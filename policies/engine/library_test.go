@@ -54,14 +54,14 @@ func denialsOf(t *testing.T, e *engine.Engine) []string {
 func describeReports(reports []engine.Report) []string {
 	var lines []string
 	for _, r := range reports {
-		line := fmt.Sprintf("%s %d/%d", r.Name, r.EnforcedGeneration, r.Generation)
+		parts := []string{fmt.Sprintf("%s %d/%d", r.Name, r.EnforcedGeneration, r.Generation)}
 		for _, problem := range r.Problems {
-			line += " | " + problem.Error()
+			parts = append(parts, problem.Error())
 		}
 		for _, warning := range r.Warnings {
-			line += " | warning " + warning.Error()
+			parts = append(parts, "warning "+warning.Error())
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(parts, " | "))
 	}
 	return lines
 }

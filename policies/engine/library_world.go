@@ -104,9 +104,11 @@ func (w *libraryWorld) resolve(reads []libraryRead) ([]*teamLibrary, []Problem) 
 		switch {
 		case served != nil || read.isImport:
 		case broken != nil:
-			problems = append(problems, problemAt(read.location, "%s is in %s, which is not in force: see its status", read.path, broken.version()))
+			problems = append(problems, problemAt(read.location,
+				"%s is in %s, which is not in force: see its status", read.path, broken.version()))
 		default:
-			problems = append(problems, problemAt(read.location, "%s does not exist: no library has this package; apply the library first", read.path))
+			problems = append(problems, problemAt(read.location,
+				"%s does not exist: no library has this package; apply the library first", read.path))
 		}
 	}
 	slices.SortFunc(found, func(a, b *teamLibrary) int { return strings.Compare(a.source.Name, b.source.Name) })
@@ -205,7 +207,8 @@ func closureProblems(module *ast.Module, closure []*teamLibrary) []Problem {
 	if len(closure) <= maxImportedLibraries && size <= maxImportedBytes {
 		return nil
 	}
-	return []Problem{problemAt(module.Package.Loc(), "it imports %d libraries of %d bytes, itself or through others; %d libraries of %d bytes are allowed",
+	return []Problem{problemAt(module.Package.Loc(),
+		"it imports %d libraries of %d bytes, itself or through others; %d libraries of %d bytes are allowed",
 		len(closure), size, maxImportedLibraries, maxImportedBytes)}
 }
 

@@ -105,10 +105,11 @@ type Library struct {
 	Rego string
 }
 
-// digest identifies everything in a source but its generation.
+// digest identifies everything in a source but its generation, its creation and the libraries that it imports.
 type digest [sha256.Size]byte
 
-// Digest identifies everything in a source but its generation and rejections.
+// Digest identifies everything in a source but its generation, its creation, its rejections, and the libraries that it
+// imports.
 func (s Source) Digest() [sha256.Size]byte { return s.digest() }
 
 func (s Source) digest() digest {

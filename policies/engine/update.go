@@ -270,7 +270,7 @@ func (u *updater) compileModule(source Source, imported []*teamLibrary) *compila
 	})
 }
 
-// compileOnce returns the earlier compilation of a key, if there is one.
+// compileOnce compiles, or returns the earlier compilation of a key, if there is one.
 func (u *updater) compileOnce(key compilationKey, compile func() (*module, []Problem)) *compilation {
 	compiled := u.modules[key]
 	if compiled == nil {

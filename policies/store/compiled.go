@@ -139,7 +139,9 @@ func (c *compilation) compile(ctx context.Context, versions []*engine.Source) er
 			case !result.Exhausted:
 			case !fresh[i].IsLibrary() && c.store.good[fresh[i].Digest()]:
 				problem := result.Problems[0]
-				c.blamed = []engine.Problem{{Message: fmt.Sprintf("policy %s cannot be compiled with the new version of a library: %s", problem.Policy, problem.Message)}}
+				c.blamed = []engine.Problem{{Message: fmt.Sprintf(
+					"policy %s cannot be compiled with the new version of a library: %s", problem.Policy, problem.Message,
+				)}}
 			default:
 				c.current[freshKeys[i]] = result.Problems
 			}

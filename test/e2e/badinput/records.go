@@ -3,7 +3,7 @@
 
 package badinput
 
-import "strings"
+import "slices"
 
 func workloadClockTable() table {
 	return table{
@@ -217,7 +217,6 @@ func extensionTable() table {
 
 func policyTable() table {
 	const builtIn = "the name of a built-in policy, such as core.gpu; core.project and core.quota cannot be replaced"
-	const exemption = `[{projects: [a], reason: b, until: "2026-12-31T23:00:00Z"}]`
 	return table{
 		kind: "Policy",
 		allowed: []edit{
@@ -225,10 +224,10 @@ func policyTable() table {
 			{name: "null parameters", patch: `{spec: {parameters: {maxGPUs: null, nested: null}}}`},
 			{name: "the name of a built-in policy", patch: `{metadata: {name: core.nodepool}}`},
 			{name: "a long source", patch: `{spec: {rego: ` + longText(262144) + `}}`},
-			{name: "exemptions", patch: `{spec: {replaces: null, exemptions: [{projects: [a], names: ["train-*"], reason: b, until: "2026-12-31T23:00:00Z"}]}}`},
-			{name: "a library", patch: `{spec: {type: Library, enforcement: null, match: null, parameters: null, parametersSchema: null, replaces: null}}`},
+			{name: "an exemption", patch: exempting(`{projects: [a], names: ["train-*"], reason: b, ` + exemptionEnd + `}`)},
+			{name: "a library", patch: libraryWith("rego")},
 		},
-		rejected: []edit{
+		rejected: slices.Concat([]edit{
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"an unknown field", `{spec: {template: x}}`, "spec.template", "unknown field"},
 			{"an unknown enforcement", `{spec: {enforcement: deny}}`, "spec.enforcement", `"Deny", "Warn", "DryRun"`},
@@ -250,31 +249,6 @@ func policyTable() table {
 			{"a kind twice", `{spec: {match: {kinds: [Pod, Pod]}}}`, "spec.match.kinds[1]", "Duplicate value"},
 			{"an unknown operation", `{spec: {match: {operations: [DELETE]}}}`, "spec.match.operations[0]", `"CREATE", "UPDATE"`},
 			{"an operation twice", `{spec: {match: {operations: [CREATE, CREATE]}}}`, "spec.match.operations[1]", "Duplicate value"},
-			{"excluded projects that are a list", `{spec: {match: {exclude: [a]}}}`, "spec.match.exclude", "must be of type object"},
-			{"an excluded project with an empty name", `{spec: {match: {exclude: {projects: [""]}}}}`, "spec.match.exclude.projects[0]", "at least 1 chars"},
-			{"an excluded project with a name that is too long", `{spec: {match: {exclude: {projects: [` + longText(64) + `]}}}}`, "spec.match.exclude.projects[0]", "may not be more than 63"},
-			{"too many excluded projects", `{spec: {match: {exclude: {projects: [` + repeatItems(1025, "p%d") + `]}}}}`, "spec.match.exclude.projects", "at most 1024 items"},
-			{"an excluded project twice", `{spec: {match: {exclude: {projects: [a, a]}}}}`, "spec.match.exclude.projects[1]", "Duplicate value"},
-			{"an excluded department with an empty name", `{spec: {match: {exclude: {departments: [""]}}}}`, "spec.match.exclude.departments[0]", "at least 1 chars"},
-			{"an excluded department with a name that is too long", `{spec: {match: {exclude: {departments: [` + longText(64) + `]}}}}`, "spec.match.exclude.departments[0]", "may not be more than 63"},
-			{"too many excluded departments", `{spec: {match: {exclude: {departments: [` + repeatItems(257, "d%d") + `]}}}}`, "spec.match.exclude.departments", "at most 256 items"},
-			{"an unknown type", `{spec: {type: Module}}`, "spec.type", `"Policy", "Library"`},
-			{"a library with an enforcement", `{spec: {type: Library, match: null, parameters: null, parametersSchema: null, replaces: null}}`, "spec.enforcement", "a library is not enforced"},
-			{"a library with a match", `{spec: {type: Library, enforcement: null, parameters: null, parametersSchema: null, replaces: null}}`, "spec.match", "a library matches no objects"},
-			{"a library with parameters", `{spec: {type: Library, enforcement: null, match: null, parametersSchema: null, replaces: null}}`, "spec.parameters", "a library has no parameters"},
-			{"a library with a schema of parameters", `{spec: {type: Library, enforcement: null, match: null, parameters: null, replaces: null}}`, "spec.parametersSchema", "a library has no parameters"},
-			{"a library that replaces a policy", `{spec: {type: Library, enforcement: null, match: null, parameters: null, parametersSchema: null}}`, "spec.replaces", "a library replaces no policy"},
-			{"a library with exemptions", `{spec: {type: Library, enforcement: null, match: null, parameters: null, parametersSchema: null, replaces: null, exemptions: ` + exemption + `}}`, "spec.exemptions", "a library denies nothing"},
-			{"a replacement with exemptions", `{spec: {exemptions: ` + exemption + `}}`, "spec.exemptions", "a policy that replaces a built-in one has no exemptions"},
-			{"no exemptions", `{spec: {replaces: null, exemptions: []}}`, "spec.exemptions", "at least 1 items"},
-			{"too many exemptions", `{spec: {replaces: null, exemptions: [` + strings.Repeat(`{projects: [a], reason: b, until: "2026-12-31T23:00:00Z"},`, 65) + `]}}`, "spec.exemptions", "at most 64 items"},
-			{"an exemption of no projects", `{spec: {replaces: null, exemptions: [{projects: [], reason: b, until: "2026-12-31T23:00:00Z"}]}}`, "spec.exemptions[0].projects", "at least 1 items"},
-			{"an exemption of all projects", `{spec: {replaces: null, exemptions: [{reason: b, until: "2026-12-31T23:00:00Z"}]}}`, "spec.exemptions[0].projects", "Required value"},
-			{"an exempted name with a slash", `{spec: {replaces: null, exemptions: [{projects: [a], names: [a/b], reason: b, until: "2026-12-31T23:00:00Z"}]}}`, "spec.exemptions[0].names[0]", "should match"},
-			{"an exemption without a reason", `{spec: {replaces: null, exemptions: [{projects: [a], until: "2026-12-31T23:00:00Z"}]}}`, "spec.exemptions[0].reason", "Required value"},
-			{"an exemption with a reason that is too long", `{spec: {replaces: null, exemptions: [{projects: [a], reason: ` + longText(513) + `, until: "2026-12-31T23:00:00Z"}]}}`, "spec.exemptions[0].reason", "may not be more than 512"},
-			{"an exemption without an end", `{spec: {replaces: null, exemptions: [{projects: [a], reason: b}]}}`, "spec.exemptions[0].until", "Required value"},
-			{"an exemption until no time", `{spec: {replaces: null, exemptions: [{projects: [a], reason: b, until: soon}]}}`, "spec.exemptions[0].until", "must be of type date-time"},
 			{"parameters that are not an object", `{spec: {parameters: [1]}}`, "spec.parameters", "must be of type object"},
 			{"a schema of parameters that is not an object", `{spec: {parametersSchema: [1]}}`, "spec.parametersSchema", "must be of type object"},
 			{"replaces a policy that cannot be replaced", `{spec: {replaces: core.quota}}`, "spec.replaces", builtIn},
@@ -285,12 +259,12 @@ func policyTable() table {
 			{"no source", `{spec: {rego: null}}`, "spec.rego", "Required value"},
 			{"an empty source", `{spec: {rego: ""}}`, "spec.rego", "at least 1 chars"},
 			{"a source that is too long", `{spec: {rego: ` + longText(262145) + `}}`, "spec.rego", "may not be more than 262144"},
-		},
+		}, excludeEdits(), libraryEdits(), exemptionEdits()),
 		mutable: []edit{
 			{name: "another source", patch: `{spec: {rego: package other}}`},
 		},
 		immutable: []edit{
-			{"another type", `{spec: {type: Library, enforcement: null, match: null, parameters: null, parametersSchema: null, replaces: null}}`, "spec.type", "cannot be changed: create another object"},
+			{"another type", libraryWith("rego"), "spec.type", "cannot be changed: create another object"},
 		},
 		status: []edit{
 			{"a negative number of violations", `{status: {violations: -1}}`, "status.violations", "greater than or equal to 0"},

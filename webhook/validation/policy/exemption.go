@@ -30,8 +30,10 @@ func (v *Validator) exemptionErrors(before, policy *v1alpha1.Policy) field.Error
 			return equality.Semantic.DeepEqual(old, exemption)
 		})
 		if !unchanged && exemption.Until.After(latest) {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "exemptions").Index(i).Child("until"), exemption.Until.UTC().Format(time.RFC3339),
-				fmt.Sprintf("must not be after %s, in 366 days; to leave projects out without an end, use match.exclude", latest.UTC().Format(time.RFC3339))))
+			path := field.NewPath("spec", "exemptions").Index(i).Child("until")
+			errs = append(errs, field.Invalid(path, exemption.Until.UTC().Format(time.RFC3339), fmt.Sprintf(
+				"must not be after %s, in 366 days; to leave projects out without an end, use match.exclude", latest.UTC().Format(time.RFC3339),
+			)))
 		}
 	}
 	return errs
@@ -45,7 +47,9 @@ func (v *Validator) exemptionWarnings(policy *v1alpha1.Policy) (warnings admissi
 	now := v.Clock.Now()
 	for i, exemption := range policy.Spec.Exemptions {
 		if !now.Before(exemption.Until.Time) {
-			warnings = append(warnings, fmt.Sprintf("spec.exemptions[%d].until: the exemption ended on %s; remove it", i, exemption.Until.UTC().Format(time.RFC3339)))
+			warnings = append(warnings, fmt.Sprintf(
+				"spec.exemptions[%d].until: the exemption ended on %s; remove it", i, exemption.Until.UTC().Format(time.RFC3339),
+			))
 		}
 	}
 	return warnings

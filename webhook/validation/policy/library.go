@@ -57,7 +57,8 @@ func (v *Validator) awaitLibraries(ctx context.Context, source engine.Source) {
 	defer cancel()
 	for {
 		var existing v1alpha1.PolicyList
-		if err := v.Cached.List(ctx, &existing, client.UnsafeDisableDeepCopy); err != nil || !engine.LacksLibrary(source, store.Sources(nil, existing.Items)) {
+		err := v.Cached.List(ctx, &existing, client.UnsafeDisableDeepCopy)
+		if err != nil || !engine.LacksLibrary(source, store.Sources(nil, existing.Items)) {
 			return
 		}
 		select {

@@ -27,6 +27,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AdmissionParametersSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdmissionParametersStatus"):
 		return &apiv1alpha1.AdmissionParametersStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuditExample"):
+		return &apiv1alpha1.AuditExampleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuditRecord"):
+		return &apiv1alpha1.AuditRecordApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Contact"):
 		return &apiv1alpha1.ContactApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Department"):
@@ -71,6 +75,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PauseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Policy"):
 		return &apiv1alpha1.PolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyAudit"):
+		return &apiv1alpha1.PolicyAuditApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):
 		return &apiv1alpha1.PolicyErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExample"):

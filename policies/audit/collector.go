@@ -38,12 +38,17 @@ type Counts struct {
 	Changed int `json:"changed"`
 	Warned  int `json:"warned"`
 	Failed  int `json:"failed"`
+	// Enforced is the number of violations of policies in Deny.
+	Enforced int `json:"enforced"`
 }
 
 // Violations returns the number of objects that a policy would not admit as they are.
 func (c Counts) Violations() int { return c.Denied + c.Changed }
 
-func (c *Counts) add(result decision.AuditResult) {
+func (c *Counts) add(result decision.AuditResult, enforcement v1alpha1.Enforcement) {
+	if result.IsViolation() && enforcement == v1alpha1.EnforcementDeny {
+		c.Enforced++
+	}
 	switch result {
 	case decision.AuditDenied:
 		c.Denied++
@@ -97,6 +102,7 @@ func (r *Report) Total() Counts {
 		total.Changed += counts.Changed
 		total.Warned += counts.Warned
 		total.Failed += counts.Failed
+		total.Enforced += counts.Enforced
 	}
 	return total
 }
@@ -148,14 +154,14 @@ func (c *Collector) Add(root Object, project string, pod bool, findings []decisi
 // create counts a new finding, and returns its entry; nil if there are too many.
 func (c *Collector) create(root Object, project, policy string, finding *decision.AuditFinding) *Entry {
 	counts := c.report.Namespaces[root.Namespace]
-	counts.add(finding.Result)
+	counts.add(finding.Result, finding.Enforcement)
 	c.report.Namespaces[root.Namespace] = counts
 	ofPolicy := c.report.Policies[policy]
 	if ofPolicy == nil {
 		ofPolicy = &PolicyCounts{Enforcement: finding.Enforcement, ByProject: make(map[string]int)}
 		c.report.Policies[policy] = ofPolicy
 	}
-	ofPolicy.add(finding.Result)
+	ofPolicy.add(finding.Result, finding.Enforcement)
 	if finding.Result.IsViolation() {
 		ofPolicy.ByProject[project]++
 	}

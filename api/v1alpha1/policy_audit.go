@@ -81,6 +81,13 @@ type AuditExample struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
+	// Result is Denied or Changed: the policy would refuse the object, or the object lacks what the
+	// policy sets.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=Denied;Changed
+	Result string `json:"result"`
+
 	// Pods is the number of the object's pods that violate the policy.
 	//
 	// +optional

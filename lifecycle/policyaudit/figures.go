@@ -110,8 +110,8 @@ func examplesByPolicy(entries []audit.Entry) map[string][]v1alpha1.AuditExample 
 			}
 			taken[i] = true
 			examples[entry.Policy] = append(known, v1alpha1.AuditExample{
-				Project: entry.Project, Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name, Pods: int64(entry.Pods),
-				Message: entry.Message,
+				Project: entry.Project, Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name,
+				Result: string(entry.Result), Pods: int64(entry.Pods), Message: entry.Message,
 			})
 		}
 	}

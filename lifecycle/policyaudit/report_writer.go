@@ -27,12 +27,12 @@ const reportPageSize = 500
 
 // writeReports writes the Reports of all namespaces with findings and deletes the others, if their kind is installed.
 func (a *Auditor) writeReports(ctx context.Context, report *audit.Report) (v1alpha1.AuditReports, error) {
-	_, err := a.Client.RESTMapper().RESTMapping(reportKind.GroupKind(), reportKind.Version)
+	_, err := a.Client.RESTMapper().RESTMapping(audit.OpenReportKind.GroupKind(), audit.OpenReportKind.Version)
 	if meta.IsNoMatchError(err) {
 		return v1alpha1.AuditReportsStatusOnly, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("find the resource of %s: %w", reportKind.Kind, err)
+		return "", fmt.Errorf("find the resource of %s: %w", audit.OpenReportKind.Kind, err)
 	}
 	entries := make(map[string][]audit.Entry)
 	for i := range report.Entries {
@@ -40,7 +40,7 @@ func (a *Auditor) writeReports(ctx context.Context, report *audit.Report) (v1alp
 		entries[namespace] = append(entries[namespace], report.Entries[i])
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(report.Namespaces)) {
-		err := a.writeReport(ctx, newReport(namespace, entries[namespace], report.Namespaces[namespace]))
+		err := a.writeReport(ctx, audit.NewOpenReport(namespace, entries[namespace], report.Namespaces[namespace]))
 		if isNotServed(err) {
 			return v1alpha1.AuditReportsStatusOnly, nil // the kind was uninstalled
 		}
@@ -57,7 +57,7 @@ func (a *Auditor) writeReports(ctx context.Context, report *audit.Report) (v1alp
 // writeReport writes a Report unless it exists with the same content.
 func (a *Auditor) writeReport(ctx context.Context, desired *unstructured.Unstructured) error {
 	existing := &unstructured.Unstructured{}
-	existing.SetGroupVersionKind(reportKind)
+	existing.SetGroupVersionKind(audit.OpenReportKind)
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(desired), existing)
 	if err == nil && isUpToDate(existing, desired) {
 		return nil
@@ -90,19 +90,19 @@ func isUpToDate(existing, desired *unstructured.Unstructured) bool {
 // deleteReports deletes the Reports of namespaces without findings.
 func (a *Auditor) deleteReports(ctx context.Context, keep map[string]audit.Counts) error {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(reportKind.GroupVersion().WithKind(reportKind.Kind + "List"))
+	list.SetGroupVersionKind(audit.OpenReportKind.GroupVersion().WithKind(audit.OpenReportKind.Kind + "List"))
 	for {
-		err := a.Live.List(ctx, list, client.MatchingLabels(reportLabels()), client.Limit(reportPageSize), client.Continue(list.Continue))
+		err := a.Live.List(ctx, list, client.MatchingLabels(audit.OpenReportLabels()), client.Limit(reportPageSize), client.Continue(list.Continue))
 		if err != nil {
 			return fmt.Errorf("list reports: %w", err)
 		}
 		for i := range list.Items {
 			found := &list.Items[i]
-			if _, kept := keep[found.Namespace]; kept || found.Name != reportName {
+			if _, kept := keep[found.Namespace]; kept || found.Name != audit.OpenReportName {
 				continue
 			}
 			stale := &unstructured.Unstructured{}
-			stale.SetGroupVersionKind(reportKind)
+			stale.SetGroupVersionKind(audit.OpenReportKind)
 			stale.SetNamespace(found.Namespace)
 			stale.SetName(found.Name)
 			if err := a.Client.Delete(ctx, stale, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {

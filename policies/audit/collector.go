@@ -45,7 +45,8 @@ type Counts struct {
 // Violations returns the number of objects that a policy would not admit as they are.
 func (c Counts) Violations() int { return c.Denied + c.Changed }
 
-func (c *Counts) add(result decision.AuditResult, enforcement v1alpha1.Enforcement) {
+// Add counts a finding.
+func (c *Counts) Add(result decision.AuditResult, enforcement v1alpha1.Enforcement) {
 	if result.IsViolation() && enforcement == v1alpha1.EnforcementDeny {
 		c.Enforced++
 	}
@@ -154,14 +155,14 @@ func (c *Collector) Add(root Object, project string, pod bool, findings []decisi
 // create counts a new finding, and returns its entry; nil if there are too many.
 func (c *Collector) create(root Object, project, policy string, finding *decision.AuditFinding) *Entry {
 	counts := c.report.Namespaces[root.Namespace]
-	counts.add(finding.Result, finding.Enforcement)
+	counts.Add(finding.Result, finding.Enforcement)
 	c.report.Namespaces[root.Namespace] = counts
 	ofPolicy := c.report.Policies[policy]
 	if ofPolicy == nil {
 		ofPolicy = &PolicyCounts{Enforcement: finding.Enforcement, ByProject: make(map[string]int)}
 		c.report.Policies[policy] = ofPolicy
 	}
-	ofPolicy.add(finding.Result, finding.Enforcement)
+	ofPolicy.Add(finding.Result, finding.Enforcement)
 	if finding.Result.IsViolation() {
 		ofPolicy.ByProject[project]++
 	}

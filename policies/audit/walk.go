@@ -33,6 +33,8 @@ type Walk struct {
 	Tenants *Tenants
 	// Namespace limits the audit to a namespace; empty audits all.
 	Namespace string
+	// Selected selects the policies whose findings are reported, if it is set.
+	Selected func(policy string) bool
 	// Limits limit the entries of the report.
 	Limits Limits
 	// Pause waits after each page, if it is set. busy is the time that the page took.
@@ -173,6 +175,9 @@ func (w *Walk) audit(ctx context.Context, object *unstructured.Unstructured) err
 		return nil
 	}
 	w.collector.report.Evaluated++
+	if w.Selected != nil {
+		findings = slices.DeleteFunc(findings, func(f decision.AuditFinding) bool { return f.Policy != "" && !w.Selected(f.Policy) })
+	}
 	w.collector.Add(w.owners.root(object), tenant.Project, isPod, findings)
 	return nil
 }

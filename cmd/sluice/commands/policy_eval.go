@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -95,20 +96,32 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	if err != nil {
 		return nil, nil, err
 	}
-	var policies v1alpha1.PolicyList
-	var projects v1alpha1.ProjectList
-	var departments v1alpha1.DepartmentList
-	var pools v1alpha1.NodePoolList
-	for _, list := range []client.ObjectList{&policies, &projects, &departments, &pools} {
-		if err := c.List(cmd.Context(), list); err != nil {
-			return nil, nil, err
-		}
-	}
-	var parameters v1alpha1.AdmissionParameters
-	if err := c.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
+	observed, err := listPolicyObjects(cmd.Context(), c)
+	if err != nil {
 		return nil, nil, err
 	}
-	return workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters), policies.Items, nil
+	return workbench.FromCluster(observed.projects.Items, observed.departments.Items, observed.pools.Items, observed.parameters),
+		observed.policies.Items, nil
+}
+
+// policyObjects are the objects of a cluster from which the policies and their input are made.
+type policyObjects struct {
+	policies    v1alpha1.PolicyList
+	projects    v1alpha1.ProjectList
+	departments v1alpha1.DepartmentList
+	pools       v1alpha1.NodePoolList
+	parameters  v1alpha1.AdmissionParameters
+}
+
+func listPolicyObjects(ctx context.Context, c client.Reader) (*policyObjects, error) {
+	var o policyObjects
+	for _, list := range []client.ObjectList{&o.policies, &o.projects, &o.departments, &o.pools} {
+		if err := c.List(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &o.parameters)
+	return &o, client.IgnoreNotFound(err)
 }
 
 // evalRequest reads the object, and completes the request.

@@ -168,6 +168,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: project
       type:
         scalar: string
+    - name: result
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.AuditRecord
   map:
     fields:

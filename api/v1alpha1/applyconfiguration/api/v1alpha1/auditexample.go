@@ -19,6 +19,9 @@ type AuditExampleApplyConfiguration struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// Name is the name of the object.
 	Name *string `json:"name,omitempty"`
+	// Result is Denied or Changed: the policy would refuse the object, or the object lacks what the
+	// policy sets.
+	Result *string `json:"result,omitempty"`
 	// Pods is the number of the object's pods that violate the policy.
 	Pods *int64 `json:"pods,omitempty"`
 	// Message is the first reason of the policy, shortened.
@@ -60,6 +63,14 @@ func (b *AuditExampleApplyConfiguration) WithNamespace(value string) *AuditExamp
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *AuditExampleApplyConfiguration) WithName(value string) *AuditExampleApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithResult sets the Result field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Result field is set to the value of the last call.
+func (b *AuditExampleApplyConfiguration) WithResult(value string) *AuditExampleApplyConfiguration {
+	b.Result = &value
 	return b
 }
 

@@ -69,7 +69,8 @@ func (a *Audit) validate(path *field.Path) (errs field.ErrorList) {
 	if _, err := time.LoadLocation(a.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(path.Child("timeZone"), a.TimeZone, "must be a time zone such as Europe/Berlin"))
 	} else if next, err := a.Next(time.Unix(0, 0)); err != nil {
-		errs = append(errs, field.Invalid(path.Child("schedule"), a.Schedule, `must be a schedule in cron's five fields such as "0 3 * * *": `+err.Error()))
+		errs = append(errs, field.Invalid(path.Child("schedule"), a.Schedule,
+			`must be a schedule in cron's five fields such as "0 3 * * *": `+err.Error()))
 	} else if next.IsZero() {
 		errs = append(errs, field.Invalid(path.Child("schedule"), a.Schedule, "must be a schedule that has a next time"))
 	}

@@ -146,7 +146,7 @@ func (a *Auditor) tenants(ctx context.Context) (*audit.Tenants, error) {
 
 // pauseAfterPage waits as long as the page took.
 func pauseAfterPage(ctx context.Context, busy time.Duration) error {
-	timer := time.NewTimer(max(busy, minPagePause))
+	timer := time.NewTimer(max(busy, minPagePause)) //nolint:forbidigo // machine time: the pause between pages
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -84,7 +84,8 @@ func newPolicyAudit(generation int64, counts *audit.PolicyCounts, examples []v1a
 	}
 	figures.Violations, figures.Failed = int64(counts.Violations()), int64(counts.Failed)
 	for project, violations := range counts.ByProject {
-		figures.ViolationsByProject = append(figures.ViolationsByProject, v1alpha1.ProjectViolations{Project: project, Violations: int64(violations)})
+		of := v1alpha1.ProjectViolations{Project: project, Violations: int64(violations)}
+		figures.ViolationsByProject = append(figures.ViolationsByProject, of)
 	}
 	slices.SortFunc(figures.ViolationsByProject, func(a, b v1alpha1.ProjectViolations) int {
 		return cmp.Or(cmp.Compare(b.Violations, a.Violations), cmp.Compare(a.Project, b.Project))

@@ -92,7 +92,8 @@ func (a *Auditor) deleteReports(ctx context.Context, keep map[string]audit.Count
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(audit.OpenReportKind.GroupVersion().WithKind(audit.OpenReportKind.Kind + "List"))
 	for {
-		err := a.Live.List(ctx, list, client.MatchingLabels(audit.OpenReportLabels()), client.Limit(reportPageSize), client.Continue(list.Continue))
+		err := a.Live.List(ctx, list, client.MatchingLabels(audit.OpenReportLabels()),
+			client.Limit(reportPageSize), client.Continue(list.Continue))
 		if err != nil {
 			return fmt.Errorf("list reports: %w", err)
 		}

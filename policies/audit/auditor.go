@@ -51,7 +51,9 @@ func IsAudited(object *unstructured.Unstructured) bool {
 // Evaluate returns the findings about a pod or a workload of a tenant's namespace, sorted by policy, at most one for each policy
 // and template. The templates of a workload that has a controller are not evaluated, since that of its controller is. It returns
 // [ErrUnevaluated] if there was no time; an object that cannot be decoded is a finding.
-func (a *Auditor) Evaluate(ctx context.Context, object *unstructured.Unstructured, tenant *decision.Tenant) ([]decision.AuditFinding, error) {
+func (a *Auditor) Evaluate(
+	ctx context.Context, object *unstructured.Unstructured, tenant *decision.Tenant,
+) ([]decision.AuditFinding, error) {
 	kind := object.GroupVersionKind().GroupKind()
 	request := decision.Request{
 		Policies: a.Policies, Now: a.Now, Tenant: tenant, Operation: v1alpha1.OperationCreate,

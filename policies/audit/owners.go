@@ -21,7 +21,8 @@ type Object struct {
 
 func newObject(object *unstructured.Unstructured) Object {
 	return Object{
-		Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName(), UID: object.GetUID(),
+		Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(),
+		Name: object.GetName(), UID: object.GetUID(),
 	}
 }
 

@@ -56,7 +56,8 @@ const maxRestarts = 100
 // Kueue's Workloads are copies of others; what their pods violate is found at the pods.
 func Kinds() []workloadkind.Kind {
 	kinds := slices.DeleteFunc(workloadkind.All(), func(k workloadkind.Kind) bool {
-		return len(k.Templates) == 0 || k.StopAction.Method == workloadkind.StopNever || k.GroupKind == podKind || k.Group == workloadkind.GroupKueue
+		return len(k.Templates) == 0 || k.StopAction.Method == workloadkind.StopNever || k.GroupKind == podKind ||
+			k.Group == workloadkind.GroupKueue
 	})
 	pods, _ := workloadkind.Lookup(podKind)
 	return append(kinds, pods)

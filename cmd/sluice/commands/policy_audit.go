@@ -56,7 +56,8 @@ last audit of the cluster found.`,
 	cmd.Flags().BoolVarP(&flags.all, "all-projects", "A", false, "Audit the objects of all projects, the default")
 	cmd.Flags().StringVar(&flags.directory, "policies", "", "Directory with policies to evaluate in addition to those of the cluster")
 	cmd.Flags().BoolVar(&flags.latest, "latest", false, "Show what the last audit of the cluster found")
-	cmd.Flags().BoolVar(&flags.fail, "fail", false, "Fail if a policy in Deny would refuse or change an object, or if objects could not be evaluated")
+	cmd.Flags().BoolVar(&flags.fail, "fail", false,
+		"Fail if a policy in Deny would refuse or change an object, or if objects could not be evaluated")
 	flags.output = addListOutputFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("project", "all-projects")
 	cmd.MarkFlagsMutuallyExclusive("policies", "latest")
@@ -113,7 +114,7 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 		return nil, err
 	}
 	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
+		printOmittedPolicies(cmd.ErrOrStderr(), err)
 	}
 	namespace, err := auditNamespace(observed.projects.Items, flags.project)
 	if err != nil {
@@ -177,10 +178,12 @@ func newAuditProgress(output io.Writer) func(resource string, evaluated int) {
 // print prints the result. The error is for --fail.
 func (d *auditDocument) print(cmd *cobra.Command, flags *auditFlags) error {
 	if len(d.MissingRights) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: you may not list "+strings.Join(d.MissingRights, ", ")+"; these objects were not audited"))
+		missing := strings.Join(d.MissingRights, ", ")
+		fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: you may not list "+missing+"; these objects were not audited"))
 	}
 	if d.Unevaluated > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %d objects could not be evaluated: their projects are incomplete, or there was no time\n", d.Unevaluated)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %d objects could not be evaluated: their projects are incomplete, or there was no time\n",
+			d.Unevaluated)
 	}
 	if d.Entries == nil {
 		d.Entries = []audit.Entry{}

@@ -32,7 +32,8 @@ func latestAudit(ctx context.Context, c client.Client, project string) (*auditDo
 			"see audit in the configuration of lifecycle, or run sluice policy audit without --latest")
 	}
 	document := &auditDocument{
-		Time: record.Time, Source: string(record.Reports), Evaluated: int(record.Evaluated), Unevaluated: int(record.Unevaluated), ofCluster: true,
+		Time: record.Time, Source: string(record.Reports), ofCluster: true,
+		Evaluated: int(record.Evaluated), Unevaluated: int(record.Unevaluated),
 	}
 	var err error
 	if record.Reports == v1alpha1.AuditReportsOpenReports {

@@ -72,7 +72,7 @@ cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
+			printOmittedPolicies(cmd.ErrOrStderr(), err)
 		}
 		decision, err := policies.Decide(cmd.Context(), request)
 		if err != nil {
@@ -81,6 +81,11 @@ cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 		return printDecision(cmd, policies, decision, flags.explain)
 	}
 	return cmd
+}
+
+// printOmittedPolicies warns of policies that do not compile.
+func printOmittedPolicies(output io.Writer, err error) {
+	fmt.Fprintln(output, printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
 }
 
 // evalFolder returns the folder of --policies, or the projects, departments and node pools of the cluster with its policies.

@@ -122,7 +122,7 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 	}
 	now := c.clock.Now()
 	walk := audit.Walk{
-		Reader: c, Mapper: c.RESTMapper(), Auditor: policies.Auditor(now), Namespace: namespace, Limits: commandAuditLimits,
+		Reader: c, Mapper: c.Client.RESTMapper(), Auditor: policies.Auditor(now), Namespace: namespace, Limits: commandAuditLimits,
 		Tenants:  audit.NewTenants(observed.projects.Items, observed.departments.Items, observed.pools.Items, &observed.parameters.Spec),
 		Progress: newAuditProgress(cmd.ErrOrStderr()),
 	}

@@ -200,7 +200,7 @@ func (c *testCluster) report(t *testing.T) (*unstructured.Unstructured, error) {
 // installOpenReports creates the kind of OpenReports' own manifest, and waits until it is served.
 func (c *testCluster) installOpenReports(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "policies", "audit", "testdata", "openreports.io_reports.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "policies", "audit", "testdata", "openreports.io_reports.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,6 @@ func TestAuditOfCluster(t *testing.T) {
 	if err := c.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: c.namespace}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	interrupted := *c.auditor
 	broken := errors.New("the process ends")
 	watching, err := client.NewWithWatch(clustertest.Start(t).Config(), client.Options{Scheme: c.Scheme()})
 	if err != nil {

@@ -89,13 +89,13 @@ func (d *auditDocument) addReports(ctx context.Context, c client.Client, project
 	}
 }
 
-// addExamples adds the examples in the status of the policies. The status has no results of warnings.
+// addExamples adds the examples in the status of the policies. The status has no warnings.
 func (d *auditDocument) addExamples(ctx context.Context, c client.Reader, project string) error {
 	var policies v1alpha1.PolicyList
 	if err := c.List(ctx, &policies); err != nil {
 		return err
 	}
-	d.Omitted = 0
+	d.Counts, d.Entries, d.Omitted = nil, nil, 0
 	for i := range policies.Items {
 		policy := &policies.Items[i]
 		figures := policy.Status.Audit

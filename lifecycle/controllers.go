@@ -27,6 +27,7 @@ import (
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/department"
 	"sluice.dev/lifecycle/tenancy/nodepool"
+	"sluice.dev/lifecycle/tenancy/policyaudit"
 	"sluice.dev/lifecycle/tenancy/policystatus"
 	"sluice.dev/lifecycle/tenancy/project"
 	"sluice.dev/lifecycle/tenancy/rbac"
@@ -125,6 +126,16 @@ func (s *services) notification() []component {
 		&notification.QuotaThresholdReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
 		&notification.WeeklySummaryReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
 	}
+}
+
+// audit returns the task that audits the objects of projects.
+func (s *services) audit() []component {
+	if s.cfg.Audit.Disabled {
+		return nil
+	}
+	return []component{background{&policyaudit.Auditor{
+		Client: s.client, Live: s.live, Policies: s.policies, Clock: s.policyTime, Config: s.cfg.Audit,
+	}}}
 }
 
 // migPlan returns the controllers of GPUNodes and their MIG layouts.

@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg *config.Config, manifests fs.FS, logger logr.L
 	if err != nil {
 		return err
 	}
-	for _, c := range slices.Concat(s.tenancy(), s.rendering(manifests), s.quota(), s.timeLimit(), s.notification(), s.eviction(), s.migPlan()) {
+	for _, c := range slices.Concat(s.tenancy(), s.rendering(manifests), s.quota(), s.timeLimit(), s.notification(), s.eviction(), s.migPlan(), s.audit()) {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", c, err)
 		}

@@ -57,7 +57,7 @@ var (
 		"Running workloads whose deadline is at most so far away, in policy time; within: 1h, 4h, 24h, 72h.", []string{"project", "within"}, nil)
 	stateDescriptions = []*prometheus.Desc{
 		leaderMetric, poolGPUs, projectGPUs, projectProblem, nodeSampled, nodeGPUs, nodeProblem, policyProblem, clockStates,
-		unstoppable, nextDeadline, endingSoon,
+		unstoppable, nextDeadline, endingSoon, auditViolations, auditLastRun, auditDuration, auditObjects,
 	}
 )
 
@@ -128,6 +128,8 @@ func (c *stateCollector) Collect(values chan<- prometheus.Metric) {
 	each(c, func(p *v1alpha1.NodePool) { g.set(poolGPUs, float64(p.Status.GPUs), p.Name) })
 	each(c, g.setNode)
 	each(c, g.setPolicy)
+	each(c, g.setAudit)
+	each(c, g.setAuditRecord)
 	now := c.clock.Now()
 	workloads := map[string]*projectWorkloads{}
 	each(c, func(clock *v1alpha1.WorkloadClock) {

@@ -116,6 +116,16 @@ func newStateCollector(t *testing.T, elected bool) *stateCollector {
 		&v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Status: v1alpha1.PolicyStatus{
 			Conditions: conditions(v1alpha1.ConditionCompiled, "False", v1alpha1.ConditionEnforced, "True", v1alpha1.ConditionQuarantined, "True"),
 		}},
+		&v1alpha1.Policy{
+			ObjectMeta: metav1.ObjectMeta{Name: "audited"}, Spec: v1alpha1.PolicySpec{Enforcement: v1alpha1.EnforcementWarn},
+			Status: v1alpha1.PolicyStatus{Audit: &v1alpha1.PolicyAudit{Violations: 7}},
+		},
+		&v1alpha1.AdmissionParameters{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName},
+			Status: v1alpha1.AdmissionParametersStatus{Audit: &v1alpha1.AuditRecord{
+				Time: sampled, DurationSeconds: 12, Evaluated: 300, Unevaluated: 2,
+			}},
+		},
 		newClock("soon", v1alpha1.ClockStateRunning, now.Add(2*time.Hour)),
 		newClock("first", v1alpha1.ClockStateRunning, time.Unix(1700000000, 0)),
 		newClock("later", v1alpha1.ClockStateRunning, now.Add(100*time.Hour)),
@@ -151,6 +161,11 @@ sluice_gpunode_problem{node="dgx-1",pool="dgx",problem="GPULost"} 1
 sluice_gpunode_problem{node="dgx-1",pool="dgx",problem="NotReady"} 1
 sluice_policy_problem{policy="broken",problem="NotCompiled"} 1
 sluice_policy_problem{policy="broken",problem="Quarantined"} 1
+sluice_audit_violations{enforcement="Warn",policy="audited"} 7
+sluice_audit_last_run_timestamp_seconds 1.7e+09
+sluice_audit_duration_seconds 12
+sluice_audit_objects{result="evaluated"} 300
+sluice_audit_objects{result="unevaluated"} 2
 sluice_workloads{project="thesis",state="Deleted"} 1
 sluice_workloads{project="thesis",state="Running"} 4
 sluice_workloads{project="thesis",state="Stopped"} 1

@@ -245,6 +245,11 @@ type AdmissionParametersStatus struct {
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
 
+	// Audit describes the last complete audit of the objects that exist, which lifecycle writes.
+	//
+	// +optional
+	Audit *AuditRecord `json:"audit,omitempty"`
+
 	// Conditions has Paused, which lifecycle writes.
 	//
 	// +optional

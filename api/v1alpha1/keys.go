@@ -99,6 +99,10 @@ const AnnotationAdoptBy = "sluice.dev/adopt-by"
 // in Sluice's namespace. It is on no object of users, and so it is none of [ManagedKeys].
 const ReplicaReportAnnotation = "sluice.dev/replica-report"
 
+// OmittedResultsAnnotation is on a Report of OpenReports: the number of findings that its summary counts and
+// its results omit.
+const OmittedResultsAnnotation = "sluice.dev/omitted-results"
+
 // RepartitionedAnnotation is when the planner changed the layout of a GPUNode's GPUs within the last
 // hour (RFC 3339, separated by commas). It is on no object of users either.
 const RepartitionedAnnotation = "sluice.dev/repartitioned"

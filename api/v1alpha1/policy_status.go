@@ -60,6 +60,12 @@ type PolicyStatus struct {
 	// +optional
 	EndedReplicas *EndedReplicas `json:"endedReplicas,omitempty"`
 
+	// Audit is what the last audit found among the objects that exist. It has no value before the
+	// first audit of the policy.
+	//
+	// +optional
+	Audit *PolicyAudit `json:"audit,omitempty"`
+
 	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
 	//
 	// +optional

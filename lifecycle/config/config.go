@@ -46,6 +46,8 @@ type Config struct {
 	Stopping Stopping `json:"stopping,omitempty"`
 	// Eviction configures how single pods are evicted.
 	Eviction Eviction `json:"eviction,omitempty"`
+	// Audit configures the audit of objects that exist.
+	Audit Audit `json:"audit,omitempty"`
 	// Mail configures the mail server. Without it no mail is sent.
 	Mail *Mail `json:"mail,omitempty"`
 }
@@ -141,6 +143,7 @@ func (c *Config) Default() {
 		c.Stopping.RetryInterval.Duration = defaultRetryInterval
 	}
 	c.Eviction.setDefaults()
+	c.Audit.setDefaults()
 	c.Mail.setDefaults()
 }
 
@@ -166,6 +169,7 @@ func (c *Config) Validate() field.ErrorList {
 	errs = append(errs, c.Identities.validate(field.NewPath("identities"))...)
 	errs = append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
 	errs = append(errs, c.Eviction.validate(field.NewPath("eviction"))...)
+	errs = append(errs, c.Audit.validate(field.NewPath("audit"))...)
 	return append(errs, c.Mail.validate(field.NewPath("mail"))...)
 }
 

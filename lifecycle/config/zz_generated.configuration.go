@@ -15,6 +15,7 @@ var map_Config = map[string]string{
 	"identities":     "Identities are trusted in addition to those of Kubernetes.",
 	"stopping":       "Stopping configures how workloads are stopped at their time limit.",
 	"eviction":       "Eviction configures how single pods are evicted.",
+	"audit":          "Audit configures the audit of objects that exist.",
 	"mail":           "Mail configures the mail server. Without it no mail is sent.",
 }
 

@@ -164,7 +164,7 @@ func (e *Evaluator) evaluate(
 		Project: documents.Project, Department: documents.Department, NodePools: documents.NodePools,
 		Namespace: documents.Namespace, Usage: documents.Use,
 		Now:      request.Now.In(request.Tenant.TimeZone),
-		Template: request.IsTemplate, PausedUntil: request.Tenant.PausedUntil,
+		Template: request.IsTemplate, Existing: request.isExisting, PausedUntil: request.Tenant.PausedUntil,
 	}
 	if err := e.setWorkload(ctx, request.Policies, in, &requested); err != nil {
 		return nil, err

@@ -37,6 +37,9 @@ type Request struct {
 	// IsTemplate reports whether the pod does not exist yet. Owner is then the kind that will create it.
 	IsTemplate bool
 	Owner      workload.Owner
+
+	// isExisting reports whether the object was admitted before.
+	isExisting bool
 }
 
 // Subject returns the values that the policies' matches are compared with. A template has those of its pod.

@@ -225,7 +225,7 @@ func (o *Outcome) add(p *policy, r *response[policyResult], in *Input) {
 	}
 	required := p.isRequired() && !paused
 	evaluation := Evaluation{Policy: p.source.Name, Enforcement: enforcement, Duration: r.duration, Cached: r.cached}
-	denials, warnings := r.value.findings(p, in.Template)
+	denials, warnings := r.value.findings(p, in)
 	switch {
 	case errors.Is(r.err, ErrQuarantined) && !p.isRequired():
 		// It is skipped.
@@ -285,18 +285,24 @@ func (p *policy) isRequired() bool {
 }
 
 // findings returns denials and warnings. For a template, a denial that may not hold for
-// the pod is a warning.
-func (a *policyResult) findings(p *policy, template bool) (denials, warnings []merge.Finding) {
+// the pod is a warning; for an object that exists, such a rule is about its creation, and
+// has no findings.
+func (a *policyResult) findings(p *policy, in *Input) (denials, warnings []merge.Finding) {
 	for _, rule := range []ruleName{ruleDeny, ruleViolation} {
 		found := a.deny
 		if rule == ruleViolation {
 			found = a.violation
 		}
-		if template && p.module.volatile.has(rule) {
+		switch volatile := p.module.volatile.has(rule); {
+		case volatile && in.Existing:
+		case volatile && in.Template:
 			warnings = append(warnings, found...)
-		} else {
+		default:
 			denials = append(denials, found...)
 		}
+	}
+	if in.Existing && p.module.volatile.has(ruleWarn) {
+		return denials, warnings
 	}
 	return denials, append(warnings, a.warn...)
 }

@@ -88,6 +88,9 @@ type Input struct {
 	// Template: the object is the template of a future pod. A denial that depends on the
 	// time or the present use becomes a warning, since it may not hold for the pod.
 	Template bool
+	// Existing: the object exists already. The findings of rules that depend on the time or the
+	// present use are omitted, since they are about its creation.
+	Existing bool
 	// PausedUntil is the end of a pause, in policy time: the denials of policies that are not built in,
 	// and replace none that is, are warnings. It is zero without a pause.
 	PausedUntil time.Time

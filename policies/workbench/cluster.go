@@ -21,6 +21,7 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies"
+	"sluice.dev/policies/audit"
 	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge"
@@ -184,6 +185,11 @@ func (c *Cluster) decideObject(ctx context.Context, d *Decision, request decisio
 		d.Results = append(d.Results, final)
 	}
 	return nil
+}
+
+// Auditor returns an auditor of existing objects under the policies.
+func (c *Cluster) Auditor(now time.Time) *audit.Auditor {
+	return &audit.Auditor{Policies: c.set, Evaluator: &c.evaluator, Now: now}
 }
 
 // Explain returns what each rule of a policy did for the object, or the template, of a result.

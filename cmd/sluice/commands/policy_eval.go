@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
+			printOmittedPolicies(cmd.ErrOrStderr(), err)
 		}
 		data, err := folder.Data()
 		if err != nil {
@@ -90,6 +91,11 @@ cluster, and policies in DryRun are not evaluated. Nothing is created.`,
 	return cmd
 }
 
+// printOmittedPolicies warns of policies that do not compile.
+func printOmittedPolicies(output io.Writer, err error) {
+	fmt.Fprintln(output, printer.Sanitize("Warning: omitted policies, of which the cluster evaluates the last good version: "+err.Error()))
+}
+
 // evalFolder returns the folder of --policies, or the projects, departments and node pools of the cluster with its policies.
 func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*workbench.Folder, []v1alpha1.Policy, error) {
 	if flags.directory != "" {
@@ -103,24 +109,15 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	if err != nil {
 		return nil, nil, err
 	}
-	var policies v1alpha1.PolicyList
-	var projects v1alpha1.ProjectList
-	var departments v1alpha1.DepartmentList
-	var pools v1alpha1.NodePoolList
-	for _, list := range []client.ObjectList{&policies, &projects, &departments, &pools} {
-		if err := c.List(cmd.Context(), list); err != nil {
-			return nil, nil, err
-		}
-	}
-	var parameters v1alpha1.AdmissionParameters
-	if err := c.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
+	observed, err := listPolicyObjects(cmd.Context(), c)
+	if err != nil {
 		return nil, nil, err
 	}
-	folder := workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters)
+	folder := workbench.FromCluster(observed.projects.Items, observed.departments.Items, observed.pools.Items, observed.parameters)
 	if err := addClusterData(cmd, c, folder); err != nil {
 		return nil, nil, err
 	}
-	return folder, policies.Items, addNamespace(cmd, c, folder, flags.project)
+	return folder, observed.policies.Items, addNamespace(cmd, c, folder, flags.project)
 }
 
 // addNamespace adds the namespace of a project, unless the user may not read it.
@@ -160,6 +157,26 @@ func addClusterData(cmd *cobra.Command, c client.Client, folder *workbench.Folde
 	}
 	folder.AddData(configMaps.Items, objects)
 	return nil
+}
+
+// policyObjects are the objects of a cluster from which the policies and their input are made.
+type policyObjects struct {
+	policies    v1alpha1.PolicyList
+	projects    v1alpha1.ProjectList
+	departments v1alpha1.DepartmentList
+	pools       v1alpha1.NodePoolList
+	parameters  v1alpha1.AdmissionParameters
+}
+
+func listPolicyObjects(ctx context.Context, c client.Reader) (*policyObjects, error) {
+	var o policyObjects
+	for _, list := range []client.ObjectList{&o.policies, &o.projects, &o.departments, &o.pools} {
+		if err := c.List(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &o.parameters)
+	return &o, client.IgnoreNotFound(err)
 }
 
 // evalRequest reads the object, and completes the request.

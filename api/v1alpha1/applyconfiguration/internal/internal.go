@@ -139,6 +139,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.AdmissionParametersStatus
   map:
     fields:
+    - name: audit
+      type:
+        namedType: dev.sluice.api.v1alpha1.AuditRecord
     - name: conditions
       type:
         list:
@@ -151,6 +154,56 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.Pause
 - name: dev.sluice.api.v1alpha1.ApproverRole
+  scalar: string
+- name: dev.sluice.api.v1alpha1.AuditExample
+  map:
+    fields:
+    - name: kind
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: pods
+      type:
+        scalar: numeric
+    - name: project
+      type:
+        scalar: string
+    - name: result
+      type:
+        scalar: string
+- name: dev.sluice.api.v1alpha1.AuditRecord
+  map:
+    fields:
+    - name: durationSeconds
+      type:
+        scalar: numeric
+    - name: evaluated
+      type:
+        scalar: numeric
+    - name: policies
+      type:
+        scalar: string
+    - name: reports
+      type:
+        namedType: dev.sluice.api.v1alpha1.AuditReports
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: unevaluated
+      type:
+        scalar: numeric
+    - name: violations
+      type:
+        scalar: numeric
+- name: dev.sluice.api.v1alpha1.AuditReports
   scalar: string
 - name: dev.sluice.api.v1alpha1.Burst
   scalar: string
@@ -742,6 +795,35 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: dev.sluice.api.v1alpha1.PolicyStatus
+- name: dev.sluice.api.v1alpha1.PolicyAudit
+  map:
+    fields:
+    - name: changedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: examples
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.AuditExample
+          elementRelationship: atomic
+    - name: failed
+      type:
+        scalar: numeric
+    - name: generation
+      type:
+        scalar: numeric
+    - name: violations
+      type:
+        scalar: numeric
+    - name: violationsByProject
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ProjectViolations
+          elementRelationship: associative
+          keys:
+          - project
 - name: dev.sluice.api.v1alpha1.PolicyError
   map:
     fields:
@@ -887,6 +969,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.PolicyStatus
   map:
     fields:
+    - name: audit
+      type:
+        namedType: dev.sluice.api.v1alpha1.PolicyAudit
     - name: conditions
       type:
         list:

@@ -16,6 +16,8 @@ import (
 type AdmissionParametersStatusApplyConfiguration struct {
 	// Pause is the present pause, or the last one. `sluice pause` writes it.
 	Pause *PauseApplyConfiguration `json:"pause,omitempty"`
+	// Audit describes the last complete audit of the objects that exist, which lifecycle writes.
+	Audit *AuditRecordApplyConfiguration `json:"audit,omitempty"`
 	// Conditions has Paused, which lifecycle writes.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -31,6 +33,14 @@ func AdmissionParametersStatus() *AdmissionParametersStatusApplyConfiguration {
 // If called multiple times, the Pause field is set to the value of the last call.
 func (b *AdmissionParametersStatusApplyConfiguration) WithPause(value *PauseApplyConfiguration) *AdmissionParametersStatusApplyConfiguration {
 	b.Pause = value
+	return b
+}
+
+// WithAudit sets the Audit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Audit field is set to the value of the last call.
+func (b *AdmissionParametersStatusApplyConfiguration) WithAudit(value *AuditRecordApplyConfiguration) *AdmissionParametersStatusApplyConfiguration {
+	b.Audit = value
 	return b
 }
 

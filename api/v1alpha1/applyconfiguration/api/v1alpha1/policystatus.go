@@ -36,6 +36,9 @@ type PolicyStatusApplyConfiguration struct {
 	// EndedReplicas are the violations that replicas of the webhook counted that no longer
 	// exist. They are part of violations.
 	EndedReplicas *EndedReplicasApplyConfiguration `json:"endedReplicas,omitempty"`
+	// Audit is what the last audit found among the objects that exist. It has no value before the
+	// first audit of the policy.
+	Audit *PolicyAuditApplyConfiguration `json:"audit,omitempty"`
 	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -114,6 +117,14 @@ func (b *PolicyStatusApplyConfiguration) WithExamples(values ...*PolicyExampleAp
 // If called multiple times, the EndedReplicas field is set to the value of the last call.
 func (b *PolicyStatusApplyConfiguration) WithEndedReplicas(value *EndedReplicasApplyConfiguration) *PolicyStatusApplyConfiguration {
 	b.EndedReplicas = value
+	return b
+}
+
+// WithAudit sets the Audit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Audit field is set to the value of the last call.
+func (b *PolicyStatusApplyConfiguration) WithAudit(value *PolicyAuditApplyConfiguration) *PolicyStatusApplyConfiguration {
+	b.Audit = value
 	return b
 }
 

@@ -73,14 +73,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.OwnerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Pause"):
 		return &apiv1alpha1.PauseApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplates"):
+		return &apiv1alpha1.PodTemplatesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Policy"):
 		return &apiv1alpha1.PolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyAudit"):
 		return &apiv1alpha1.PolicyAuditApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyDataKind"):
+		return &apiv1alpha1.PolicyDataKindApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyError"):
 		return &apiv1alpha1.PolicyErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExample"):
 		return &apiv1alpha1.PolicyExampleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExclusion"):
+		return &apiv1alpha1.PolicyExclusionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyExemption"):
+		return &apiv1alpha1.PolicyExemptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyMatch"):
 		return &apiv1alpha1.PolicyMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicySpec"):

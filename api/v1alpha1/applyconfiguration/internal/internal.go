@@ -130,6 +130,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - kind
+    - name: policyData
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.PolicyDataKind
+          elementRelationship: associative
+          keys:
+          - apiVersion
+          - kind
     - name: queues
       type:
         list:
@@ -824,6 +833,27 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - project
+- name: dev.sluice.api.v1alpha1.PolicyDataKind
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fields
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: kind
+      type:
+        scalar: string
+    - name: scope
+      type:
+        namedType: dev.sluice.api.v1alpha1.PolicyDataScope
+      default: Namespace
+- name: dev.sluice.api.v1alpha1.PolicyDataScope
+  scalar: string
 - name: dev.sluice.api.v1alpha1.PolicyError
   map:
     fields:

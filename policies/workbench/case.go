@@ -53,6 +53,9 @@ type Expectation struct {
 	Object map[string]any `json:"object,omitempty"`
 }
 
+// exampleUser creates the objects of requests that name no user.
+const exampleUser = "anna"
+
 // exampleTime is the time of a request that names none.
 var exampleTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
@@ -66,7 +69,7 @@ func (c *Case) validate() error {
 		}
 	}
 	if c.User == "" {
-		c.User = "anna"
+		c.User = exampleUser
 	}
 	e := &c.Expect
 	switch {

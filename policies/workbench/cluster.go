@@ -35,7 +35,12 @@ var evaluationLimits = engine.Limits{Evaluation: 5 * time.Second, Request: time.
 
 // NewCluster compiles policies. The error lists each policy that does not compile, with its problems.
 func NewCluster(sources []engine.Source) (*Cluster, error) {
-	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries(), Limits: evaluationLimits})
+	return NewClusterWithLimits(sources, evaluationLimits)
+}
+
+// NewClusterWithLimits compiles policies whose evaluation has limits; see [NewCluster].
+func NewClusterWithLimits(sources []engine.Source, limits engine.Limits) (*Cluster, error) {
+	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		return nil, err
 	}

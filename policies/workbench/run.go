@@ -35,7 +35,7 @@ func (o *Outcome) Passed() bool { return len(o.Failures) == 0 && !o.Skipped }
 // Sources returns the built-in policies and those of the folder, which replace those of the cluster with the same names. A
 // policy in DryRun counts as Deny, so that a test shows what it will do.
 func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
-	objects := slices.DeleteFunc(slices.Clone(inCluster), func(p v1alpha1.Policy) bool { return f.has(p.Name) })
+	objects := slices.DeleteFunc(slices.Clone(inCluster), func(p v1alpha1.Policy) bool { return f.Has(p.Name) })
 	for i := range f.Policies {
 		policy := f.Policies[i]
 		if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
@@ -44,10 +44,6 @@ func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
 		objects = append(objects, policy)
 	}
 	return store.Sources(policies.BuiltIn(), objects)
-}
-
-func (f *Folder) has(policy string) bool {
-	return slices.ContainsFunc(f.Policies, func(p v1alpha1.Policy) bool { return p.Name == policy })
 }
 
 // RunCases evaluates the cases with the folder's policies and the built-in ones. An error is of the policies: no case was

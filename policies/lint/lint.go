@@ -34,13 +34,13 @@ import (
 type Options struct {
 	// Check checks a policy as the webhook does; see [check.Process.Check]. By default that is [check.Check], which has no
 	// limits of time and memory, and finds no conflicts.
-	Check func(context.Context, engine.Source, check.Environment) (check.Result, error)
+	Check workbench.Checker
 }
 
 // linter collects findings.
 type linter struct {
 	folder   *workbench.Folder
-	check    func(context.Context, engine.Source, check.Environment) (check.Result, error)
+	check    workbench.Checker
 	findings []Finding
 }
 
@@ -90,6 +90,8 @@ func (l *linter) lintPolicy(ctx context.Context, policy *v1alpha1.Policy) error 
 	if err != nil {
 		return fmt.Errorf("policy %s: %w", policy.Name, err)
 	}
+	// A module that cannot be parsed is a problem of the check, or a template of Gatekeeper.
+	p.module, _ = ast.ParseModuleWithOpts(policy.Name, policy.Spec.Rego, ast.ParserOptions{RegoVersion: ast.RegoV1})
 	for _, problem := range result.Problems {
 		l.add(refused, policy.Name, p.problemPlace(problem), "%s", problem.Message+p.missingImport(problem.Message))
 	}
@@ -98,11 +100,9 @@ func (l *linter) lintPolicy(ctx context.Context, policy *v1alpha1.Policy) error 
 	}
 	p.lintMatch()
 	p.lintTests()
-	module, err := ast.ParseModuleWithOpts(policy.Name, policy.Spec.Rego, ast.ParserOptions{RegoVersion: ast.RegoV1})
-	if err != nil {
-		return nil // the check reports it, or it is a template of Gatekeeper
+	if p.module == nil {
+		return nil
 	}
-	p.module = module
 	p.lintConditions()
 	p.lintRules()
 	p.lintParameters()
@@ -129,15 +129,30 @@ func warningCode(kind engine.ProblemKind) string {
 }
 
 // fieldPath is the path with which some messages begin.
-var fieldPath = regexp.MustCompile(`^spec(\.[a-zA-Z]+|\[[0-9]+\])+`)
+var fieldPath = regexp.MustCompile(`^spec\.(match|parameters|parametersSchema|enforcement|replaces)\b(\.[a-zA-Z]+|\[[0-9]+\])*`)
 
 // problemPlace returns the place of a problem of the check.
 func (p *policyLinter) problemPlace(problem engine.Problem) workbench.Place {
 	if problem.Line > 0 && problem.Library == "" {
 		return p.folder.RegoPlace(p.policy.Name, problem.Line, problem.Column)
 	}
+	if problem.Kind == engine.ConflictingValue {
+		return p.changingRule()
+	}
 	if field := fieldPath.FindString(problem.Message); field != "" {
 		return p.fieldPlace(strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) })...)
+	}
+	return p.fieldPlace("metadata", "name")
+}
+
+// changingRule returns the place of the first rule that changes objects.
+func (p *policyLinter) changingRule() workbench.Place {
+	if p.module != nil {
+		for _, rule := range p.module.Rules {
+			if slices.Contains([]string{"overrides", "defaults", "remove", "append", "nodes", "type"}, ruleName(rule)) {
+				return p.folder.RegoPlace(p.policy.Name, rule.Location.Row, rule.Location.Col)
+			}
+		}
 	}
 	return p.fieldPlace("metadata", "name")
 }

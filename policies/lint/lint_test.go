@@ -242,6 +242,38 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// The files of a new policy pass its unit tests, its cases and the strictest lint.
+func TestNewPoliciesAreGood(t *testing.T) {
+	for _, kind := range workbench.ScaffoldKinds {
+		t.Run(kind, func(t *testing.T) {
+			files, err := workbench.Scaffold("my-policy", kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, finding := range lint(t, files) {
+				t.Error(finding)
+			}
+			folder := load(t, files)
+			units, _, err := folder.RunUnitTests(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases, err := folder.RunCases(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, outcome := range append(units, cases...) {
+				if !outcome.Passed() {
+					t.Errorf("%+v", outcome)
+				}
+			}
+			if len(units) == 0 || len(cases) == 0 {
+				t.Errorf("%d unit tests and %d cases", len(units), len(cases))
+			}
+		})
+	}
+}
+
 func TestCountVerbs(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "%": 0, "%%": 0, "%s %d": 2, "%-5.2f%%": 1, "100%": 0, "%v%": 1} {
 		if got, ok := countVerbs(text); got != want || !ok {

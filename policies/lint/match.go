@@ -106,7 +106,7 @@ func (p *policyLinter) lintDuration(ctx context.Context) error {
 	source.Enforcement = v1alpha1.EnforcementDeny
 	source.Match.Projects, source.Match.Departments = nil, nil
 	limits := engine.Limits{Request: time.Minute}.WithDefaults()
-	cluster, err := workbench.NewClusterWithLimits([]engine.Source{source}, limits)
+	cluster, err := workbench.NewClusterWith([]engine.Source{source}, engine.Options{Limits: limits})
 	if err != nil {
 		return err
 	}

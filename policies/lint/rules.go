@@ -75,7 +75,9 @@ func dependsOnNothing(rule *ast.Rule, own map[ast.Var]bool) bool {
 	// References lead to input, to an imported library, or to a variable of the body.
 	visitRef := func(ref ast.Ref) bool {
 		name, _ := ref[0].Value.(ast.Var)
-		reads = reads || ast.BuiltinMap[ref.String()] == nil && terms.assigned[name] == nil && terms.elements[name] == nil
+		builtIn := ast.BuiltinMap[ref.String()]
+		reads = reads || builtIn != nil && builtIn.Nondeterministic ||
+			builtIn == nil && terms.assigned[name] == nil && terms.elements[name] == nil
 		return reads
 	}
 	ast.WalkVars(rule.Body, visitVariable)

@@ -35,12 +35,13 @@ var evaluationLimits = engine.Limits{Evaluation: 5 * time.Second, Request: time.
 
 // NewCluster compiles policies. The error lists each policy that does not compile, with its problems.
 func NewCluster(sources []engine.Source) (*Cluster, error) {
-	return NewClusterWithLimits(sources, evaluationLimits)
+	return NewClusterWith(sources, engine.Options{Limits: evaluationLimits})
 }
 
-// NewClusterWithLimits compiles policies whose evaluation has limits; see [NewCluster].
-func NewClusterWithLimits(sources []engine.Source, limits engine.Limits) (*Cluster, error) {
-	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries(), Limits: limits})
+// NewClusterWith compiles policies with Sluice's libraries and other options; see [NewCluster].
+func NewClusterWith(sources []engine.Source, options engine.Options) (*Cluster, error) {
+	options.Libraries = policies.Libraries()
+	set, reports, err := engine.Compile(sources, options)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +74,9 @@ type Decision struct {
 	// Original is the object as it was written. Object is the object as the cluster would admit it; it has no meaning if there
 	// are denials.
 	Original, Object map[string]any
+	// Effective is Object with its pod templates as the pods that they create will be admitted. The templates themselves stay
+	// as they are. It has no meaning if there are denials.
+	Effective map[string]any
 	// Results are those of the object, or of its templates.
 	Results []decision.Result
 }
@@ -121,13 +125,16 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 	isPod := kind.Group == "" && kind.Kind == "Pod"
 	if base.IsJob = kind.Group == "batch" && kind.Kind == "Job"; isPod || base.IsJob {
 		if err := c.decideObject(ctx, d, base); err != nil || isPod || len(d.Denials()) > 0 {
+			d.Effective = d.Object
 			return d, err
 		}
 	}
 	templates := workloadkind.Templates(kind, d.Object)
 	if len(templates) == 0 {
-		return nil, fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows", cmp.Or(kind.String(), "an object without a kind"))
+		return nil, fmt.Errorf("no policy is evaluated for %s: it is no pod, and has no pod template that Sluice knows",
+			cmp.Or(kind.String(), "an object without a kind"))
 	}
+	bodies := make(map[string]map[string]any, len(templates))
 	for _, template := range templates {
 		ofTemplate := base
 		ofTemplate.IsJob, ofTemplate.Owner = false, workload.Owner{Group: kind.Group, Kind: kind.Kind}
@@ -136,7 +143,11 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 			return nil, err
 		}
 		d.Results = append(d.Results, result)
+		if len(result.Denials) == 0 {
+			bodies[template.Path] = decision.TemplateFromPod(template, result.Merged.Object)
+		}
 	}
+	d.Effective = workloadkind.WithTemplates(kind, d.Object, bodies)
 	return d, nil
 }
 

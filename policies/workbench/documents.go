@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
+	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -28,6 +31,45 @@ func ReadObject(text []byte) (object map[string]any, err error) {
 		err = errors.New("it has no object")
 	}
 	return object, err
+}
+
+// ReadObjects returns the objects of a file, or of the YAML and JSON files in a folder and the folders in it. The elements of
+// lists count one by one.
+func ReadObjects(folder fs.FS, name string) ([]map[string]any, error) {
+	var objects []map[string]any
+	err := fs.WalkDir(folder, name, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+			return err
+		}
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return err
+		}
+		err = eachDocument(text, func(document []byte, _ int) error {
+			var object map[string]any
+			if err := yaml.Unmarshal(document, &object); err != nil {
+				return err
+			}
+			items, isList := object["items"].([]any)
+			if !isList {
+				items = []any{object}
+			}
+			for _, item := range items {
+				if one, ok := item.(map[string]any); ok {
+					objects = append(objects, one)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	if err == nil && len(objects) == 0 {
+		err = fmt.Errorf("%s has no objects", name)
+	}
+	return objects, err
 }
 
 // eachDocument calls a function for each document of a YAML or JSON file that is not empty, with its first line.

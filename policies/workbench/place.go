@@ -68,7 +68,7 @@ func (f *Folder) RegoPlace(policy string, line, column int) Place {
 	if node.Style&yamlv3.LiteralStyle != 0 {
 		at := node.Line + line
 		wanted, found := lineOf(node.Value, line), lineOf(f.texts[file], at)
-		if line > 0 && strings.HasSuffix(found, wanted) {
+		if line > 0 && line <= strings.Count(node.Value, "\n")+1 && strings.HasSuffix(found, wanted) {
 			return Place{File: file, Line: at, Column: len(found) - len(wanted) + column}
 		}
 	}

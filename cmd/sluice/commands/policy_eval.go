@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -95,17 +96,22 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	if err != nil {
 		return nil, nil, err
 	}
+	return readClusterFolder(cmd.Context(), c)
+}
+
+// readClusterFolder returns the projects, departments and node pools of a cluster, and its policies.
+func readClusterFolder(ctx context.Context, c client.Client) (*workbench.Folder, []v1alpha1.Policy, error) {
 	var policies v1alpha1.PolicyList
 	var projects v1alpha1.ProjectList
 	var departments v1alpha1.DepartmentList
 	var pools v1alpha1.NodePoolList
 	for _, list := range []client.ObjectList{&policies, &projects, &departments, &pools} {
-		if err := c.List(cmd.Context(), list); err != nil {
+		if err := c.List(ctx, list); err != nil {
 			return nil, nil, err
 		}
 	}
 	var parameters v1alpha1.AdmissionParameters
-	if err := c.Get(cmd.Context(), client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
 		return nil, nil, err
 	}
 	return workbench.FromCluster(projects.Items, departments.Items, pools.Items, parameters), policies.Items, nil
@@ -147,7 +153,11 @@ func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 		fmt.Fprintln(output, "Warning: "+printer.Sanitize(warning))
 	}
 	if len(decision.Denials()) == 0 {
-		diff, err := workbench.Diff(decision.Original, decision.Object)
+		name := "as admitted"
+		if decision.Original["kind"] != "Pod" {
+			name = "as its pods are admitted"
+		}
+		diff, err := workbench.Diff(decision.Original, decision.Effective, name)
 		if err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func printPolicyDiff(output io.Writer, result *policyDiff, objects bool) error {
 	}
 	for i := range result.Objects {
 		e := &result.Objects[i]
-		fmt.Fprintln(output, printer.Sanitize(fmt.Sprintf("\n%s %s/%s (project %s)", e.Kind, e.Namespace, e.Name, e.Project)))
+		fmt.Fprintf(output, "\n%s\n", printer.Sanitize(fmt.Sprintf("%s %s/%s (project %s)", e.Kind, e.Namespace, e.Name, e.Project)))
 		for _, list := range []struct {
 			title string
 			texts []string
@@ -230,9 +230,9 @@ func printPolicyDiff(output io.Writer, result *policyDiff, objects bool) error {
 	return nil
 }
 
-// printLines prints the lines of a difference.
+// printLines prints the lines of a difference. Rego is indented with tabs.
 func printLines(output io.Writer, text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintln(output, printer.Sanitize(strings.TrimRight(line, "\n")))
+		fmt.Fprintln(output, printer.Sanitize(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")))
 	}
 }

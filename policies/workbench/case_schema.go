@@ -41,11 +41,11 @@ func CaseSchema() map[string]any {
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "A case of sluice policy test",
 		"type": "object", "additionalProperties": false, "required": []any{"name", "object", "expect"},
 		"properties": map[string]any{
-			"name":       map[string]any{"type": "string", "minLength": 1, "description": "Describes the case; unique in its file."},
-			"object":     subject,
-			"project":    text("A Project in the folder. Default: an example project with two guaranteed GPUs, at most four."),
-			"user":       text("The user who creates the object. Default: anna."),
-			"groups":     map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "The groups of the user."},
+			"name":    map[string]any{"type": "string", "minLength": 1, "description": "Describes the case; unique in its file."},
+			"object":  subject,
+			"project": text("A Project in the folder. Default: an example project with two guaranteed GPUs, at most four."),
+			"user":    text("The user who creates the object. Default: anna."),
+			"groups":  map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "The groups of the user."},
 			"now": map[string]any{
 				"type": "string", "format": "date-time", "description": "The time of the request. Default: 2026-01-05T12:00:00Z.",
 			},

@@ -106,19 +106,19 @@ func TestLoadNamesEachFault(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"nothing":                   {map[string]string{"readme.md": "x"}, "no policies found"},
-		"an unknown field":          {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
-		"no Rego":                   {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
-		"a name twice":              {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
-		"an unknown key":            {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
-		"nothing expected":          {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
-		"both":                      {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
-		"an empty text":             {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
-		"a file as a folder":        {map[string]string{"a.yaml": policyYAML, "a.rego": "package a\n", "b.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: b}\n"}, "b.yaml: policy b: spec.rego: it is required, here or in the file b.rego"},
-		"a wrong time":              {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
-		"a case twice":              {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
-		"no object":                 {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
-		"YAML that is broken":       {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
+		"nothing":             {map[string]string{"readme.md": "x"}, "no policies found"},
+		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
+		"no Rego":             {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
+		"a name twice":        {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
+		"an unknown key":      {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
+		"nothing expected":    {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
+		"both":                {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
+		"an empty text":       {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
+		"a file as a folder":  {map[string]string{"a.yaml": policyYAML, "a.rego": "package a\n", "b.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: b}\n"}, "b.yaml: policy b: spec.rego: it is required, here or in the file b.rego"},
+		"a wrong time":        {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
+		"a case twice":        {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
+		"no object":           {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
+		"YAML that is broken": {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.files)

@@ -98,6 +98,7 @@ func objectWarnings(e *engine.Engine, source engine.Source, fields engine.InputT
 		})
 	}
 	for i := range common {
+		common[i].Kind = engine.UnknownObjectField
 		common[i].Message += fmt.Sprintf(" (kind %s of Kubernetes %s)", strings.Join(kinds, ", "), kubernetesVersion)
 	}
 	return common

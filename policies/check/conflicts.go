@@ -71,7 +71,7 @@ func Conflicts(ctx context.Context, source engine.Source, environment Environmen
 					continue
 				}
 				known[text] = true
-				warnings = append(warnings, engine.Problem{Policy: source.Name, Message: fmt.Sprintf(
+				warnings = append(warnings, engine.Problem{Policy: source.Name, Kind: engine.ConflictingValue, Message: fmt.Sprintf(
 					"%s, for example on %s in %s; objects on which policies in force conflict are refused: "+
 						"let one of the policies not match them, or use defaults instead of overrides", text, all[i].name, place,
 				)})

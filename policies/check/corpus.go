@@ -138,6 +138,19 @@ var examples = sync.OnceValues(func() ([]example, error) {
 	}
 })
 
+// Examples returns the example objects on which a policy is evaluated: pods and a Job. The caller must not change them.
+func Examples() ([]map[string]any, error) {
+	all, err := examples()
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]map[string]any, len(all))
+	for i := range all {
+		objects[i] = all[i].object
+	}
+	return objects, nil
+}
+
 func newExample(object map[string]any) (example, error) {
 	one := example{object: object, subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod"}}
 	var pod corev1.Pod

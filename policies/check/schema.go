@@ -18,6 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/dependency"
 	"sluice.dev/policies/input"
 )
 
@@ -64,6 +65,22 @@ func withObject(fields engine.InputTypes, kind string) engine.InputTypes {
 	}
 	fields["review"] = review
 	return fields
+}
+
+// InputSchema returns the JSON schema of input for policies with a match: of the fields that Sluice defines, and those of the
+// matched kind if it is only one. A field of input that the schema does not list does not exist.
+func InputSchema(match v1alpha1.PolicyMatch) Schema {
+	fields := InputFields()
+	if kinds := matchedKinds(match); len(kinds) == 1 {
+		fields = withObject(fields, kinds[0])
+	}
+	properties := make(Schema, len(dependency.InputFields))
+	for _, name := range dependency.InputFields {
+		if properties[name] = fields[name]; properties[name] == nil {
+			properties[name] = Schema{}
+		}
+	}
+	return Schema{"type": "object", "properties": properties}
 }
 
 // scalarSchemas are the schemas of types with a JSON form of their own.

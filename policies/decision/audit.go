@@ -101,7 +101,7 @@ func (e *Evaluator) AuditTemplate(ctx context.Context, t workloadkind.Template, 
 		return nil, err
 	}
 	findings.addAll(&Result{
-		Denials: prefixFields(t.Path, dryRun.Denials), Warnings: prefixFields(t.Path, dryRun.Warnings), Evaluations: dryRun.Evaluations,
+		Denials: fieldsOfObject(t, dryRun.Denials), Warnings: fieldsOfObject(t, dryRun.Warnings), Evaluations: dryRun.Evaluations,
 	})
 	return findings.sorted(), nil
 }

@@ -173,7 +173,9 @@ func misspelledRules(module *ast.Module) []Problem {
 		}
 		if meant, ok := similarRule(name); ok {
 			warned[name] = true
-			problems = append(problems, problemAt(rule.Loc(), "the rule %s is unused and has no meaning to Sluice; did you mean %s?", name, meant))
+			problem := problemAt(rule.Loc(), "the rule %s is unused and has no meaning to Sluice; did you mean %s?", name, meant)
+			problem.Kind = MisspelledRule
+			problems = append(problems, problem)
 		}
 	}
 	return problems

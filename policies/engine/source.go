@@ -192,7 +192,22 @@ type Problem struct {
 	Line, Column int
 	// Message says what is wrong and what to do.
 	Message string
+	// Kind distinguishes the warnings; empty for problems and other warnings.
+	Kind ProblemKind `json:",omitempty"`
 }
+
+// ProblemKind is a kind of warning.
+type ProblemKind string
+
+// The kinds of warnings.
+const (
+	// MisspelledRule: the name of a rule is almost one that Sluice knows.
+	MisspelledRule ProblemKind = "MisspelledRule"
+	// UnknownObjectField: the kinds of Kubernetes do not have a field.
+	UnknownObjectField ProblemKind = "UnknownObjectField"
+	// ConflictingValue: another policy sets a different value.
+	ConflictingValue ProblemKind = "ConflictingValue"
+)
 
 // Error returns the problem with its place: name:line:column: message.
 func (p Problem) Error() string {

@@ -32,7 +32,8 @@ type Case struct {
 	Groups []string `json:"groups,omitempty"`
 	// Now is the time of the request, as RFC 3339. Default: Monday, 2026-01-05T12:00:00Z.
 	Now string `json:"now,omitempty"`
-	// Parameters replace those of the policies with these names.
+	// Parameters replace those of the policies with these names. Those of a built-in policy are set as in its mirror: parameters
+	// that are not named stay as shipped.
 	Parameters map[string]runtime.RawExtension `json:"parameters,omitempty"`
 	// Expect is what the policies shall decide. It is required.
 	Expect Expectation `json:"expect"`
@@ -57,9 +58,13 @@ type Expectation struct {
 	// Warnings are texts: each of them is a part of a warning, and there is no other warning. Default: any warnings.
 	Warnings *[]string `json:"warnings,omitempty"`
 	// Object is a part of the resulting object: maps have at least these keys, null means that the key is absent, and lists
-	// have these elements, by name where all of them have one, else exactly. The object is a Pod, and allowed.
+	// have these elements, by name where all of them have one, else exactly. The object is allowed. Pod templates are as the
+	// pods that they create.
 	Object map[string]any `json:"object,omitempty"`
 }
+
+// exampleUser creates the objects of requests that name no user.
+const exampleUser = "anna"
 
 // exampleTime is the time of a request that names none.
 var exampleTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
@@ -74,7 +79,7 @@ func (c *Case) validate() error {
 		}
 	}
 	if c.User == "" {
-		c.User = "anna"
+		c.User = exampleUser
 	}
 	e := &c.Expect
 	switch {
@@ -86,8 +91,6 @@ func (c *Case) validate() error {
 		return errors.New("expect: one of allowed, denied, warnings and object is required")
 	case len(e.Denied) > 0 && (e.Allowed || e.Object != nil):
 		return errors.New("expect: a denied object is not allowed, and has no resulting object")
-	case e.Object != nil && c.Object["kind"] != "Pod":
-		return fmt.Errorf("expect.object: only a Pod has one, the object is a %v", c.Object["kind"])
 	case slices.Contains(e.Denied, ""):
 		return errors.New("expect.denied: a text is empty")
 	}
@@ -123,7 +126,7 @@ func (e *Expectation) compare(d *Decision) []Failure {
 		}
 	}
 	if e.Object != nil && len(denials) == 0 {
-		if diff := diffParts(e.Object, d.Object); diff != "" {
+		if diff := diffParts(e.Object, d.Effective); diff != "" {
 			fail("the resulting object differs", diff)
 		}
 	}

@@ -38,7 +38,13 @@ var evaluationLimits = engine.Limits{Evaluation: 5 * time.Second, Request: time.
 
 // NewCluster compiles policies. The error lists each policy that does not compile, with its problems.
 func NewCluster(sources []engine.Source) (*Cluster, error) {
-	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries(), Limits: evaluationLimits})
+	return NewClusterWith(sources, engine.Options{Limits: evaluationLimits})
+}
+
+// NewClusterWith compiles policies with Sluice's libraries and other options; see [NewCluster].
+func NewClusterWith(sources []engine.Source, options engine.Options) (*Cluster, error) {
+	options.Libraries = policies.Libraries()
+	set, reports, err := engine.Compile(sources, options)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +77,9 @@ type Decision struct {
 	// Original is the object as it was written. Object is the object as the cluster would admit it; it has no meaning if there
 	// are denials.
 	Original, Object map[string]any
+	// Effective is Object with its pod templates as the pods that they create will be admitted. The templates themselves stay
+	// as they are. It has no meaning if there are denials.
+	Effective map[string]any
 	// Results are those of the object, or of its templates.
 	Results []decision.Result
 	// AtThePod says which pods of the object are evaluated only when they are created, and why; empty if there are none.
@@ -128,6 +137,7 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 	isPod := kind.Group == "" && kind.Kind == "Pod"
 	if base.IsJob = kind.Group == "batch" && kind.Kind == "Job"; isPod || base.IsJob {
 		if err := c.decideObject(ctx, d, base); err != nil || isPod || len(d.Denials()) > 0 {
+			d.Effective = d.Object
 			return d, err
 		}
 	}
@@ -137,6 +147,7 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 	}
 	known, _ := workloadkind.LookupEvaluated(kind)
 	d.AtThePod, d.denialPrefix = known.AtThePod, decision.DenialPrefix(d.Object)
+	bodies := make(map[string]map[string]any, len(templates))
 	for _, template := range templates {
 		ofTemplate := base
 		ofTemplate.IsJob, ofTemplate.Owner = false, workload.Owner{Group: kind.Group, Kind: kind.Kind}
@@ -145,7 +156,11 @@ func (c *Cluster) Decide(ctx context.Context, request Request) (*Decision, error
 			return nil, err
 		}
 		d.Results = append(d.Results, result)
+		if len(result.Denials) == 0 {
+			bodies[template.Path] = decision.TemplateFromPod(template, result.Merged.Object)
+		}
 	}
+	d.Effective = workloadkind.WithTemplates(kind, d.Object, bodies)
 	return d, nil
 }
 

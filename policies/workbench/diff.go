@@ -14,8 +14,8 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// Diff returns the difference of two objects as lines of YAML; empty if they are equal.
-func Diff(before, after map[string]any) (string, error) {
+// Diff returns the difference between an object as written and as it is afterwards, as lines of YAML; empty if they are equal.
+func Diff(before, after map[string]any, afterName string) (string, error) {
 	if schema.Equal(before, after) {
 		return "", nil
 	}
@@ -28,7 +28,7 @@ func Diff(before, after map[string]any) (string, error) {
 		texts[i] = string(text)
 	}
 	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(texts[0]), B: difflib.SplitLines(texts[1]), FromFile: "as written", ToFile: "as admitted", Context: 3,
+		A: difflib.SplitLines(texts[0]), B: difflib.SplitLines(texts[1]), FromFile: "as written", ToFile: afterName, Context: 3,
 	})
 }
 

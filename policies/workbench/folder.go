@@ -4,18 +4,14 @@
 package workbench
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
@@ -41,8 +37,19 @@ type Folder struct {
 	live       bool
 	// data is what the policies read beside input.
 	data dataObjects
-	// files are where the policies' Rego is, by the policies' names.
-	files map[string]string
+	// files are where the policies' Rego is, and objects where the Policy objects are, by the policies' names.
+	files, objects map[string]string
+	// texts are the files of policies, cases and unit tests, by path.
+	texts  map[string]string
+	faults []*Fault
+}
+
+// Faults returns the faults of the folder's files, in the order of the files. The folder has what could be read.
+func (f *Folder) Faults() []*Fault { return f.faults }
+
+// Has reports whether the folder has a policy of a name.
+func (f *Folder) Has(policy string) bool {
+	return slices.ContainsFunc(f.Policies, func(p v1alpha1.Policy) bool { return p.Name == policy })
 }
 
 const (
@@ -53,13 +60,15 @@ const (
 // maxFileBytes limits a file.
 const maxFileBytes = 4 << 20
 
-// Load reads all files in a folder and the folders in it. A file NAME.rego beside NAME.yaml is the Rego of the only Policy in NAME.yaml, if
-// that has none. Objects of other kinds are ignored. The error lists every fault with its file.
-func Load(folder fs.FS) (*Folder, error) {
-	f := &Folder{UnitTests: make(map[string]string), files: make(map[string]string)}
-	sources := make(map[string]string) // Rego that is no test, by path
-	var faults []error
-	err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
+// Load reads all files in a folder and the folders in it, or only the named ones. A file NAME.rego beside NAME.yaml is the
+// Rego of the only Policy in NAME.yaml, if that has none. Objects of other kinds are ignored. The error lists every fault
+// with its file; the folder then has what could be read.
+func Load(folder fs.FS, names ...string) (*Folder, error) {
+	f := &Folder{
+		UnitTests: make(map[string]string), files: make(map[string]string), objects: make(map[string]string), texts: make(map[string]string),
+	}
+	sources := make(map[string]bool) // files with Rego that is no test
+	visit := func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -69,46 +78,73 @@ func Load(folder fs.FS) (*Folder, error) {
 			}
 			return nil
 		}
-		extension := path.Ext(name)
-		if !slices.Contains([]string{".rego", ".yaml", ".yml", ".json"}, extension) {
+		if !slices.Contains([]string{".rego", ".yaml", ".yml", ".json"}, path.Ext(name)) {
 			return nil
 		}
-		info, err := entry.Info()
-		switch {
-		case err != nil:
-			return err
-		case !info.Mode().IsRegular():
-			faults = append(faults, fmt.Errorf("%s: it is no regular file", name))
-			return nil
-		case info.Size() > maxFileBytes:
-			faults = append(faults, fmt.Errorf("%s: %d bytes, of which at most %d are allowed", name, info.Size(), maxFileBytes))
-			return nil
-		}
-		text, err := fs.ReadFile(folder, name)
-		switch {
-		case err != nil:
-		case strings.HasSuffix(name, unitTestSuffix):
-			f.UnitTests[name] = string(text)
-		case extension == ".rego":
-			sources[name] = string(text)
-		case strings.HasSuffix(name, caseSuffix):
-			err = f.addCases(name, text)
-		default:
-			err = f.addObjects(name, text)
-		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
+		f.loadFile(folder, name, entry, sources)
 		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	faults = append(faults, f.addRego(sources)...)
-	if len(faults) == 0 && len(f.Policies) == 0 && len(f.Cases) == 0 {
-		faults = append(faults, errors.New("no policies found"))
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	for _, name := range names {
+		if err := fs.WalkDir(folder, name, visit); err != nil {
+			return nil, err
+		}
+	}
+	f.addRego(sources)
+	if len(f.faults) == 0 && len(f.Policies) == 0 && len(f.Cases) == 0 {
+		return f, errors.New("no policies found")
+	}
+	faults := make([]error, len(f.faults))
+	for i, fault := range f.faults {
+		faults[i] = fault
 	}
 	return f, errors.Join(faults...)
+}
+
+// loadFile reads one file. Its faults are kept.
+func (f *Folder) loadFile(folder fs.FS, name string, entry fs.DirEntry, sources map[string]bool) {
+	info, err := entry.Info()
+	switch {
+	case err != nil:
+		f.fault(name, 0, err)
+		return
+	case !info.Mode().IsRegular():
+		f.fault(name, 0, errors.New("it is no regular file"))
+		return
+	case info.Size() > maxFileBytes:
+		f.fault(name, 0, fmt.Errorf("%d bytes, of which at most %d are allowed", info.Size(), maxFileBytes))
+		return
+	}
+	text, err := fs.ReadFile(folder, name)
+	if err != nil {
+		f.fault(name, 0, err)
+		return
+	}
+	f.texts[name] = string(text)
+	switch {
+	case strings.HasSuffix(name, unitTestSuffix):
+		f.UnitTests[name] = string(text)
+	case path.Ext(name) == ".rego":
+		sources[name] = true
+	case strings.HasSuffix(name, caseSuffix):
+		err = f.addCases(name, text)
+	default:
+		err = f.addObjects(name, text, 1)
+	}
+	if err != nil {
+		f.fault(name, 1, err)
+	}
+}
+
+// fault keeps an error of a document that begins at a line; 0 is the whole file.
+func (f *Folder) fault(file string, line int, err error) {
+	place := Place{File: file}
+	if line > 0 {
+		place = faultPlace(file, f.texts[file], line, err)
+	}
+	f.faults = append(f.faults, &Fault{place, err})
 }
 
 // FromCluster returns the projects, departments and node pools of a cluster, as a folder without policies and tests.
@@ -118,33 +154,22 @@ func FromCluster(
 	return &Folder{Projects: projects, Departments: departments, NodePools: pools, parameters: parameters, live: true}
 }
 
-// ReadObject returns the only object of a file in YAML or JSON.
-func ReadObject(text []byte) (object map[string]any, err error) {
-	err = eachDocument(text, func(document []byte) error {
-		if object != nil {
-			return errors.New("it has more than one object")
-		}
-		return yaml.Unmarshal(document, &object)
-	})
-	if err == nil && object == nil {
-		err = errors.New("it has no object")
-	}
-	return object, err
-}
-
-// addCases adds the cases of a file.
+// addCases adds the cases of a file, and keeps the faults of each.
 func (f *Folder) addCases(name string, text []byte) error {
 	names := make(map[string]bool)
-	return eachDocument(text, func(document []byte) error {
+	return eachDocument(text, func(document []byte, line int) error {
 		c := Case{File: name}
-		if err := yaml.UnmarshalStrict(document, &c); err != nil {
-			return fmt.Errorf("a case: %w", err)
+		err := yaml.UnmarshalStrict(document, &c)
+		if err != nil {
+			err = fmt.Errorf("a case: %w", err)
+		} else if err = c.validate(); err != nil {
+			err = fmt.Errorf("case %q: %w", c.Name, err)
+		} else if names[c.Name] {
+			err = fmt.Errorf("case %q: another case of this file has the same name", c.Name)
 		}
-		if err := c.validate(); err != nil {
-			return fmt.Errorf("case %q: %w", c.Name, err)
-		}
-		if names[c.Name] {
-			return fmt.Errorf("case %q: another case of this file has the same name", c.Name)
+		if err != nil {
+			f.fault(name, line, err)
+			return nil
 		}
 		names[c.Name] = true
 		f.Cases = append(f.Cases, c)
@@ -152,9 +177,11 @@ func (f *Folder) addCases(name string, text []byte) error {
 	})
 }
 
-// addObjects adds the objects of a file whose kinds the workbench knows.
-func (f *Folder) addObjects(name string, text []byte) error {
-	return eachDocument(text, func(document []byte) error {
+// addObjects adds the objects of a file whose kinds the workbench knows, and keeps the faults of each. The text begins at a line of
+// the file.
+func (f *Folder) addObjects(name string, text []byte, first int) error {
+	return eachDocument(text, func(document []byte, line int) error {
+		line += first - 1
 		var header struct {
 			APIVersion string           `json:"apiVersion"`
 			Kind       string           `json:"kind"`
@@ -169,99 +196,81 @@ func (f *Folder) addObjects(name string, text []byte) error {
 				if err != nil {
 					return err
 				}
-				if err := f.addObjects(name, one); err != nil {
+				if err := f.addObjects(name, one, line); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		if header.APIVersion != v1alpha1.GroupVersion.String() {
-			return f.addDataObject(document)
+			if err := f.addDataObject(document); err != nil {
+				f.fault(name, line, err)
+			}
+			return nil
 		}
+		var err error
 		switch header.Kind {
 		case "Policy":
-			policy, err := decode[v1alpha1.Policy](document)
-			f.Policies = append(f.Policies, policy)
-			f.files[policy.Name] = name
-			return err
+			var policy v1alpha1.Policy
+			if policy, err = decode[v1alpha1.Policy](document); err == nil {
+				f.addPolicy(policy, name, line)
+			}
 		case "Project":
-			project, err := decode[v1alpha1.Project](document)
-			f.Projects = append(f.Projects, project)
-			return err
+			err = decodeInto(&f.Projects, document)
 		case "Department":
-			department, err := decode[v1alpha1.Department](document)
-			f.Departments = append(f.Departments, department)
-			return err
+			err = decodeInto(&f.Departments, document)
 		case "NodePool":
-			pool, err := decode[v1alpha1.NodePool](document)
-			f.NodePools = append(f.NodePools, pool)
-			return err
+			err = decodeInto(&f.NodePools, document)
 		case "AdmissionParameters":
-			parameters, err := decode[v1alpha1.AdmissionParameters](document)
-			parameters.Spec.PolicyData = append(f.parameters.Spec.PolicyData, parameters.Spec.PolicyData...)
-			f.parameters = parameters
-			return err
+			var parameters v1alpha1.AdmissionParameters
+			if parameters, err = decode[v1alpha1.AdmissionParameters](document); err == nil {
+				parameters.Spec.PolicyData = append(f.parameters.Spec.PolicyData, parameters.Spec.PolicyData...)
+				f.parameters = parameters
+			}
+		}
+		if err != nil {
+			f.fault(name, line, err)
 		}
 		return nil
 	})
 }
 
-func decode[T any](document []byte) (object T, err error) {
-	if err = yaml.UnmarshalStrict(document, &object); err != nil {
-		err = fmt.Errorf("a %T: %w", object, err)
+// addPolicy adds a policy, unless the folder has one of its name.
+func (f *Folder) addPolicy(policy v1alpha1.Policy, file string, line int) {
+	if f.Has(policy.Name) {
+		f.fault(file, line, fmt.Errorf("policy %s: another policy of the folder has this name", policy.Name))
+		return
 	}
-	return object, err
+	f.Policies = append(f.Policies, policy)
+	f.files[policy.Name], f.objects[policy.Name] = file, file
 }
 
-// addRego gives the policies without Rego that of the file beside them. It returns an error for each policy without Rego and
-// each name that occurs twice.
-func (f *Folder) addRego(sources map[string]string) (faults []error) {
+// addRego gives the policies without Rego that of the file beside them. A policy without Rego is a fault, and removed.
+func (f *Folder) addRego(sources map[string]bool) {
 	perFile := make(map[string]int)
 	for _, file := range f.files {
 		perFile[file]++
 	}
-	names := make(map[string]bool)
-	for i := range f.Policies {
-		policy := &f.Policies[i]
-		file := f.files[policy.Name]
-		if names[policy.Name] {
-			faults = append(faults, fmt.Errorf("%s: policy %s: another policy of the folder has this name", file, policy.Name))
+	f.Policies = slices.DeleteFunc(f.Policies, func(p v1alpha1.Policy) bool {
+		if p.Spec.Rego != "" {
+			return false
 		}
-		names[policy.Name] = true
-		if policy.Spec.Rego != "" {
-			continue
-		}
+		file := f.files[p.Name]
 		beside := strings.TrimSuffix(file, path.Ext(file)) + ".rego"
-		text, ok := sources[beside]
-		if !ok || perFile[file] != 1 {
-			faults = append(faults, fmt.Errorf("%s: policy %s: spec.rego: it is required, here or in the file %s", file, policy.Name, path.Base(beside)))
-			continue
+		if sources[beside] && perFile[file] == 1 && f.texts[beside] != "" {
+			return false
 		}
-		policy.Spec.Rego, f.files[policy.Name] = text, beside
-	}
-	return faults
-}
-
-// eachDocument calls a function for each document of a YAML or JSON file that is not empty.
-func eachDocument(text []byte, use func([]byte) error) error {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		var content any
-		if err := yaml.Unmarshal(document, &content); err != nil {
-			return err
-		}
-		if content == nil {
-			continue
-		}
-		if err := use(document); err != nil {
-			return err
+		place := f.FieldPlace(p.Name, "spec")
+		f.faults = append(f.faults, &Fault{
+			place, fmt.Errorf("policy %s: spec.rego: it is required, here or in the file %s", p.Name, path.Base(beside)),
+		})
+		return true
+	})
+	for i := range f.Policies {
+		if policy := &f.Policies[i]; policy.Spec.Rego == "" {
+			file := f.files[policy.Name]
+			f.files[policy.Name] = strings.TrimSuffix(file, path.Ext(file)) + ".rego"
+			policy.Spec.Rego = f.texts[f.files[policy.Name]]
 		}
 	}
 }

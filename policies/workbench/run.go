@@ -10,9 +10,13 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
+	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
 )
@@ -35,7 +39,7 @@ func (o *Outcome) Passed() bool { return len(o.Failures) == 0 && !o.Skipped }
 // Sources returns the built-in policies and those of the folder, which replace those of the cluster with the same names. A
 // policy in DryRun counts as Deny, so that a test shows what it will do.
 func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
-	objects := slices.DeleteFunc(slices.Clone(inCluster), func(p v1alpha1.Policy) bool { return f.has(p.Name) })
+	objects := slices.DeleteFunc(slices.Clone(inCluster), func(p v1alpha1.Policy) bool { return f.Has(p.Name) })
 	for i := range f.Policies {
 		policy := f.Policies[i]
 		if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
@@ -46,8 +50,32 @@ func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
 	return store.Sources(policies.BuiltIn(), objects)
 }
 
-func (f *Folder) has(policy string) bool {
-	return slices.ContainsFunc(f.Policies, func(p v1alpha1.Policy) bool { return p.Name == policy })
+// Checker checks a policy as the webhook does; see [check.Process.Check].
+type Checker func(context.Context, engine.Source, check.Environment) (check.Result, error)
+
+// CheckPolicies returns a failed outcome for each policy that the webhook would refuse, with its problems.
+func (f *Folder) CheckPolicies(ctx context.Context, checker Checker) ([]Outcome, error) {
+	var outcomes []Outcome
+	for i := range f.Policies {
+		policy := &f.Policies[i]
+		start := policytime.MachineNow()
+		result, err := checker(ctx, engine.FromPolicy(policy), check.Environment{})
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", policy.Name, err)
+		}
+		outcome := Outcome{File: f.files[policy.Name], Name: "policy " + policy.Name, Duration: policytime.MachineNow().Sub(start)}
+		for _, problem := range result.Problems {
+			message := problem.Message
+			if problem.Line > 0 && problem.Library == "" {
+				message = f.RegoPlace(policy.Name, problem.Line, problem.Column).String() + ": " + message
+			}
+			outcome.Failures = append(outcome.Failures, Failure{Message: message})
+		}
+		if len(outcome.Failures) > 0 {
+			outcomes = append(outcomes, outcome)
+		}
+	}
+	return outcomes, nil
 }
 
 // RunCases evaluates the cases with the folder's policies and the built-in ones. An error is of the policies: no case was
@@ -92,6 +120,22 @@ func (f *Folder) runCase(ctx context.Context, clusters *caseClusters, c *Case) (
 	return c.Expect.compare(decision), nil
 }
 
+// withParameters returns a policy with other parameters; a built-in one as if its mirror had them.
+func withParameters(source engine.Source, parameters []byte) (engine.Source, error) {
+	if !source.BuiltIn {
+		source.Parameters = parameters
+		return source, nil
+	}
+	if faults := policies.ValidateParameters(source.Name, parameters); len(faults) > 0 {
+		return source, fmt.Errorf("parameters of %s: %s", source.Name, strings.Join(faults, "; "))
+	}
+	mirror := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{
+		Name: source.Name, Labels: map[string]string{v1alpha1.LabelBuiltIn: "true"},
+	}}
+	mirror.Spec.Parameters = &apiextensionsv1.JSON{Raw: parameters}
+	return store.Sources([]engine.Source{source}, []v1alpha1.Policy{mirror})[0], nil
+}
+
 // caseClusters compiles the policies once for each set of parameters.
 type caseClusters struct {
 	sources      []engine.Source
@@ -110,7 +154,10 @@ func (c *caseClusters) get(of *Case) (*Cluster, error) {
 			if at < 0 {
 				return nil, fmt.Errorf("parameters: there is no policy %q", name)
 			}
-			sources[at].Parameters = of.Parameters[name].Raw
+			var err error
+			if sources[at], err = withParameters(sources[at], of.Parameters[name].Raw); err != nil {
+				return nil, err
+			}
 			fmt.Fprintf(&key, "%q %s\n", name, of.Parameters[name].Raw)
 		}
 	}

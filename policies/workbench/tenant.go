@@ -86,6 +86,22 @@ func (f *Folder) namespace(name string, metadata *NamespaceMetadata) *corev1.Nam
 	return namespace
 }
 
+// ExampleRequest returns the creation of an object in the example project, or in one of the folder's that a match names first.
+func (f *Folder) ExampleRequest(object map[string]any, match v1alpha1.PolicyMatch) (Request, error) {
+	project := ""
+	for _, name := range match.Projects {
+		if slices.ContainsFunc(f.Projects, func(p v1alpha1.Project) bool { return p.Name == name }) {
+			project = name
+			break
+		}
+	}
+	tenant, namespace, err := f.Tenant(project, exampleTime)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{Object: object, Tenant: tenant, Namespace: namespace, User: exampleUser, Now: exampleTime}, nil
+}
+
 // department returns the department of a project.
 func (f *Folder) department(project *v1alpha1.Project) (*v1alpha1.Department, error) {
 	at := slices.IndexFunc(f.Departments, func(d v1alpha1.Department) bool { return d.Name == project.Spec.Department })

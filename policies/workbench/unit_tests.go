@@ -8,7 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/cover"
@@ -29,8 +32,9 @@ type Coverage struct {
 	Missing []int
 }
 
-// RunUnitTests runs the rules test_... of the files *_test.rego, with the policies and Sluice's libraries. The error is of
-// the modules: no test ran.
+// RunUnitTests runs the rules test_... of the files *_test.rego, with the policies and Sluice's libraries. If policies have the
+// same package, each file is run with the policy beside it and those of other packages. The error is of the modules: no
+// further test ran.
 func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error) {
 	if len(f.UnitTests) == 0 {
 		return nil, nil, nil
@@ -44,6 +48,20 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 		return nil, nil, err
 	}
 	coverage := cover.New()
+	var outcomes []Outcome
+	for _, group := range f.testGroups(modules) {
+		of, err := runGroup(ctx, group, coverage)
+		if err != nil {
+			return nil, nil, err
+		}
+		outcomes = append(outcomes, of...)
+	}
+	slices.SortStableFunc(outcomes, func(a, b Outcome) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Name, b.Name)) })
+	return outcomes, f.coverage(coverage, modules), nil
+}
+
+// runGroup runs the unit tests of modules that are compiled together.
+func runGroup(ctx context.Context, modules map[string]*ast.Module, coverage *cover.Cover) ([]Outcome, error) {
 	runner := tester.NewRunner().
 		SetStore(store).
 		SetCompiler(ast.NewCompiler().WithCapabilities(engine.UnitTestCapabilities()).WithEnablePrintStatements(true)).
@@ -52,7 +70,7 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 		RaiseBuiltinErrors(true)
 	results, err := runner.RunTests(ctx, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var outcomes []Outcome
 	for result := range results {
@@ -65,8 +83,49 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 		}
 		outcomes = append(outcomes, outcome)
 	}
-	slices.SortStableFunc(outcomes, func(a, b Outcome) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Name, b.Name)) })
-	return outcomes, f.coverage(coverage, modules), nil
+	return outcomes, nil
+}
+
+// testGroups returns the modules that are compiled together: all of them, unless policies have the same package. Then each file of
+// unit tests has a group of its own, without the policies whose package is that of the policy beside it.
+func (f *Folder) testGroups(modules map[string]*ast.Module) []map[string]*ast.Module {
+	byPackage := make(map[string][]string) // the policies' modules
+	for i := range f.Policies {
+		file := f.moduleFile(f.Policies[i].Name)
+		name := modules[file].Package.Path.String()
+		byPackage[name] = append(byPackage[name], file)
+	}
+	clash := false
+	for _, files := range byPackage {
+		clash = clash || len(files) > 1
+	}
+	if !clash {
+		return []map[string]*ast.Module{modules}
+	}
+	var groups []map[string]*ast.Module
+	for _, test := range sortedKeys(f.UnitTests) {
+		group := maps.Clone(modules)
+		maps.DeleteFunc(group, func(file string, _ *ast.Module) bool {
+			_, isTest := f.UnitTests[file]
+			return isTest && file != test
+		})
+		for _, files := range byPackage {
+			own := slices.IndexFunc(files, func(file string) bool { return f.isBeside(file, test) })
+			for i, file := range files {
+				if own >= 0 && i != own {
+					delete(group, file)
+				}
+			}
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// isBeside reports whether a file of unit tests has the name of the file with a policy's Rego.
+func (f *Folder) isBeside(module, test string) bool {
+	file, _, _ := strings.Cut(module, ":")
+	return strings.TrimSuffix(file, path.Ext(file)) == strings.TrimSuffix(test, unitTestSuffix)
 }
 
 var _ topdown.QueryTracer = (*cover.Cover)(nil)

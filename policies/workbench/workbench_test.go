@@ -21,6 +21,11 @@ const (
 	podCase = "name: a pod\nobject: {apiVersion: v1, kind: Pod, metadata: {name: p, labels: {x: \"1\"}}, spec: {containers: [{name: main, image: i}]}}\n"
 )
 
+const (
+	deploymentCase = "name: a deployment\nobject: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {containers: [{name: main, image: i}]}}}}\n"
+	jobCase        = "name: a job\nobject: {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}\n"
+)
+
 func load(t *testing.T, files map[string]string) (*workbench.Folder, error) {
 	t.Helper()
 	folder := fstest.MapFS{}
@@ -74,6 +79,12 @@ func TestCases(t *testing.T) {
 		"a project's node pool":           {share + "expect: {object: {spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-3g.20gb: \"1\"}}}]}}}\n", nil},
 		"an unknown project":              {strings.Replace(podCase, "name: a pod", "name: a pod\nproject: other", 1) + "expect: {allowed: true}\n", []string{`project "other" does not exist in the folder, which has thesis`}},
 		"parameters of an unknown policy": {podCase + "parameters: {b: {}}\nexpect: {allowed: true}\n", []string{`parameters: there is no policy "b"`}},
+		"parameters of a built-in policy": {strings.Replace(podCase, "image: i", "image: i, envFrom: [{configMapRef: {name: c}}], resources: {limits: {nvidia.com/gpu: 1}}", 1) + "parameters: {core.devices: {refuseEnvFrom: false}}\nexpect: {allowed: true}\n", nil},
+		"none of a built-in policy":       {strings.Replace(podCase, "image: i", "image: i, envFrom: [{configMapRef: {name: c}}], resources: {limits: {nvidia.com/gpu: 1}}", 1) + "expect: {denied: [envFrom]}\n", nil},
+		"wrong ones of a built-in policy": {podCase + "parameters: {core.devices: {refuseEnvFrom: 1}}\nexpect: {allowed: true}\n", []string{"parameters of core.devices: spec.parameters.refuseEnvFrom"}},
+		"a template":                      {deploymentCase + "expect: {object: {spec: {template: {metadata: {labels: {tier: \"1\", sluice.dev/project: sample}}}}}}\n", nil},
+		"another template":                {deploymentCase + "expect: {object: {spec: {template: {metadata: {labels: {tier: \"2\"}}}}}}\n", []string{"the resulting object differs", "-        tier: \"2\""}},
+		"a Job":                           {jobCase + "expect: {object: {spec: {podFailurePolicy: {rules: [{action: Ignore}]}, template: {metadata: {labels: {tier: \"1\"}}}}}}\n", []string{"podFailurePolicy"}},
 		"an object without pods":          {"name: a\nobject: {apiVersion: v1, kind: Secret}\nexpect: {allowed: true}\n", []string{"no policy is evaluated for Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,19 +106,19 @@ func TestLoadNamesEachFault(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"nothing":                   {map[string]string{"readme.md": "x"}, "no policies found"},
-		"an unknown field":          {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
-		"no Rego":                   {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
-		"a name twice":              {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
-		"an unknown key":            {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
-		"nothing expected":          {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
-		"both":                      {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
-		"an empty text":             {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
-		"an object of a Deployment": {map[string]string{"a.case.yaml": "name: a\nobject: {kind: Deployment}\nexpect: {object: {a: 1}}\n"}, "expect.object: only a Pod has one, the object is a Deployment"},
-		"a wrong time":              {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
-		"a case twice":              {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
-		"no object":                 {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
-		"YAML that is broken":       {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
+		"nothing":             {map[string]string{"readme.md": "x"}, "no policies found"},
+		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
+		"no Rego":             {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
+		"a name twice":        {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
+		"an unknown key":      {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
+		"nothing expected":    {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
+		"both":                {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
+		"an empty text":       {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
+		"a file as a folder":  {map[string]string{"a.yaml": policyYAML, "a.rego": "package a\n", "b.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: b}\n"}, "b.yaml: policy b: spec.rego: it is required, here or in the file b.rego"},
+		"a wrong time":        {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
+		"a case twice":        {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
+		"no object":           {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
+		"YAML that is broken": {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.files)

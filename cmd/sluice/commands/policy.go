@@ -22,9 +22,9 @@ import (
 	"sluice.dev/policies/store"
 )
 
-const policyHelp = `Check policies before they are applied.
+const policyHelp = `Write, check and test policies before they are applied.
 
-The webhook makes the same check when a policy is applied. This one needs no cluster.`
+Only diff and export, and eval without --policies, need a cluster. No command changes one.`
 
 func newPolicyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -34,7 +34,8 @@ func newPolicyCheckCommand() *cobra.Command {
 
 The command prints each problem and each warning with its line and column in spec.rego. It fails
 if a policy has a problem: the webhook would refuse that policy. It also evaluates example objects,
-and warns if a policy conflicts with a built-in one, or with another one in the files.`,
+and warns if a policy conflicts with a built-in one, or with another one in the files. The webhook makes
+the same check when a policy is applied. sluice policy lint finds more, and names the lines of the files.`,
 		Example: `  # Check a policy
   sluice policy check no-latest.yaml
 

@@ -109,15 +109,21 @@ func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*w
 	if err != nil {
 		return nil, nil, err
 	}
-	observed, err := listPolicyObjects(cmd.Context(), c)
+	folder, policies, err := readClusterFolder(cmd.Context(), c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return folder, policies, addNamespace(cmd, c, folder, flags.project)
+}
+
+// readClusterFolder returns the projects, departments, node pools and data of a cluster, and its policies.
+func readClusterFolder(ctx context.Context, c client.Client) (*workbench.Folder, []v1alpha1.Policy, error) {
+	observed, err := listPolicyObjects(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	folder := workbench.FromCluster(observed.projects.Items, observed.departments.Items, observed.pools.Items, observed.parameters)
-	if err := addClusterData(cmd, c, folder); err != nil {
-		return nil, nil, err
-	}
-	return folder, observed.policies.Items, addNamespace(cmd, c, folder, flags.project)
+	return folder, observed.policies.Items, addClusterData(ctx, c, folder)
 }
 
 // addNamespace adds the namespace of a project, unless the user may not read it.
@@ -139,10 +145,10 @@ func addNamespace(cmd *cobra.Command, c client.Client, folder *workbench.Folder,
 }
 
 // addClusterData adds the ConfigMaps and objects of the cluster that policies read.
-func addClusterData(cmd *cobra.Command, c client.Client, folder *workbench.Folder) error {
+func addClusterData(ctx context.Context, c client.Client, folder *workbench.Folder) error {
 	var configMaps corev1.ConfigMapList
 	labeled := client.MatchingLabels{v1alpha1.PolicyDataLabel: "true"}
-	if err := c.List(cmd.Context(), &configMaps, client.InNamespace(v1alpha1.SystemNamespace), labeled); err != nil {
+	if err := c.List(ctx, &configMaps, client.InNamespace(v1alpha1.SystemNamespace), labeled); err != nil {
 		return fmt.Errorf("list the ConfigMaps that policies read: %w", err)
 	}
 	var objects []unstructured.Unstructured
@@ -150,7 +156,7 @@ func addClusterData(cmd *cobra.Command, c client.Client, folder *workbench.Folde
 		list := unstructured.UnstructuredList{}
 		list.SetAPIVersion(kind.APIVersion)
 		list.SetKind(kind.Kind + "List")
-		if err := c.List(cmd.Context(), &list); err != nil {
+		if err := c.List(ctx, &list); err != nil {
 			return fmt.Errorf("list the objects of kind %s that policies read: %w", kind.Kind, err)
 		}
 		objects = append(objects, list.Items...)
@@ -218,7 +224,11 @@ func printDecision(cmd *cobra.Command, policies *workbench.Cluster, decision *wo
 		fmt.Fprintln(output, "Note:    evaluated only when the pods are created: "+decision.AtThePod)
 	}
 	if len(decision.Denials()) == 0 {
-		diff, err := workbench.Diff(decision.Original, decision.Object)
+		name := "as admitted"
+		if decision.Original["kind"] != "Pod" {
+			name = "as its pods are admitted"
+		}
+		diff, err := workbench.Diff(decision.Original, decision.Effective, name)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/check"
 	"sluice.dev/policies/workbench"
 )
 
@@ -24,6 +25,8 @@ func newPolicyTestCommand() *cobra.Command {
 		Short: "Run the tests of policies",
 		Long: `Run the tests of the policies in a directory and the directories in it: the rules test_... of files *_test.rego,
 and the cases of files *.case.yaml.
+
+First each policy is checked as the webhook does when it is applied; a refused one fails, and no test runs.
 
 A case has an object and what the policies shall decide on it: texts of denials and warnings, or
 parts of the resulting object. It is evaluated with the built-in policies, as a cluster would; a
@@ -42,6 +45,17 @@ policy in DryRun counts as Deny. The command needs no cluster. It fails if a tes
 		if err != nil {
 			return err
 		}
+		process, err := check.NewProcess(check.DefaultLimits)
+		if err != nil {
+			return err
+		}
+		refused, err := folder.CheckPolicies(cmd.Context(), process.Check)
+		if err != nil {
+			return err
+		}
+		if len(refused) > 0 {
+			return reportOutcomes(cmd.OutOrStdout(), refused, junit)
+		}
 		units, covered, err := folder.RunUnitTests(cmd.Context())
 		if err != nil {
 			return err
@@ -54,17 +68,22 @@ policy in DryRun counts as Deny. The command needs no cluster. It fails if a tes
 		if len(outcomes) == 0 {
 			return fmt.Errorf("%s has no tests: add rules test_... in files *_test.rego, or cases in files *.case.yaml", args[0])
 		}
-		if junit != "" {
-			if err := writeFile(junit, func(w io.Writer) error { return workbench.WriteJUnit(w, outcomes) }); err != nil {
-				return err
-			}
-		}
 		if coverage {
 			printCoverage(cmd.OutOrStdout(), covered)
 		}
-		return printOutcomes(cmd.OutOrStdout(), outcomes)
+		return reportOutcomes(cmd.OutOrStdout(), outcomes, junit)
 	}
 	return cmd
+}
+
+// reportOutcomes prints outcomes, and writes them to a file in JUnit's format if it has a name.
+func reportOutcomes(output io.Writer, outcomes []workbench.Outcome, junit string) error {
+	if junit != "" {
+		if err := writeFile(junit, func(w io.Writer) error { return workbench.WriteJUnit(w, outcomes) }); err != nil {
+			return err
+		}
+	}
+	return printOutcomes(output, outcomes)
 }
 
 // loadFolder reads the policies and tests of a directory.

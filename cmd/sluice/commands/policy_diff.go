@@ -1,0 +1,238 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
+	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/workbench"
+)
+
+// policyDiff is the result of sluice policy diff.
+type policyDiff struct {
+	Policies []workbench.PolicyChange `json:"policies"`
+	// Objects are the first objects on which the policies decide differently, and Affected is the number of all of them among
+	// those evaluated.
+	Objects   []workbench.Effect `json:"objects"`
+	Affected  int                `json:"affected"`
+	Evaluated int                `json:"evaluated"`
+	// Skipped is the number of objects that could not be evaluated.
+	Skipped int `json:"skipped"`
+}
+
+// maxEffects limits the objects that are shown, and with them the memory.
+const maxEffects = 100
+
+func newPolicyDiffCommand() *cobra.Command {
+	objects := true
+	cmd := &cobra.Command{
+		Use:   "diff DIRECTORY",
+		Short: "Show what applying policies would change in a cluster",
+		Long: `Show what applying the policies of a directory would change in a cluster: the policies that are new or different, with
+their differences, those that are equal, and those that only the cluster has, which stay.
+
+Then all pods and workloads in the namespaces of projects are evaluated as if they were created now, with the policies
+of the cluster and with those after the change. The command shows the objects that would be refused, warned of or
+changed in another way, at most 100 of them. Policies in DryRun are not evaluated. Nothing is changed. Existing objects
+stay as they are in any case: policies are evaluated for new ones only.`,
+		Example: `  # What would applying this directory change?
+  sluice policy diff policies/
+
+  # Only the policies
+  sluice policy diff policies/ --objects=false`,
+		Args: cobra.ExactArgs(1),
+	}
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addTextOutputFlag(cmd)
+	cmd.Flags().BoolVar(&objects, "objects", objects, "Evaluate the objects of the cluster")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		folder, err := loadFolder(args[0])
+		if err != nil {
+			return err
+		}
+		c, err := cluster.connect(cmd)
+		if err != nil {
+			return err
+		}
+		result, err := diffPolicies(cmd, c, folder, objects)
+		if err != nil {
+			return err
+		}
+		return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return printPolicyDiff(w, result, objects) })
+	}
+	return cmd
+}
+
+func diffPolicies(cmd *cobra.Command, c client.Client, folder *workbench.Folder, objects bool) (*policyDiff, error) {
+	live, inCluster, err := readClusterFolder(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	result := &policyDiff{Objects: []workbench.Effect{}}
+	if result.Policies, err = folder.CompareSets(inCluster); err != nil || !objects {
+		return result, err
+	}
+	comparison, err := folder.NewSetComparison(inCluster)
+	if err != nil {
+		return nil, err
+	}
+	d := &objectDiff{client: c, live: live, comparison: comparison, result: result}
+	for i := range live.Projects {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Evaluating project %d of %d: %d objects so far\n", i+1, len(live.Projects), result.Evaluated)
+		if err := d.addProject(cmd.Context(), &live.Projects[i]); err != nil {
+			return nil, fmt.Errorf("project %s: %w", live.Projects[i].Name, err)
+		}
+	}
+	return result, nil
+}
+
+// objectDiff compares the decisions on the objects of a cluster.
+type objectDiff struct {
+	client     client.Client
+	live       *workbench.Folder
+	comparison *workbench.SetComparison
+	result     *policyDiff
+}
+
+// addProject evaluates the pods of a project, and its workloads that no other workload controls, in pages.
+func (d *objectDiff) addProject(ctx context.Context, project *v1alpha1.Project) error {
+	now := policytime.MachineNow()
+	request := workbench.Request{User: "sluice-policy-diff", Now: now}
+	var err error
+	if request.Tenant, request.Namespace, err = d.live.Tenant(project.Name, now); err != nil {
+		return err
+	}
+	kinds := []schema.GroupKind{{Kind: "Pod"}}
+	for _, kind := range workloadkind.All() {
+		if len(kind.Templates) > 0 && kind.Kind != "Pod" {
+			kinds = append(kinds, kind.GroupKind)
+		}
+	}
+	for _, kind := range kinds {
+		mapping, err := d.client.RESTMapper().RESTMapping(kind)
+		if meta.IsNoMatchError(err) {
+			continue // the cluster does not have the kind
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.addKind(ctx, mapping.GroupVersionKind, request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *objectDiff) addKind(ctx context.Context, kind schema.GroupVersionKind, request workbench.Request) error {
+	for next := ""; ; {
+		page := &unstructured.UnstructuredList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := d.client.List(ctx, page, client.InNamespace(request.Namespace), client.Limit(pageSize), client.Continue(next))
+		if err != nil {
+			return fmt.Errorf("list %s: %w", kind.GroupKind(), err)
+		}
+		for i := range page.Items {
+			if _, controlled := workloadkind.ControllerOf(page.Items[i].Object); controlled && kind.Kind != "Pod" {
+				continue // its controller's template is evaluated
+			}
+			request.Object = newObject(&page.Items[i], kind)
+			if err := d.addObject(ctx, request); err != nil {
+				return err
+			}
+		}
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+func (d *objectDiff) addObject(ctx context.Context, request workbench.Request) error {
+	effect, err := d.comparison.Compare(ctx, request)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		d.result.Skipped++
+		return nil
+	}
+	d.result.Evaluated++
+	if effect == nil {
+		return nil
+	}
+	d.result.Affected++
+	if len(d.result.Objects) < maxEffects {
+		d.result.Objects = append(d.result.Objects, *effect)
+	}
+	return nil
+}
+
+// newObject returns an object as it would be created: without its status and what the API server added.
+func newObject(object *unstructured.Unstructured, kind schema.GroupVersionKind) map[string]any {
+	object.SetGroupVersionKind(kind)
+	delete(object.Object, "status")
+	object.SetManagedFields(nil)
+	object.SetUID("")
+	object.SetResourceVersion("")
+	object.SetGeneration(0)
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	return object.Object
+}
+
+func printPolicyDiff(output io.Writer, result *policyDiff, objects bool) error {
+	table := printer.Table{Columns: printer.Columns("Policy", "Change")}
+	for _, change := range result.Policies {
+		table.Rows = append(table.Rows, []string{change.Policy, string(change.Change)})
+	}
+	if err := table.Write(output, false); err != nil {
+		return err
+	}
+	for _, change := range result.Policies {
+		printLines(output, change.Diff)
+	}
+	if !objects {
+		return nil
+	}
+	for i := range result.Objects {
+		e := &result.Objects[i]
+		fmt.Fprintf(output, "\n%s\n", printer.Sanitize(fmt.Sprintf("%s %s/%s (project %s)", e.Kind, e.Namespace, e.Name, e.Project)))
+		for _, list := range []struct {
+			title string
+			texts []string
+		}{{"would be refused: ", e.Denied}, {"would be warned: ", e.Warned}, {"would not be refused any more: ", e.Allowed}} {
+			for _, text := range list.texts {
+				fmt.Fprintln(output, "  "+list.title+printer.Sanitize(text))
+			}
+		}
+		printLines(output, e.Diff)
+	}
+	fmt.Fprintf(output, "\n%d objects evaluated, %d would be treated differently", result.Evaluated, result.Affected)
+	if result.Affected > len(result.Objects) {
+		fmt.Fprintf(output, " (the first %d are shown)", len(result.Objects))
+	}
+	if result.Skipped > 0 {
+		fmt.Fprintf(output, ", %d could not be evaluated", result.Skipped)
+	}
+	fmt.Fprintln(output)
+	return nil
+}
+
+// printLines prints the lines of a difference. Rego is indented with tabs.
+func printLines(output io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(output, printer.Sanitize(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")))
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/cover"
+	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/tester"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
@@ -50,7 +51,7 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 	coverage := cover.New()
 	var outcomes []Outcome
 	for _, group := range f.testGroups(modules) {
-		of, err := runGroup(ctx, group, coverage)
+		of, err := runGroup(ctx, group, store, coverage)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,7 +62,7 @@ func (f *Folder) RunUnitTests(ctx context.Context) ([]Outcome, []Coverage, error
 }
 
 // runGroup runs the unit tests of modules that are compiled together.
-func runGroup(ctx context.Context, modules map[string]*ast.Module, coverage *cover.Cover) ([]Outcome, error) {
+func runGroup(ctx context.Context, modules map[string]*ast.Module, store storage.Store, coverage *cover.Cover) ([]Outcome, error) {
 	runner := tester.NewRunner().
 		SetStore(store).
 		SetCompiler(ast.NewCompiler().WithCapabilities(engine.UnitTestCapabilities()).WithEnablePrintStatements(true)).

@@ -19,14 +19,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// kubectl runs kubectl as an administrator of the shared cluster.
-func kubectl(t *testing.T, arguments ...string) (string, error) {
-	t.Helper()
-	arguments = append([]string{"--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")}, arguments...)
-	out, err := exec.CommandContext(t.Context(), "kubectl", arguments...).CombinedOutput()
-	return string(out), err
-}
-
 // libraryManifest returns a library and a policy that imports it and reads the namespace. The policy leaves out one project and
 // exempts some pods of another one.
 func libraryManifest(function, until string) string {
@@ -85,7 +77,7 @@ func TestPolicyLibraries(t *testing.T) {
 		return nil
 	})
 	tryPod := func(namespace, name string) (string, error) {
-		return kubectl(t, "run", name, "--image=busybox", "-n", namespace, "--dry-run=server")
+		return kubectl(t.Context(), "run", name, "--image=busybox", "-n", namespace, "--dry-run=server")
 	}
 	const denial = "a foreign image in libraries (policy e2e-importer)"
 	eventuallyLong(t, func() error {
@@ -111,7 +103,7 @@ func TestPolicyLibraries(t *testing.T) {
 	if out, err := tryPod(ns, "a"); err == nil || !strings.Contains(out, denial) {
 		t.Errorf("after a breaking version: %s", out)
 	}
-	out, err = kubectl(t, "delete", "slpol", "e2e-registries")
+	out, err = kubectl(t.Context(), "delete", "slpol", "e2e-registries")
 	if want := "the library is imported by e2e-importer: change or delete these first"; err == nil || !strings.Contains(out, want) {
 		t.Errorf("kubectl delete: %s\nwant %s", out, want)
 	}

@@ -207,7 +207,7 @@ func TestStatusOfALibrary(t *testing.T) {
 // Where a replacement excludes projects, the built-in policy is in force.
 func TestReplacementThatExcludes(t *testing.T) {
 	replacement := store.Replacement{Policy: "mine", Replaces: "core.gpu", Exclude: v1alpha1.PolicyExclusion{Departments: []string{"staff"}, Projects: []string{"a", "b"}}}
-	condition := readyCondition(engine.Report{Active: true}, []store.Replacement{replacement}, false)
+	condition := readyCondition(&v1alpha1.Policy{}, engine.Report{Active: true}, []store.Replacement{replacement})
 	const want = "in force, but policy mine replaces it (spec.replaces) for pods, not of departments staff, not of projects a, b"
 	if condition.Status != metav1.ConditionTrue || condition.Message != want {
 		t.Errorf("%s: %s\nwant %s", condition.Status, condition.Message, want)

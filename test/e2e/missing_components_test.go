@@ -141,7 +141,7 @@ func (m *missingTest) waitForReplicas(t *testing.T, name string, replicas int) {
 // newSlicePod creates a pod that needs a device that no node offers.
 func (m *missingTest) newSlicePod(t *testing.T, name, profile string) {
 	t.Helper()
-	m.createPod(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile)), inMIGPool).Object.(*corev1.Pod)) //nolint:forcetypeassert // as created
+	m.createForTest(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile)), inMIGPool).Object)
 }
 
 func (m *missingTest) assertPending(t *testing.T, when, name string) {

@@ -41,8 +41,8 @@ func TestTrainingGangGivesWay(t *testing.T) {
 	placements := g.waitForPlacements(t, 2)
 	gpus := map[string]bool{}
 	for _, placement := range placements {
-		half, _, _ := strings.Cut(halfOfGPU(placement), ",")
-		gpus[half] = true
+		gpu, _, _ := strings.Cut(halfOfGPU(placement), ",")
+		gpus[gpu] = true
 	}
 	if len(members) != 2 || len(gpus) != 1 {
 		t.Fatalf("the members %v of the gang have the devices %v, want two of one GPU", members, placements)

@@ -45,9 +45,8 @@ func TestMissingComponents(t *testing.T) {
 	m := &missingTest{policyTimeCluster: c, g: &migCluster{sluiceCluster: c.sluiceCluster, ns: missingNamespace}}
 	m.waitForReplicas(t, "lifecycle", 2)
 	m.startWork(t)
-	t.Run("agents", m.testAgentsAway)
-	t.Run("lifecycle", m.testLifecycleAway)
-	t.Run("webhook", m.testWebhookAway)
+	// Each part continues the time of the one before.
+	_ = t.Run("agents", m.testAgentsAway) && t.Run("lifecycle", m.testLifecycleAway) && t.Run("webhook", m.testWebhookAway)
 }
 
 // startWork starts the workloads.
@@ -142,7 +141,7 @@ func (m *missingTest) waitForReplicas(t *testing.T, name string, replicas int) {
 // newSlicePod creates a pod that needs a device that no node offers.
 func (m *missingTest) newSlicePod(t *testing.T, name, profile string) {
 	t.Helper()
-	m.createPod(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile)), inMIGPool).Object.(*corev1.Pod)) //nolint:forcetypeassert // as created
+	m.createForTest(t, newPodWorkload(missingNamespace, name, v1alpha1.ResourceMIG(v1alpha1.MIGProfile(profile)), inMIGPool).Object)
 }
 
 func (m *missingTest) assertPending(t *testing.T, when, name string) {
@@ -170,13 +169,12 @@ func (m *missingTest) testAgentsAway(t *testing.T) {
 		want: map[string]string{"agents": "Error"}, may: []string{"node-pools", "gpus", "node-capacity"},
 		message: "GPUNode dgx-1: its agent has not reported for 3m",
 	})
-	m.waitForClock(t, m.notebook, "has unknown utilization", idleUnknown)
 	// The first warning of the limit shows that lifecycle has evaluated the clocks after this step.
 	m.advanceTime(t, 72*time.Hour)
 	for _, w := range []workload{m.notebook, m.training} {
 		m.waitForClock(t, w, "has its first warning", func(s *v1alpha1.WorkloadClockStatus) bool { return len(s.Leads) == 1 })
 	}
-	s := m.clockStatus(t, m.notebook)
+	s := m.waitForClock(t, m.notebook, "has unknown utilization", idleUnknown)
 	if !s.IdleSince.Equal(idle.IdleSince) || s.Deadline == nil || s.Deadline.Reason != v1alpha1.EndMaxRuntime {
 		t.Errorf("without samples the notebook is idle since %s (before: %s), and ends %+v; want no end because of idleness", s.IdleSince, idle.IdleSince, s.Deadline)
 	}
@@ -249,6 +247,7 @@ func (m *missingTest) testLifecycleAway(t *testing.T) {
 func (m *missingTest) testWebhookAway(t *testing.T) {
 	late := newJobWorkload(missingNamespace, "late", migDevice, inMIGPool)
 	m.startWorkloads(t, late)
+	m.g.waitForPlacements(t, 3)
 	before := m.runningWork(t)
 	m.scale(t, "webhook", 0)
 	m.waitForFinding(t, breakage{

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	"sluice.dev/api/v1alpha1"
@@ -105,9 +106,9 @@ func TestInstallationObjects(t *testing.T) {
 			t.Errorf("%s %s has the version %q", object.GetKind(), object.GetName(), version)
 		}
 		if object.GetKind() == "Deployment" {
-			spec := object.Object["spec"].(map[string]any)
-			replicas[object.GetName()] = spec["replicas"]
-			if labels := spec["template"].(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any); labels[v1alpha1.LabelVersion] != nil {
+			replicas[object.GetName()], _, _ = unstructured.NestedFieldNoCopy(object.Object, "spec", "replicas")
+			labels, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+			if err != nil || labels[v1alpha1.LabelVersion] != "" {
 				t.Errorf("the pods of %s have the label, so that each version of the CLI would replace them", object.GetName())
 			}
 		}

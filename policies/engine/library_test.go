@@ -369,3 +369,28 @@ func FuzzLibrary(f *testing.F) {
 		e.CheckTypes(library, engine.InputTypes{})
 	})
 }
+
+// What the webhook looks up in hostile texts, without compiling them, is bounded and ends.
+func FuzzImportsOfTexts(f *testing.F) {
+	for _, seed := range []string{
+		usesMessage, registriesV1, "package", "package lib.a # b\nimport data.lib.", "import data.lib.a[", "import data.lib.a as b\n", "package lib[\"a\"]\n",
+		"package a\nimport data.lib\nx := lib\n", "\xff\npackage lib.registries",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, rego string) {
+		if len(rego) > 4096 {
+			return
+		}
+		policy, known := engine.Source{Name: "p", Rego: rego}, newLibrary("registries", 1, registriesV1)
+		if engine.LacksLibrary(policy, []engine.Source{known}) && !engine.LacksLibrary(policy, nil) {
+			t.Error("a library that exists makes another one missing")
+		}
+		for _, name := range engine.Importers(known, []engine.Source{policy, known}) {
+			if name != "p" {
+				t.Errorf("importer %q", name)
+			}
+		}
+		engine.Importers(newLibrary("fuzzed", 1, rego), []engine.Source{newImporter("q", 1, usesMessage)})
+	})
+}

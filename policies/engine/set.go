@@ -68,6 +68,9 @@ type member struct {
 // newMember returns a member without segments.
 func newMember(p *policy) *member {
 	asSet := func(names []string) map[string]bool {
+		if len(names) == 0 {
+			return nil
+		}
 		set := make(map[string]bool, len(names))
 		for _, name := range names {
 			set[name] = true

@@ -59,7 +59,7 @@ func TestMissingLibraryInFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "importer:3:31: data.lib.names.allowed does not exist: no library has this package; apply the library first"
+	const want = "importer:3:27: data.lib.names.allowed does not exist: no library has this package; apply the library first"
 	if _, err := folder.RunCases(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v\nwant %s", err, want)
 	}

@@ -185,13 +185,14 @@ func (w *Watcher) run(ctx context.Context, to *watched) {
 		}
 		interval := retryInterval
 		var tooLarge tooLargeError
+		var unreadable unreadableError
 		switch isTooLarge := errors.As(err, &tooLarge); {
 		case err == nil: // the watch ended
 			continue
 		case isTooLarge:
 			interval = retryTooLargeInterval
 			w.fail(to, err)
-		case isRefused(err) || errors.As(err, &unreadableError{}) || !to.isLoaded():
+		case isRefused(err) || errors.As(err, &unreadable) || !to.isLoaded():
 			w.fail(to, err)
 		default: // the objects stay as they were
 			w.Logger.V(1).Info("Failed to watch objects for policies, retrying", "kind", to.kind.Kind, "error", err.Error())

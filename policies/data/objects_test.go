@@ -4,7 +4,7 @@
 package data
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,7 +68,7 @@ func TestTrim(t *testing.T) {
 func TestCollectionLimits(t *testing.T) {
 	c := newCollection(claims)
 	for i := range MaxObjects {
-		if _, err := c.put(claim("n", fmt.Sprint(i), "fast")); err != nil {
+		if _, err := c.put(claim("n", strconv.Itoa(i), "fast")); err != nil {
 			t.Fatal(err)
 		}
 	}

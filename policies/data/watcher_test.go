@@ -46,14 +46,15 @@ func newTestWatcher(t *testing.T, objects ...runtime.Object) (*Watcher, *fake.Fa
 // await waits until the kind fulfills a condition after a notification.
 func await(t *testing.T, w *Watcher, notified chan struct{}, what string, done func(engine.ObjectKind) bool) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	for {
 		if kinds := w.Kinds(); len(kinds) == 1 && done(kinds[0]) {
 			return
 		}
 		select {
 		case <-notified:
-		case <-timeout:
+		case <-ctx.Done():
 			t.Fatalf("%s: never; the kinds are %+v", what, w.Kinds())
 		}
 	}

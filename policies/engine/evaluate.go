@@ -307,19 +307,6 @@ func (a *policyResult) findings(p *policy, in *Input) (denials, warnings []merge
 	return denials, append(warnings, a.warn...)
 }
 
-// failureFinding returns the denial of a policy that failed.
-func (p *policy) failureFinding(err error) merge.Finding {
-	until := "the policy is fixed"
-	if errors.Is(err, ErrMissingData) {
-		until = "the data exists"
-	}
-	return merge.Finding{
-		Policy:  p.source.Name,
-		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
-		Fix:     "report this to the cluster's administrators; until " + until + ", it refuses all objects that it matches",
-	}
-}
-
 func resultOf(err error, denials, warnings []merge.Finding) Result {
 	switch {
 	case errors.Is(err, ErrDeadline):

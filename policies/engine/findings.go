@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,4 +143,17 @@ func truncateText(text string, limit int) string {
 		cut--
 	}
 	return text[:cut] + more
+}
+
+// failureFinding returns the denial of a policy that failed.
+func (p *policy) failureFinding(err error) merge.Finding {
+	until := "the policy is fixed"
+	if errors.Is(err, ErrMissingData) {
+		until = "the data exists"
+	}
+	return merge.Finding{
+		Policy:  p.source.Name,
+		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
+		Fix:     "report this to the cluster's administrators; until " + until + ", it refuses all objects that it matches",
+	}
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func TestFormerDataIsLimited(t *testing.T) {
 		return e.Former(current)
 	}
 	for i := range 2 * maxFormerVersions {
-		e.UpdateData(dataVersion(t, fmt.Sprint(i)))
+		e.UpdateData(dataVersion(t, strconv.Itoa(i)))
 	}
 	if got := len(former()); got != maxFormerVersions {
 		t.Errorf("%d former versions, want %d", got, maxFormerVersions)
@@ -85,7 +86,7 @@ func TestDataChangesBesideEvaluations(t *testing.T) {
 	e.UpdateData(dataVersion(t, "first"))
 	var versions []*Data
 	for i := range 50 {
-		versions = append(versions, dataVersion(t, fmt.Sprint(i)))
+		versions = append(versions, dataVersion(t, strconv.Itoa(i)))
 	}
 	review, err := document.Decode([]byte(`{"namespace": "n", "object": {"kind": "Pod"}}`))
 	if err != nil {

@@ -136,6 +136,8 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	switch {
 	case !record.Allowed && record.Code != http.StatusForbidden:
 		return fail("it was not decided: HTTP status %d", record.Code)
+	case record.Allowed && record.Message != "": // a workload whose pods are the gate
+		return fail("it was not decided: %s", record.Message)
 	case record.Input == nil:
 		return fail("its object was not recorded")
 	case record.PolicyTime.IsZero():
@@ -154,7 +156,8 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	entry := evaluation.NewEntry(record.Webhook, req, &response, &trace)
 	result := Result{Response: response, Now: entry.Record}
 	incomplete := firstIncomplete(result.Now.Evaluations)
-	if incomplete != "" || !response.Allowed && result.Now.Code != http.StatusForbidden {
+	isFailure := response.Allowed && result.Now.Message != "" || !response.Allowed && result.Now.Code != http.StatusForbidden
+	if incomplete != "" || isFailure {
 		return fail("it could not be evaluated now: %s", strings.TrimSpace(incomplete+" "+result.Now.Message))
 	}
 	if len(record.Masked) > 0 {

@@ -11,6 +11,7 @@ package replay
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,9 @@ type Result struct {
 
 // Replayer repeats decisions under a set of policies. It is safe for concurrent use.
 type Replayer struct {
-	set      *engine.Set
+	set     *engine.Set
+	tenants *engine.Cache[[sha256.Size]byte, *decision.Tenant]
+
 	handlers map[string]func(context.Context, admission.Request) admission.Response
 }
 
@@ -95,7 +98,8 @@ func New(sources []engine.Source) (*Replayer, error) {
 	base := evaluation.Base{
 		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()}, Tenants: recordedTenants{},
 	}
-	return &Replayer{set: set, handlers: map[string]func(context.Context, admission.Request) admission.Response{
+	tenants := engine.NewCache[[sha256.Size]byte, *decision.Tenant](maxTenants, maxTenantBytes)
+	return &Replayer{set: set, tenants: tenants, handlers: map[string]func(context.Context, admission.Request) admission.Response{
 		"pods":             (&pod.Mutator{Base: base}).Handle,
 		FinalPods:          (&pod.Validator{Base: base}).HandleAlone,
 		"workloads":        (&workload.Mutator{Base: base}).Handle,
@@ -103,6 +107,12 @@ func New(sources []engine.Source) (*Replayer, error) {
 		"templates":        (&workload.Validator{Base: base}).Handle,
 	}}, nil
 }
+
+// The limits of the cache of tenants: most records are of a few projects.
+const (
+	maxTenants     = 256
+	maxTenantBytes = 16 << 20
+)
 
 // IsDecision reports whether policies decided on the request of a record.
 func (r *Replayer) IsDecision(record *decisionlog.Record) bool {
@@ -136,12 +146,14 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	switch {
 	case !record.Allowed && record.Code != http.StatusForbidden:
 		return fail("it was not decided: HTTP status %d", record.Code)
+	case record.Allowed && record.Message != "": // a workload whose pods are the gate
+		return fail("it was not decided: %s", record.Message)
 	case record.Input == nil:
 		return fail("its object was not recorded")
 	case record.PolicyTime.IsZero():
 		return fail("the record is invalid: policyTime is required")
 	}
-	req, tenant, err := decode(record.Input)
+	req, tenant, err := r.decode(record.Input)
 	if err != nil {
 		return fail("the record is invalid: %v", err)
 	}
@@ -154,7 +166,8 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	entry := evaluation.NewEntry(record.Webhook, req, &response, &trace)
 	result := Result{Response: response, Now: entry.Record}
 	incomplete := firstIncomplete(result.Now.Evaluations)
-	if incomplete != "" || !response.Allowed && result.Now.Code != http.StatusForbidden {
+	isFailure := response.Allowed && result.Now.Message != "" || !response.Allowed && result.Now.Code != http.StatusForbidden
+	if incomplete != "" || isFailure {
 		return fail("it could not be evaluated now: %s", strings.TrimSpace(incomplete+" "+result.Now.Message))
 	}
 	if len(record.Masked) > 0 {
@@ -173,7 +186,7 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 }
 
 // decode returns the request and the tenant of a recorded input.
-func decode(in *decisionlog.Input) (*admission.Request, *decision.Tenant, error) {
+func (r *Replayer) decode(in *decisionlog.Input) (*admission.Request, *decision.Tenant, error) {
 	var req admissionv1.AdmissionRequest
 	if err := json.Unmarshal(in.Request, &req); err != nil {
 		return nil, nil, fmt.Errorf("request: %w", err)
@@ -182,11 +195,29 @@ func decode(in *decisionlog.Input) (*admission.Request, *decision.Tenant, error)
 		return nil, nil, errors.New("object and tenant are required")
 	}
 	req.Object.Raw, req.OldObject.Raw = in.Object, in.OldObject
-	tenant, err := in.Tenant.Tenant()
+	tenant, err := r.tenant(in.Tenant)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tenant: %w", err)
 	}
 	return &admission.Request{AdmissionRequest: req}, tenant, nil
+}
+
+// tenant returns the tenant of a snapshot. Equal snapshots share one, with what the policies made of its documents.
+func (r *Replayer) tenant(of *decision.Snapshot) (*decision.Tenant, error) {
+	raw, err := json.Marshal(of)
+	if err != nil {
+		return nil, err
+	}
+	key := sha256.Sum256(raw)
+	if known, ok := r.tenants.Get(key); ok {
+		return known, nil
+	}
+	tenant, err := of.Tenant()
+	if err != nil {
+		return nil, err
+	}
+	r.tenants.Put(key, tenant, 8*len(raw))
+	return tenant, nil
 }
 
 // firstIncomplete returns the first policy that was not evaluated to its end.

@@ -40,6 +40,7 @@ func TestIncompleteRecordsAreNotReplayed(t *testing.T) {
 		"whole":                       {record(nothing), ""},
 		"no object":                   {record(func(r *decisionlog.Record) { r.Input = nil }), "its object was not recorded"},
 		"no decision":                 {record(func(r *decisionlog.Record) { r.Allowed, r.Code = false, 503 }), "it was not decided: HTTP status 503"},
+		"a workload without decision": {record(func(r *decisionlog.Record) { r.Message = "evaluate policies: too late" }), "it was not decided: evaluate policies"},
 		"a label is masked":           {record(nothing, "/**/labels", "/**/image"), "/object/spec/containers/*/image is masked, and Sluice itself reads it"},
 		"an annotation of Sluice":     {record(nothing, "/**/annotations"), "sluice.dev~1gpu is masked, and Sluice itself reads it"},
 		"the user":                    {record(nothing, "/request/userInfo/username"), "/request/userInfo/username is masked, and Sluice itself reads it"},

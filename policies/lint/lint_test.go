@@ -139,7 +139,7 @@ func TestFindingsOfFiles(t *testing.T) {
 		"no tests":           {map[string]string{"p.yaml": policy}, []string{"p.yaml:3:12: SL204: the policy has no unit tests and no cases"}},
 		"a case":             {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n"}, nil},
 		"a unit test":        {map[string]string{"p.yaml": policy, "other_test.rego": "package p_test\n\nimport data.p\n\ntest_x if count(p.deny) == 0 with input as {}\n"}, nil},
-		"an unknown key":     {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n---\nname: b\n" + pod + "expect:\n  alowed: true\n"}, []string{`p.case.yaml:8:3: SL001: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "alowed"`}},
+		"an unknown key":     {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n---\nname: b\n" + pod + "expect:\n  allowedd: true\n"}, []string{`p.case.yaml:8:3: SL001: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "allowedd"`}},
 		"an unknown project": {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\nproject: x\nparameters: {q: {}}\n" + pod + "expect: {allowed: true}\n"}, []string{`p.case.yaml:2:1: SL005: case "a": project: the folder has no Project "x"`, `p.case.yaml:3:14: SL005: case "a": parameters: there is no policy "q"`}},
 		"a broken unit test": {map[string]string{"p.yaml": policy, "p_test.rego": "package p_test\n\ntest_x if {\n"}, []string{"p_test.rego:4:1: SL003"}},
 		"YAML":               {map[string]string{"p.yaml": policy, "p_test.rego": "package p_test\n", "a.yaml": "a: [\n"}, []string{"a.yaml:1:1: SL001"}},
@@ -151,6 +151,7 @@ func TestFindingsOfFiles(t *testing.T) {
 		"the format":         {map[string]string{"p.yaml": strings.Replace(policy, "> 1", ">1", 1), "p_test.rego": "package p_test\n\n\n\n"}, []string{"p.yaml:8:5: SL205", "p_test.rego:2:1: SL205"}},
 		"no schema":          {map[string]string{"p.yaml": strings.Replace(policy, "> 1", "> input.parameters.max", 1) + "  parameters: {max: 1}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:9:3: SL203"}},
 		"an unread property": {map[string]string{"p.yaml": policy + "  parametersSchema:\n    type: object\n    properties:\n      max: {type: integer}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:12:7: SL111"}},
+		"no department":      {map[string]string{"p.yaml": policy + "  match: {projects: [thesis]}\n", "p_test.rego": "package p_test\n", "t.yaml": project}, []string{`p.yaml:9:11: SL001: project thesis: spec.department: the folder has no Department "d"`}},
 		"replaced in DryRun": {map[string]string{"p.yaml": policy + "  enforcement: DryRun\n  replaces: core.type\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:10:3: SL109"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,8 @@ func (p *policyLinter) lintDuration(ctx context.Context) error {
 	for _, object := range append(objects, examples...) {
 		request, err := p.folder.ExampleRequest(object, p.policy.Spec.Match)
 		if err != nil {
-			return err
+			p.add(unreadable, p.policy.Name, p.fieldPlace("spec", "match", "projects"), "%v", err)
+			return nil
 		}
 		decision, err := cluster.Decide(ctx, request)
 		if err != nil {

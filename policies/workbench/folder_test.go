@@ -152,7 +152,7 @@ func TestCaseSchema(t *testing.T) {
 		"no expectation":     podCase,
 		"an empty one":       podCase + "expect: {}\n",
 		"an unknown key":     podCase + "expects: {}\nexpect: {allowed: true}\n",
-		"another in it":      podCase + "expect: {alowed: true}\n",
+		"another in it":      podCase + "expect: {allowedd: true}\n",
 		"an empty text":      podCase + "expect: {denied: [\"\"]}\n",
 		"a text for a list":  podCase + "expect: {denied: no}\n",
 		"denied and allowed": podCase + "expect: {denied: [a], allowed: true}\n",
@@ -261,7 +261,7 @@ func TestExportedPoliciesAreUnchanged(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &policy); err != nil {
 			t.Fatal(err)
 		}
-		policy.UID, policy.ResourceVersion, policy.Generation, policy.CreationTimestamp = "u", "7", 3, metav1.Now()
+		policy.UID, policy.ResourceVersion, policy.Generation, policy.CreationTimestamp = "u", "7", 3, metav1.Unix(1, 0)
 		policy.Status.Violations = 4
 		policies = append(policies, policy)
 	}

@@ -30,8 +30,9 @@ type policyDiff struct {
 	Objects   []workbench.Effect `json:"objects"`
 	Affected  int                `json:"affected"`
 	Evaluated int                `json:"evaluated"`
-	// Skipped is the number of objects that could not be evaluated.
-	Skipped int `json:"skipped"`
+	// Skipped is the number of objects that could not be evaluated, and SkippedBecause the reason of the first one.
+	Skipped        int    `json:"skipped"`
+	SkippedBecause string `json:"skippedBecause,omitempty"`
 }
 
 // maxEffects limits the objects that are shown, and with them the memory.
@@ -150,9 +151,11 @@ func (d *objectDiff) addKind(ctx context.Context, kind schema.GroupVersionKind, 
 				continue // its controller's template is evaluated
 			}
 			request.Object = newObject(&page.Items[i], kind)
-			if err := d.addObject(ctx, request); err != nil {
-				return err
+			effect, err := d.comparison.Compare(ctx, request)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			d.result.add(effect, err)
 		}
 		if next = page.GetContinue(); next == "" {
 			return nil
@@ -160,24 +163,22 @@ func (d *objectDiff) addKind(ctx context.Context, kind schema.GroupVersionKind, 
 	}
 }
 
-func (d *objectDiff) addObject(ctx context.Context, request workbench.Request) error {
-	effect, err := d.comparison.Compare(ctx, request)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		d.result.Skipped++
-		return nil
+// add counts an object that was evaluated, or why it was not.
+func (r *policyDiff) add(effect *workbench.Effect, err error) {
+	if err != nil {
+		if r.Skipped++; r.SkippedBecause == "" {
+			r.SkippedBecause = err.Error()
+		}
+		return
 	}
-	d.result.Evaluated++
+	r.Evaluated++
 	if effect == nil {
-		return nil
+		return
 	}
-	d.result.Affected++
-	if len(d.result.Objects) < maxEffects {
-		d.result.Objects = append(d.result.Objects, *effect)
+	r.Affected++
+	if len(r.Objects) < maxEffects {
+		r.Objects = append(r.Objects, *effect)
 	}
-	return nil
 }
 
 // newObject returns an object as it would be created: without its status and what the API server added.
@@ -224,7 +225,7 @@ func printPolicyDiff(output io.Writer, result *policyDiff, objects bool) error {
 		fmt.Fprintf(output, " (the first %d are shown)", len(result.Objects))
 	}
 	if result.Skipped > 0 {
-		fmt.Fprintf(output, ", %d could not be evaluated", result.Skipped)
+		fmt.Fprintf(output, ", %d could not be evaluated, the first: %s", result.Skipped, printer.Sanitize(result.SkippedBecause))
 	}
 	fmt.Fprintln(output)
 	return nil

@@ -4,8 +4,10 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -88,7 +90,7 @@ func writeExport(output io.Writer, directory string, files map[string]string, fo
 			continue
 		case err == nil && !force:
 			return fmt.Errorf("%s exists with another content: name another directory with --output-dir, or overwrite it with --force", path)
-		case err != nil && !os.IsNotExist(err):
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 		changed = append(changed, name)

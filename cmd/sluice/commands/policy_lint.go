@@ -169,11 +169,11 @@ func replaceFile(name, text string) error {
 
 func printFindings(output io.Writer, findings []lint.Finding) error {
 	for _, f := range findings {
-		line := f.String() + ": " + string(f.Severity) + " " + f.Code + ": " + f.Message
+		policy := ""
 		if f.Policy != "" {
-			line += " (policy " + f.Policy + ")"
+			policy = " (policy " + f.Policy + ")"
 		}
-		fmt.Fprintln(output, printer.Sanitize(line))
+		fmt.Fprintln(output, printer.Sanitize(f.String()+": "+string(f.Severity)+" "+f.Code+": "+f.Message+policy))
 	}
 	if len(findings) == 0 {
 		fmt.Fprintln(output, "no findings")

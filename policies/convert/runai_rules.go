@@ -54,10 +54,10 @@ func (w *runaiWriter) addField(fieldPath string, value any, hasValue bool, rules
 		w.setDefault(fieldPath, &field, value, locked)
 	}
 	if locked && !hasValue {
-		w.forbid(fieldPath, &field)
+		w.forbid(&field)
 	}
 	if rules["required"] == true && !hasValue {
-		w.demand(fieldPath, &field)
+		w.demand(&field)
 	}
 	w.compare(fieldPath, &field, "max", ">", rules["max"], "above %v")
 	w.compare(fieldPath, &field, "min", "<", rules["min"], "below %v")
@@ -113,13 +113,13 @@ func (f *runaiField) hasForm() string {
 }
 
 // forbid adds the denial of any value of a field that cannot be edited and has no default.
-func (w *runaiWriter) forbid(_ string, field *runaiField) {
+func (w *runaiWriter) forbid(field *runaiField) {
 	conditions := []string{field.hasForm(), "value := " + field.value, `not value in [null, "", 0, false]`}
 	w.deny(field, field.describe+" cannot be set here", "leave it out", nil, conditions...)
 }
 
 // demand adds the denial of a missing value.
-func (w *runaiWriter) demand(_ string, field *runaiField) {
+func (w *runaiWriter) demand(field *runaiField) {
 	if field.form != "" {
 		w.deny(field, field.describe+" is required", "request GPUs by it", nil, fmt.Sprintf("input.workload.form != %q", field.form))
 		return

@@ -149,12 +149,14 @@ func (t *tryout) derivedCases(ctx context.Context, d *draft, shared []tried) []w
 		verb = "warns of"
 	}
 	if best := fewestDenials(candidates, applies); best != nil {
-		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, verb, strings.ToLower(text(best.object["kind"])), best.name), best.object, best.decision, d))
+		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, verb, strings.ToLower(text(best.object["kind"])),
+			best.name), best.object, best.decision, d))
 	}
 	if best := fewestDenials(candidates, func(one *tried) bool {
 		return !fires(one.decision, d.policy.Name) && !changes(one.decision, d.policy.Name)
 	}); best != nil {
-		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, opposite, strings.ToLower(text(best.object["kind"])), best.name), best.object, best.decision, d))
+		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, opposite, strings.ToLower(text(best.object["kind"])),
+			best.name), best.object, best.decision, d))
 	}
 	return cases
 }

@@ -149,12 +149,14 @@ func (t *tryout) derivedCases(ctx context.Context, d *draft, shared []tried) []w
 		verb = "warns of"
 	}
 	if best := fewestDenials(candidates, applies); best != nil {
-		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, verb, strings.ToLower(text(best.object["kind"])), best.name), best.object, best.decision, d))
+		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, verb, strings.ToLower(text(best.object["kind"])),
+			best.name), best.object, best.decision, d))
 	}
 	if best := fewestDenials(candidates, func(one *tried) bool {
 		return !fires(one.decision, d.policy.Name) && !changes(one.decision, d.policy.Name)
 	}); best != nil {
-		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, opposite, strings.ToLower(text(best.object["kind"])), best.name), best.object, best.decision, d))
+		cases = append(cases, newCase(fmt.Sprintf("%s %s a %s %s", d.policy.Name, opposite, strings.ToLower(text(best.object["kind"])),
+			best.name), best.object, best.decision, d))
 	}
 	return cases
 }
@@ -215,20 +217,20 @@ func partOf(changed, admitted any) any {
 	return admitted
 }
 
-// namedParts returns the parts of the elements that a policy sets by their names, or by * for all.
+// namedParts returns the parts of the elements that a policy sets by their names, by * for all, or by 0 for the first.
 func namedParts(changed map[string]any, elements []any) []any {
 	var parts []any
-	for _, element := range elements {
+	for i, element := range elements {
 		name := text(at(element, "name"))
-		child, ok := changed[name]
-		if !ok {
-			child, ok = changed["*"]
+		child := mergeParts(changed["*"], changed[name])
+		if child == nil {
+			child = changed["*"]
 		}
-		if !ok {
-			continue
+		if main := changed["0"]; main != nil && i == 0 {
+			child = mergeParts(child, main)
 		}
 		part, ok := partOf(child, element).(map[string]any)
-		if !ok {
+		if child == nil || !ok {
 			continue
 		}
 		part["name"] = name

@@ -54,7 +54,8 @@ func (c *conversion) readDocuments(files []File) []sourceObject {
 	var all []sourceObject
 	for _, file := range files {
 		if len(file.Text) > maxFileBytes {
-			c.entry(file.Name, "the file").refuse("", fmt.Sprintf("it has %d bytes; %d are allowed", len(file.Text), maxFileBytes), "split the file")
+			c.entry(file.Name, "the file").refuse("", fmt.Sprintf("it has %d bytes; %d are allowed", len(file.Text), maxFileBytes),
+				"split the file")
 			continue
 		}
 		reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Text)))

@@ -139,7 +139,8 @@ func (t *constraintTemplate) readSource(target map[string]any) {
 	case t.rego == "":
 		t.entry.refuse("spec.targets[0].rego", "it is required", "add the Rego")
 	case len(engines) > 1:
-		t.entry.note("the Rego of the template is converted, not its code for %s", strings.Join(slices.DeleteFunc(engines, func(e string) bool { return e == "Rego" }), ", "))
+		t.entry.note("the Rego of the template is converted, not its code for %s", strings.Join(slices.DeleteFunc(engines,
+			func(e string) bool { return e == "Rego" }), ", "))
 	}
 }
 

@@ -47,9 +47,11 @@ func gatekeeperMatch(e *Entry, match map[string]any) scope {
 	case "Original":
 		e.note("spec.match.source Original: pods that controllers create are evaluated too, since the pod decides")
 	default:
-		e.refuse("spec.match.source", fmt.Sprintf("%s has no counterpart: the templates of workloads are always evaluated as their pods", source), "use All")
+		e.refuse("spec.match.source", fmt.Sprintf("%s has no counterpart: the templates of workloads are always evaluated as their pods",
+			source), "use All")
 	}
-	if unknown := unknownKeys(match, "kinds", "namespaces", "excludedNamespaces", "name", "labelSelector", "namespaceSelector", "scope", "source"); len(unknown) > 0 {
+	if unknown := unknownKeys(match, "kinds", "namespaces", "excludedNamespaces", "name", "labelSelector", "namespaceSelector", "scope",
+		"source"); len(unknown) > 0 {
 		e.refuse("spec.match."+unknown[0], "the field is unknown", "remove it")
 	}
 	return s

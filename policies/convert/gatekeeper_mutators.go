@@ -115,7 +115,8 @@ func assignRule(spec map[string]any) (mutationRule, string) {
 	for _, test := range list(at(spec, "parameters", "pathTests")) {
 		path, kind := text(at(test, "subPath")), text(at(test, "condition"))
 		if kind != "MustNotExist" || path != location {
-			return mutationRule{}, fmt.Sprintf("the path test %s of %s has no counterpart; only MustNotExist of the location itself has one", kind, path)
+			return mutationRule{}, fmt.Sprintf("the path test %s of %s has no counterpart; only MustNotExist of the location itself has one",
+				kind, path)
 		}
 		rule = "defaults"
 	}

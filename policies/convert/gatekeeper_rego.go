@@ -216,7 +216,8 @@ func inline(text string, module *ast.Module, libraries []*libraryModule) (string
 		if isData {
 			path, next = "lib", i+3
 		}
-		for next+1 < len(tokens) && tokens[next].text == "." && tokens[next+1].identifier && librariesBelow(libraries, path+"."+tokens[next+1].text) {
+		for next+1 < len(tokens) && tokens[next].text == "." && tokens[next+1].identifier && librariesBelow(libraries,
+			path+"."+tokens[next+1].text) {
 			path, next = path+"."+tokens[next+1].text, next+2
 		}
 		name, err := libraryRule(libraries, path, tokens[next:])

@@ -155,7 +155,8 @@ func (r *kyvernoRule) convert(m *regoModule) {
 		}
 	}
 	for i, one := range list(r.content["context"]) {
-		r.refuse(fmt.Sprintf("context[%d] %s", i, text(at(one, "name"))), "policies call no API and read no ConfigMap", "put the values into spec.parameters")
+		r.refuse(fmt.Sprintf("context[%d] %s", i, text(at(one, "name"))), "policies call no API and read no ConfigMap",
+			"put the values into spec.parameters")
 	}
 	if unknown := unknownKeys(r.content, "name", "match", "exclude", "preconditions", "validate", "mutate", "context", "celPreconditions",
 		"skipBackgroundRequests", "reportProperties"); len(unknown) > 0 {

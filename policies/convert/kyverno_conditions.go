@@ -64,7 +64,8 @@ var orderings = map[string]string{
 func (r *kyvernoRule) condition(m *regoModule, path string, condition map[string]any) string {
 	key, ok := r.operand(m, condition["key"])
 	if !ok {
-		r.refuse(path+".key", fmt.Sprintf("the expression %v has no counterpart; fields of request.object have one", condition["key"]), "write the rule in Rego")
+		r.refuse(path+".key", fmt.Sprintf("the expression %v has no counterpart; fields of request.object have one", condition["key"]),
+			"write the rule in Rego")
 		return "false"
 	}
 	value := condition["value"]
@@ -159,7 +160,8 @@ func constantAlternatives(m *regoModule, constant any) [][]string {
 		}
 		return alternatives
 	case int64, float64:
-		return [][]string{{"value == " + literal(constant)}, {"is_string(value)", fmt.Sprintf("%s(value) == %s", m.use("amount"), literal(constant))}}
+		return [][]string{{"value == " + literal(constant)}, {"is_string(value)", fmt.Sprintf("%s(value) == %s", m.use("amount"),
+			literal(constant))}}
 	}
 	return [][]string{{"value == " + literal(constant)}}
 }

@@ -178,7 +178,8 @@ func (r *kyvernoRule) filter(path string, filter map[string]any) (conditions []s
 	if len(r.entry.Gaps) > before {
 		r.refused = true
 	}
-	if unknown := unknownKeys(resources, "kinds", "namespaces", "names", "name", "annotations", "selector", "namespaceSelector", "operations"); len(unknown) > 0 {
+	if unknown := unknownKeys(resources, "kinds", "namespaces", "names", "name", "annotations", "selector", "namespaceSelector",
+		"operations"); len(unknown) > 0 {
 		r.refuse(path+".resources."+unknown[0], "the field is unknown", "remove it")
 	}
 	for i, condition := range s.conditions {

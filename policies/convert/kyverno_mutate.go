@@ -26,7 +26,8 @@ type patchParts struct {
 func (r *kyvernoRule) convertMutate(m *regoModule, scope string, mutate map[string]any) {
 	for _, kind := range []string{"patchesJson6902", "foreach", "targets", "mutateExistingOnPolicyUpdate"} {
 		if mutate[kind] != nil {
-			r.refuse("mutate."+kind, "it has no counterpart: policies describe the desired object", "write it as defaults, overrides, append or remove in Rego")
+			r.refuse("mutate."+kind, "it has no counterpart: policies describe the desired object",
+				"write it as defaults, overrides, append or remove in Rego")
 		}
 	}
 	if r.kind == kindJob {
@@ -210,7 +211,8 @@ func (p *patchWriter) containers(elements []any, key, path string, byDefault boo
 			return nil
 		}
 		return expression{
-			rego:    fmt.Sprintf("{c.name: %s | some c in object.get(input.object.spec, %s, []); %s(c) == \"pass\"}", regoOf(part), literal(key), check),
+			rego: fmt.Sprintf("{c.name: %s | some c in object.get(input.object.spec, %s, []); %s(c) == \"pass\"}", regoOf(part), literal(key),
+				check),
 			changed: map[string]any{"*": changedOf(part)},
 		}
 	}

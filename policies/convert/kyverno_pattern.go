@@ -60,7 +60,8 @@ func (p *patternWriter) mapElement(name string, pattern map[string]any, path str
 			results = append(results, fmt.Sprintf("%s(%s)", p.element(pattern[key], below), value))
 		case "()", "<()", "=()":
 			function := map[string]string{"()": "only_if", "<()": "only_if_present", "=()": "unless_absent"}[anchor]
-			results = append(results, fmt.Sprintf("%s(value, %s, %s(%s))", p.module.use(function), literal(plain), p.element(pattern[key], below), value))
+			results = append(results, fmt.Sprintf("%s(value, %s, %s(%s))", p.module.use(function), literal(plain), p.element(pattern[key],
+				below), value))
 		case "X()":
 			results = append(results, fmt.Sprintf("%s(value, %s)", p.module.use("forbidden"), literal(plain)))
 		case "^()":

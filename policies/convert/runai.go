@@ -113,7 +113,8 @@ func (r *runai) addDocument(d *sourceObject) {
 	case "department", "project":
 		named := text(meta[scope+"Name"])
 		if named == "" {
-			e.refuse("meta.scope", fmt.Sprintf("the scope is a %s, of which it has the id and no name", scope), fmt.Sprintf("add meta.%sName", scope))
+			e.refuse("meta.scope", fmt.Sprintf("the scope is a %s, of which it has the id and no name", scope), fmt.Sprintf("add meta.%sName",
+				scope))
 			return
 		}
 		if scope == "project" {

@@ -74,8 +74,9 @@ func resourceField(describe, list, resource string) runaiField {
 func securityField(describe, name string) runaiField {
 	return runaiField{
 		describe: describe, perContainer: true, unit: 1,
-		value: fmt.Sprintf("object.get(c, [\"securityContext\", %s], object.get(input.object.spec, [\"securityContext\", %s], null))", literal(name), literal(name)),
-		part:  inAll("securityContext", name),
+		value: fmt.Sprintf("object.get(c, [\"securityContext\", %s], object.get(input.object.spec, [\"securityContext\", %s], null))",
+			literal(name), literal(name)),
+		part: inAll("securityContext", name),
 	}
 }
 
@@ -101,9 +102,11 @@ var runaiFields = map[string]runaiField{
 		describe: "the pull policy", perContainer: true, value: of("c", "imagePullPolicy"), unit: 1,
 		part: inAll("imagePullPolicy"), values: pullPolicies,
 	},
-	"workingDir":                        {describe: "the working directory", perContainer: true, value: of("c", "workingDir"), unit: 1, part: inMain("workingDir")},
-	"tty":                               {describe: "the terminal", perContainer: true, value: of("c", "tty"), unit: 1, part: inMain("tty")},
-	"stdin":                             {describe: "the standard input", perContainer: true, value: of("c", "stdin"), unit: 1, part: inMain("stdin")},
+	"workingDir": {describe: "the working directory", perContainer: true, value: of("c", "workingDir"), unit: 1,
+		part: inMain("workingDir")},
+	"tty": {describe: "the terminal", perContainer: true, value: of("c", "tty"), unit: 1, part: inMain("tty")},
+	"stdin": {describe: "the standard input", perContainer: true, value: of("c", "stdin"), unit: 1,
+		part: inMain("stdin")},
 	"terminationGracePeriodSeconds":     podField("the grace period in seconds", "terminationGracePeriodSeconds"),
 	"security.hostIpc":                  podField("the host's IPC namespace", "hostIPC"),
 	"security.hostNetwork":              podField("the host's network", "hostNetwork"),

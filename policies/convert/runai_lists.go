@@ -92,7 +92,8 @@ func claimPart(instance map[string]any, index int) (any, string) {
 		return nil, "only an existing claim with its claimName has a counterpart"
 	}
 	instance = mergeParts(map[string]any{"mountPath": instance["path"]}, instance).(map[string]any)
-	return volumePart(volumeName(instance, "claim", index), map[string]any{"persistentVolumeClaim": map[string]any{"claimName": claim}}, instance)
+	return volumePart(volumeName(instance, "claim", index), map[string]any{"persistentVolumeClaim": map[string]any{"claimName": claim}},
+		instance)
 }
 
 func nfsPart(instance map[string]any, index int) (any, string) {
@@ -180,7 +181,8 @@ func (w *runaiWriter) addInstance(path string, field *runaiList, instance map[st
 // forbidOthers adds the denial of volumes other than those of the policy.
 func (w *runaiWriter) forbidOthers(fieldPath string, field *runaiList, known []string) {
 	if field.volume == "" {
-		w.entry.refuse(fieldPath+".canAdd", "Sluice and Kubernetes add such entries too", "write the rule in Rego, with the names that are not allowed")
+		w.entry.refuse(fieldPath+".canAdd", "Sluice and Kubernetes add such entries too",
+			"write the rule in Rego, with the names that are not allowed")
 		return
 	}
 	conditions := []string{

@@ -34,7 +34,8 @@ func newRunaiWriter(e *Entry, name string, workloadType v1alpha1.WorkloadType) *
 	w.policy.Spec.Match.Kinds = []string{"Pod"}
 	if workloadType != "" {
 		w.conditions = append(w.conditions, fmt.Sprintf("input.workload.type == %q", workloadType))
-		w.pods = append(w.pods, example{"of the type " + string(workloadType), examplePod(metadataWith("labels", map[string]any{v1alpha1.LabelWorkloadType: string(workloadType)}))})
+		w.pods = append(w.pods, example{"of the type " + string(workloadType), examplePod(metadataWith("labels",
+			map[string]any{v1alpha1.LabelWorkloadType: string(workloadType)}))})
 	}
 	return w
 }
@@ -54,10 +55,10 @@ func (w *runaiWriter) addField(fieldPath string, value any, hasValue bool, rules
 		w.setDefault(fieldPath, &field, value, locked)
 	}
 	if locked && !hasValue {
-		w.forbid(fieldPath, &field)
+		w.forbid(&field)
 	}
 	if rules["required"] == true && !hasValue {
-		w.demand(fieldPath, &field)
+		w.demand(&field)
 	}
 	w.compare(fieldPath, &field, "max", ">", rules["max"], "above %v")
 	w.compare(fieldPath, &field, "min", "<", rules["min"], "below %v")
@@ -71,7 +72,8 @@ func (w *runaiWriter) setDefault(fieldPath string, field *runaiField, value any,
 		value = field.values[strings.ToLower(text)]
 	}
 	if field.part == nil {
-		w.entry.refuse(fieldPath, fmt.Sprintf("a policy sets no default of %s", field.describe), "demand it of the author, or set it where workloads are submitted")
+		w.entry.refuse(fieldPath, fmt.Sprintf("a policy sets no default of %s", field.describe),
+			"demand it of the author, or set it where workloads are submitted")
 		return
 	}
 	if locked {
@@ -113,13 +115,13 @@ func (f *runaiField) hasForm() string {
 }
 
 // forbid adds the denial of any value of a field that cannot be edited and has no default.
-func (w *runaiWriter) forbid(_ string, field *runaiField) {
+func (w *runaiWriter) forbid(field *runaiField) {
 	conditions := []string{field.hasForm(), "value := " + field.value, `not value in [null, "", 0, false]`}
 	w.deny(field, field.describe+" cannot be set here", "leave it out", nil, conditions...)
 }
 
 // demand adds the denial of a missing value.
-func (w *runaiWriter) demand(_ string, field *runaiField) {
+func (w *runaiWriter) demand(field *runaiField) {
 	if field.form != "" {
 		w.deny(field, field.describe+" is required", "request GPUs by it", nil, fmt.Sprintf("input.workload.form != %q", field.form))
 		return
@@ -152,7 +154,8 @@ func (w *runaiWriter) compare(fieldPath string, field *runaiField, name, operato
 	}
 	amount := w.module.use("amount")
 	w.deny(field, field.describe+" is %v, "+fmt.Sprintf(describe, strings.ReplaceAll(written, "%", "%%")), fix, []string{"value"},
-		field.hasForm(), "value := "+field.value, "value != null", w.onlyRequested(field, operator), fmt.Sprintf("%s(value) %s %s", amount, operator, number))
+		field.hasForm(), "value := "+field.value, "value != null", w.onlyRequested(field, operator), fmt.Sprintf("%s(value) %s %s", amount,
+			operator, number))
 }
 
 // onlyRequested returns the condition that a pod without GPUs is not below a minimum, since the limit is about those that request
@@ -210,7 +213,8 @@ func (w *runaiWriter) options(fieldPath string, field *runaiField, options any) 
 		w.entry.refuse(fieldPath+".options", "it has no values", "correct it")
 		return
 	}
-	w.deny(field, field.describe+" is %v, and must be one of "+strings.ReplaceAll(strings.Join(allowed, ", "), "%", "%%"), "choose one of these",
+	w.deny(field, field.describe+" is %v, and must be one of "+strings.ReplaceAll(strings.Join(allowed, ", "), "%", "%%"),
+		"choose one of these",
 		[]string{"value"}, field.hasForm(), "value := "+field.value, "value != null",
 		fmt.Sprintf("not sprintf(\"%%v\", [value]) in %s", setLiteral(allowed)))
 }

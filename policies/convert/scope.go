@@ -62,7 +62,8 @@ func (s *scope) matchKinds(kinds []string) (note string, ok bool) {
 		case len(workloads) == 0:
 			return strings.Join(rest, ", ") + ": never evaluated", true
 		}
-		return strings.Join(workloads, ", ") + ": evaluated as the pods that they create; " + strings.Join(rest, ", ") + ": never evaluated", true
+		return strings.Join(workloads, ", ") + ": evaluated as the pods that they create; " + strings.Join(rest, ", ") + ": never evaluated",
+			true
 	}
 	return "", true
 }
@@ -128,7 +129,8 @@ func (s *scope) withLabels(e *Entry, path string, selector map[string]any) {
 		case operator == "DoesNotExist":
 			s.require("object.get(object_labels, %s, null) == null", literal(key))
 		default:
-			e.refuse(fmt.Sprintf("%s.matchExpressions[%d]", path, i), fmt.Sprintf("the operator %q with %d values is not supported", operator, len(values)),
+			e.refuse(fmt.Sprintf("%s.matchExpressions[%d]", path, i), fmt.Sprintf("the operator %q with %d values is not supported", operator,
+				len(values)),
 				"use In, NotIn, Exists or DoesNotExist")
 		}
 	}
@@ -188,7 +190,8 @@ func (s *scope) rules(name string, version ast.RegoVersion) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s {\n\t%s\n}\n", name, ifWord, strings.Join(s.conditions, "\n\t"))
 	if s.readsLabels {
-		b.WriteString("\nobject_labels = labels" + ifWord + " {\n\tlabels := object.get(input.review.object, [\"metadata\", \"labels\"], {})\n}\n")
+		const body = " {\n\tlabels := object.get(input.review.object, [\"metadata\", \"labels\"], {})\n}\n"
+		b.WriteString("\nobject_labels = labels" + ifWord + body)
 	}
 	return b.String()
 }
@@ -207,7 +210,8 @@ func (s *scope) guard(rego string, version ast.RegoVersion) string {
 	}
 	rules := renameIdentifiers(s.rules("in_scope", version), map[string]string{"in_scope": inScope, "object_labels": labels})
 	text := renameIdentifiers(rego, map[string]string{"violation": inner})
-	guarded := strings.TrimRight(text, "\n") + "\n\n# The match of the source, as far as spec.match has no field for it.\n" + head + "\n" + rules
+	guarded := strings.TrimRight(text, "\n") + "\n\n# The match of the source, as far as spec.match has no field for it.\n" + head + "\n" +
+		rules
 	if formatted, err := formatRego(guarded, version, version); err == nil {
 		return formatted
 	}

@@ -56,9 +56,6 @@ func newAdmissionDashboard() dashboard {
 				{"Dropped dry runs", "Objects for which the policies in DryRun were not evaluated, because too many were pending.", graph, unitNone, 12, []query{
 					{`sum(increase(sluice_policy_dry_runs_dropped_total[$__rate_interval]))`, "dropped"},
 				}},
-				{"Existing objects that violate a policy", "Violations that the last audit found, by policy: the policy would refuse or change these objects if they were created now.", graph, unitNone, 12, []query{
-					{`max by (policy) (sluice_audit_violations) > 0`, "{{policy}}"},
-				}},
 			}},
 			{"Processes", cpuAndMemory("sluice-webhook", "Webhook")},
 		},

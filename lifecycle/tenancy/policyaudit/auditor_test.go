@@ -272,11 +272,12 @@ func TestAuditOfCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	interrupted.Client = interceptor.NewClient(watching, interceptor.Funcs{
+	refusing := interceptor.NewClient(watching, interceptor.Funcs{
 		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
 			return broken
 		},
 	})
+	interrupted := &Auditor{Client: refusing, Live: c.auditor.Live, Policies: c.auditor.Policies, Clock: c.auditor.Clock}
 	if err := interrupted.Run(t.Context(), c.set); !errors.Is(err, broken) {
 		t.Fatalf("interrupted: %v", err)
 	}

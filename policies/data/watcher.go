@@ -187,8 +187,8 @@ func (w *Watcher) run(ctx context.Context, to *watched) {
 		var tooLarge tooLargeError
 		var unreadable unreadableError
 		switch isTooLarge := errors.As(err, &tooLarge); {
-		case err == nil: // the watch ended
-			continue
+		case err == nil: // the API server no longer knows the version of the watch
+			interval = updateInterval
 		case isTooLarge:
 			interval = retryTooLargeInterval
 			w.fail(to, err)

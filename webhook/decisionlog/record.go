@@ -57,6 +57,9 @@ type Record struct {
 	// User is the name of the user, and DryRun reports that the request changes nothing.
 	User   string `json:"user"`
 	DryRun bool   `json:"dryRun,omitempty"`
+	// Repeated reports that the API server called the webhook pods again for the same pod, because another webhook changed it. The
+	// pod has the changes of the first call.
+	Repeated bool `json:"repeated,omitempty"`
 	// Project and Department own the namespace; empty if no policy was considered.
 	Project    string `json:"project,omitempty"`
 	Department string `json:"department,omitempty"`

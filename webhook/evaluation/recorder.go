@@ -42,6 +42,9 @@ func (r *recorder) Handle(ctx context.Context, req admission.Request) admission.
 	return response
 }
 
+// mutatedPods is the name of the webhook that may still change pods.
+const mutatedPods = "pods"
+
 // NewEntry returns the entry of an answer in the log, without its time and duration.
 func NewEntry(webhook string, req *admission.Request, response *admission.Response, trace *Trace) decisionlog.Entry {
 	record := decisionlog.Record{
@@ -56,6 +59,7 @@ func NewEntry(webhook string, req *admission.Request, response *admission.Respon
 	if record.Name == "" {
 		record.GenerateName = gjson.GetBytes(req.Object.Raw, "metadata.generateName").Str
 	}
+	record.Repeated = webhook == mutatedPods && (&Origin{req: req}).isRepeated()
 	if response.Result != nil {
 		record.Message = response.Result.Message
 		if !response.Allowed {

@@ -144,8 +144,9 @@ func (r *Replayer) process(ctx context.Context, next *line, options *Options) {
 		next.decided = false
 		return
 	}
-	// A final pod has the changes of the recorded policies: it would be another one.
-	if next.decided = r.IsDecision(next.record) && next.record.Webhook != FinalPods; next.decided {
+	// A final pod, and one of a repeated call, has the changes of the recorded policies: it would be another one.
+	isFirst := next.record.Webhook != FinalPods && !next.record.Repeated
+	if next.decided = isFirst && r.IsDecision(next.record); next.decided {
 		next.result = r.Replay(ctx, next.record)
 	}
 	next.record.Input, next.record.Patch = nil, nil

@@ -74,14 +74,16 @@ func TestIncompleteRecordsAreNotReplayed(t *testing.T) {
 
 // A log of many records and other lines gives the same summary each time, with the first examples in order.
 func TestRun(t *testing.T) {
-	r := newRecording(t, decisionlog.Options{Objects: true, Mask: decisionlog.DefaultMask, Unmasked: decisionlog.DefaultUnmasked}, allowsAll)
+	team := newPolicy("team", `defaults.metadata.labels.team := "vision"`)
+	r := newRecording(t, decisionlog.Options{Objects: true, Mask: decisionlog.DefaultMask, Unmasked: decisionlog.DefaultUnmasked}, team)
 	const pods = 200
 	for i := range pods {
 		_, after := r.answer(t, "pods", benchmarkPod(t, i))
+		r.answer(t, "pods", after) // as the API server does if another webhook changed it
 		r.answer(t, replay.FinalPods, after)
 	}
 	r.records(t)
-	replayer, err := replay.New([]engine.Source{newPolicy("seven", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)})
+	replayer, err := replay.New([]engine.Source{team, newPolicy("seven", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -241,6 +241,7 @@ func importObjects(tb testing.TB) []object {
 		`{"spec":{"containers":[{"name":"c","image":"a@sha256:` + strings.Repeat("a", 64) + `","resources":{"limits":{"cpu":"9","memory":"1e3"}},"readinessProbe":{"exec":{}},"livenessProbe":{"periodSeconds":1}}]}}`,
 		`{"spec":{"containers":[{"name":"c","image":"a:main","securityContext":{"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false,"runAsNonRoot":true,"capabilities":{"drop":["ALL"]}}}],"initContainers":[{"name":"i","image":"other/b:latest","securityContext":{"allowPrivilegeEscalation":true}}]}}`,
 		`{"spec":{"containers":[{"name":"c","image":"a:1","env":[{"name":"CUDA_VISIBLE_DEVICES","value":"0"},{"name":"LD_PRELOAD","value":"x"}],"resources":{"limits":{"nvidia.com/gpu":"3"}}},{"name":"d","image":"a:1","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}`,
+		`{"metadata":{"labels":{"role":"student"}},"spec":{"containers":[{"name":"c","image":"a:1","securityContext":{"capabilities":{"add":["CHOWN"]}}}]}}`,
 		`{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/datasets/a"}},{"name":"w","hostPath":{"path":"/datasetsx"}},{"name":"s","secret":{}}],"containers":[{"name":"c","image":"a:1","volumeMounts":[{"name":"v","mountPath":"/v"}]}]}}`,
 		`{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/datasets/a/"}},{"name":"w","hostPath":{"path":"/var/run/x"}}],"containers":[{"name":"c","image":"a:1","volumeMounts":[{"name":"v","mountPath":"/v","readOnly":true}]}]}}`,
 	}

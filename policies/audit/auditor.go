@@ -42,10 +42,15 @@ var (
 	jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
-// IsAudited reports whether an object can violate a policy: it neither has finished nor is being deleted.
-func IsAudited(object *unstructured.Unstructured) bool {
-	kind, known := workloadkind.Lookup(object.GroupVersionKind().GroupKind())
-	return known && len(kind.Templates) > 0 && object.GetDeletionTimestamp() == nil && !kind.IsFinished(object)
+// IsAudited reports whether an object can violate a policy: it has pods that policies evaluate, and neither has finished nor is being
+// deleted.
+func IsAudited(object *unstructured.Unstructured, added workloadkind.AddedTemplates) bool {
+	groupKind := object.GroupVersionKind().GroupKind()
+	kind, _ := workloadkind.Lookup(groupKind)
+	if object.GetDeletionTimestamp() != nil || kind.IsFinished(object) {
+		return false
+	}
+	return groupKind == podKind || len(workloadkind.EvaluatedTemplates(groupKind, object.Object, added)) > 0
 }
 
 // Evaluate returns the findings about a pod or a workload of a tenant's namespace, sorted by policy, at most one for each policy
@@ -76,7 +81,7 @@ func (a *Auditor) Evaluate(
 		return findings, nil
 	}
 	request.IsJob, request.Owner = false, workload.Owner{Group: kind.Group, Kind: kind.Kind}
-	for _, template := range workloadkind.Templates(kind, object.Object) {
+	for _, template := range workloadkind.EvaluatedTemplates(kind, object.Object, tenant.AddedTemplates) {
 		found, err := a.Evaluator.AuditTemplate(ctx, template, object.GetNamespace(), request)
 		if err != nil {
 			return failure(ctx, findings, err)

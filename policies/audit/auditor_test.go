@@ -26,7 +26,7 @@ func lines(t *testing.T, auditor *audit.Auditor, tenants *audit.Tenants, text st
 		t.Fatal(err)
 	}
 	object := parse(t, text)
-	if !audit.IsAudited(object) {
+	if !audit.IsAudited(object, nil) {
 		return []string{"not audited"}
 	}
 	findings, err := auditor.Evaluate(t.Context(), object, tenant)

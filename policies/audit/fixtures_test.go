@@ -68,7 +68,10 @@ func newTenants(projects ...v1alpha1.Project) *audit.Tenants {
 		},
 		Status: v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{{Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960}}},
 	}
-	return audit.NewTenants(projects, []v1alpha1.Department{department}, []v1alpha1.NodePool{pool}, &v1alpha1.AdmissionParametersSpec{})
+	return audit.NewTenants(projects, []v1alpha1.Department{department}, []v1alpha1.NodePool{pool}, &v1alpha1.AdmissionParametersSpec{},
+		func(name string) (*corev1.Namespace, error) {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+		})
 }
 
 // parse returns the object of a text in YAML.

@@ -6,7 +6,10 @@ package audit
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/decision"
 )
 
@@ -16,6 +19,9 @@ type Tenants struct {
 	departments map[string]*v1alpha1.Department
 	pools       []v1alpha1.NodePool
 	limits      decision.SizeLimits
+	added       []v1alpha1.PodTemplates
+	templates   workloadkind.AddedTemplates
+	namespaces  func(name string) (*corev1.Namespace, error)
 
 	// last is the tenant of the last call: lists are sorted by namespace, and all tenants together would take much memory.
 	lastNamespace string
@@ -23,13 +29,15 @@ type Tenants struct {
 	lastErr       error
 }
 
-// NewTenants returns the tenants of a cluster. It keeps the objects and does not modify them.
+// NewTenants returns the tenants of a cluster. It keeps the objects and does not modify them. A nil namespace stands for one without
+// labels and annotations.
 func NewTenants(
 	projects []v1alpha1.Project, departments []v1alpha1.Department, pools []v1alpha1.NodePool, parameters *v1alpha1.AdmissionParametersSpec,
+	namespaces func(name string) (*corev1.Namespace, error),
 ) *Tenants {
 	t := &Tenants{
 		projects: make(map[string]*v1alpha1.Project, len(projects)), departments: make(map[string]*v1alpha1.Department, len(departments)),
-		pools:  pools,
+		pools: pools, added: parameters.PodTemplates, templates: workloadkind.NewAddedTemplates(parameters.PodTemplates), namespaces: namespaces,
 		limits: decision.SizeLimits{Labels: int(parameters.MaxLabels), Annotations: int(parameters.MaxAnnotations)},
 	}
 	for i := range projects {
@@ -70,8 +78,12 @@ func (t *Tenants) create(namespace string) (*decision.Tenant, error) {
 	if department == nil {
 		return nil, fmt.Errorf("project %s: spec.department: there is no Department %q", project.Name, project.Spec.Department)
 	}
+	object, err := t.namespaces(namespace)
+	if err != nil {
+		return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
+	}
 	tenant, err := decision.NewTenant(decision.TenantSources{
-		Project: project, Department: department, NodePools: t.pools, SizeLimits: t.limits,
+		Project: project, Department: department, NodePools: t.pools, SizeLimits: t.limits, PodTemplates: t.added, Namespace: object,
 	})
 	if err != nil {
 		return nil, err

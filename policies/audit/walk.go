@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/decision"
 )
@@ -52,13 +53,16 @@ const pageSize = 100
 // maxRestarts limits how often the list of a kind starts again because its snapshot expired.
 const maxRestarts = 100
 
-// Kinds returns the kinds that are audited: pods come last, when their controllers are known. DaemonSets are the cluster's, and
+// Kinds returns the kinds that are audited, with those that AdmissionParameters adds: pods come last, when their controllers are known. DaemonSets are the cluster's, and
 // Kueue's Workloads are copies of others; what their pods violate is found at the pods.
-func Kinds() []workloadkind.Kind {
+func Kinds(added []v1alpha1.PodTemplates) []workloadkind.Kind {
 	kinds := slices.DeleteFunc(workloadkind.All(), func(k workloadkind.Kind) bool {
-		return len(k.Templates) == 0 || k.StopAction.Method == workloadkind.StopNever || k.GroupKind == podKind ||
-			k.Group == workloadkind.GroupKueue
+		evaluated, _ := workloadkind.LookupEvaluated(k.GroupKind)
+		return len(evaluated.Templates) == 0 || k.StopAction.Method == workloadkind.StopNever
 	})
+	for _, entry := range added {
+		kinds = append(kinds, workloadkind.Kind{GroupKind: schema.ParseGroupKind(entry.Kind), Resource: entry.Resource})
+	}
 	pods, _ := workloadkind.Lookup(podKind)
 	return append(kinds, pods)
 }
@@ -66,7 +70,7 @@ func Kinds() []workloadkind.Kind {
 // Run audits all objects. It fails if objects cannot be listed, except for missing kinds and rights.
 func (w *Walk) Run(ctx context.Context) (*Report, error) {
 	w.collector, w.owners = NewCollector(w.Limits), owners{}
-	for _, kind := range Kinds() {
+	for _, kind := range Kinds(w.Tenants.added) {
 		mapping, err := w.Mapper.RESTMapping(kind.GroupKind)
 		if meta.IsNoMatchError(err) {
 			continue // it is not installed
@@ -154,7 +158,7 @@ func (w *Walk) audit(ctx context.Context, object *unstructured.Unstructured) err
 	if !isPod {
 		w.owners.add(object)
 	}
-	if !IsAudited(object) {
+	if !IsAudited(object, w.Tenants.templates) {
 		return nil
 	}
 	tenant, err := w.Tenants.Get(object.GetNamespace())

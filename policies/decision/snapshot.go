@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 )
@@ -21,16 +24,19 @@ type Snapshot struct {
 	Department string `json:"department"`
 	// TimeZone is the department's time zone.
 	TimeZone string `json:"timeZone"`
-	// Input has input.project, input.department, input.nodePools and input.use.
+	// Input has input.project, input.department, input.nodePools, input.namespace and input.use.
 	Input struct {
 		Project    json.RawMessage `json:"project"`
 		Department json.RawMessage `json:"department"`
 		NodePools  json.RawMessage `json:"nodePools"`
+		Namespace  json.RawMessage `json:"namespace"`
 		Use        json.RawMessage `json:"use"`
 	} `json:"input"`
 	// MaxLabels and MaxAnnotations are the limits of its objects; 0 means the default.
 	MaxLabels      int `json:"maxLabels,omitempty"`
 	MaxAnnotations int `json:"maxAnnotations,omitempty"`
+	// AddedTemplates are the pod templates of kinds that Sluice does not know, by Kind.group.
+	AddedTemplates map[string][][]string `json:"addedTemplates,omitempty"`
 	// PausedUntil is the end of the pause in force, in policy time; zero without one.
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 }
@@ -48,11 +54,18 @@ func (t *Tenant) Snapshot() (*Snapshot, error) {
 		{&s.Input.Project, t.Documents.Project},
 		{&s.Input.Department, t.Documents.Department},
 		{&s.Input.NodePools, t.Documents.NodePools},
+		{&s.Input.Namespace, t.Documents.Namespace},
 		{&s.Input.Use, t.Documents.Use},
 	} {
 		var err error
 		if *part.target, err = part.source.MarshalJSON(); err != nil {
 			return nil, fmt.Errorf("encode input of project %s: %w", t.Project, err)
+		}
+	}
+	if len(t.AddedTemplates) > 0 {
+		s.AddedTemplates = make(map[string][][]string, len(t.AddedTemplates))
+		for kind, paths := range t.AddedTemplates {
+			s.AddedTemplates[kind.String()] = paths
 		}
 	}
 	return s, nil
@@ -80,10 +93,17 @@ func (s *Snapshot) Tenant() (*Tenant, error) {
 		{"project", &t.Documents.Project, s.Input.Project},
 		{"department", &t.Documents.Department, s.Input.Department},
 		{"nodePools", &t.Documents.NodePools, s.Input.NodePools},
+		{"namespace", &t.Documents.Namespace, s.Input.Namespace},
 		{"use", &t.Documents.Use, s.Input.Use},
 	} {
 		if *part.target, err = document.Decode(part.source); err != nil {
 			return nil, fmt.Errorf("input.%s: %w", part.name, err)
+		}
+	}
+	if len(s.AddedTemplates) > 0 {
+		t.AddedTemplates = make(workloadkind.AddedTemplates, len(s.AddedTemplates))
+		for kind, paths := range s.AddedTemplates {
+			t.AddedTemplates[schema.ParseGroupKind(kind)] = paths
 		}
 	}
 	if err := json.Unmarshal(s.Input.NodePools, &t.NodePools); err != nil {

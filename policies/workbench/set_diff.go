@@ -127,6 +127,12 @@ func (f *Folder) NewSetComparison(inCluster []v1alpha1.Policy) (*SetComparison, 
 	if after == nil {
 		return nil, err
 	}
+	data, err := f.Data()
+	if err != nil {
+		return nil, err
+	}
+	before.UseData(data)
+	after.UseData(data)
 	return &SetComparison{before, after}, nil
 }
 

@@ -30,7 +30,7 @@ func BenchmarkReplay(b *testing.B) {
 	if lines := bytes.Count(r.log.Bytes(), []byte("\n")); lines != pods {
 		b.Fatalf("recorded %d", lines)
 	}
-	replayer, err := replay.New(sources(newPolicy("team", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)))
+	replayer, err := replay.New(sources(newPolicy("team", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func replayCorpus(t *testing.T, counts map[string]int, more ...engine.Source) {
 	t.Helper()
 	r := newRecording(t, decisionlog.Options{Objects: true}, sources(more...)...)
 	recordCorpus(t, r)
-	replayer, err := replay.New(sources(more...))
+	replayer, err := replay.New(sources(more...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestBuiltInPoliciesReadNothingMaskedByDefault(t *testing.T) {
 	for _, webhook := range []string{"pods", "templates"} {
 		r.answer(t, webhook, secretObject(t, webhook))
 	}
-	replayer, err := replay.New(sources())
+	replayer, err := replay.New(sources(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestPolicyThatReadsWhatIsMaskedIsNotReplayed(t *testing.T) {
 		"a policy that fails":   {newPolicy("p", `deny contains "no" if to_number("x") == 1`), replay.NowDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
-			replayer, err := replay.New([]engine.Source{tc.policy})
+			replayer, err := replay.New([]engine.Source{tc.policy}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

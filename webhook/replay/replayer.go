@@ -76,12 +76,14 @@ type Replayer struct {
 // limits are longer than those of a cluster, which may be less busy.
 var limits = engine.Limits{Evaluation: 5 * time.Second, Request: time.Minute}
 
-// New compiles policies. The error lists each policy that does not compile, with its problems.
-func New(sources []engine.Source) (*Replayer, error) {
+// New compiles policies, which read the data. Records have no data of their time. The error lists each policy that does not compile, with
+// its problems.
+func New(sources []engine.Source, data *engine.Data) (*Replayer, error) {
 	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		return nil, err
 	}
+	policyEngine.UpdateData(data)
 	var faults []error
 	for _, report := range policyEngine.Update(sources) {
 		for _, problem := range report.Problems {

@@ -28,7 +28,7 @@ func TestIncompleteRecordsAreNotReplayed(t *testing.T) {
 		change(recorded)
 		return recorded
 	}
-	replayer, err := replay.New([]engine.Source{allowsAll})
+	replayer, err := replay.New([]engine.Source{allowsAll}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 		r.answer(t, replay.FinalPods, after)
 	}
 	r.records(t)
-	replayer, err := replay.New([]engine.Source{team, newPolicy("seven", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)})
+	replayer, err := replay.New([]engine.Source{team, newPolicy("seven", `deny contains c.image if { some c in input.object.spec.containers; endswith(c.image, "7") }`)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func FuzzReplay(f *testing.F) {
 	for line := range strings.Lines(r.log.String()) {
 		f.Add([]byte(line))
 	}
-	replayer, err := replay.New([]engine.Source{allowsAll})
+	replayer, err := replay.New([]engine.Source{allowsAll}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

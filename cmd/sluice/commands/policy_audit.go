@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -116,6 +120,16 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 	if err != nil {
 		printOmittedPolicies(cmd.ErrOrStderr(), err)
 	}
+	if flags.directory == "" {
+		if err := addClusterData(cmd.Context(), c, folder); err != nil {
+			return nil, err
+		}
+	}
+	data, err := folder.Data()
+	if err != nil {
+		return nil, err
+	}
+	policies.UseData(data)
 	namespace, err := auditNamespace(observed.projects.Items, flags.project)
 	if err != nil {
 		return nil, err
@@ -123,7 +137,9 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 	now := c.clock.Now()
 	walk := audit.Walk{
 		Reader: c, Mapper: c.Client.RESTMapper(), Auditor: policies.Auditor(now), Namespace: namespace, Limits: commandAuditLimits,
-		Tenants:  audit.NewTenants(observed.projects.Items, observed.departments.Items, observed.pools.Items, &observed.parameters.Spec),
+		Tenants: audit.NewTenants(
+			observed.projects.Items, observed.departments.Items, observed.pools.Items, &observed.parameters.Spec, namespacesOf(cmd.Context(), c),
+		),
 		Progress: newAuditProgress(cmd.ErrOrStderr()),
 	}
 	if flags.directory != "" {
@@ -141,6 +157,18 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 		Omitted:       counts.Violations() + counts.Warned + counts.Failed - len(report.Entries),
 		MissingRights: report.MissingRights, Entries: report.Entries,
 	}, nil
+}
+
+// namespacesOf returns a function that reads namespaces. A namespace that the user may not read has neither labels nor annotations.
+func namespacesOf(ctx context.Context, c client.Reader) func(name string) (*corev1.Namespace, error) {
+	return func(name string) (*corev1.Namespace, error) {
+		var namespace corev1.Namespace
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace)
+		if apierrors.IsForbidden(err) {
+			return nil, nil //nolint:nilnil // as documented
+		}
+		return &namespace, err
+	}
 }
 
 // commandAuditLimits are larger than those of lifecycle: the command has a machine's memory.

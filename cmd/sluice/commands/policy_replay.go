@@ -62,7 +62,11 @@ all of them that are not built in. The command needs no cluster, and changes not
 		if err != nil {
 			return err
 		}
-		replayer, err := replay.New(folder.Sources(nil))
+		data, err := folder.Data()
+		if err != nil {
+			return err
+		}
+		replayer, err := replay.New(folder.Sources(nil), data)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -141,7 +142,12 @@ func (a *Auditor) tenants(ctx context.Context) (*audit.Tenants, error) {
 	if err := a.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get admission parameters: %w", err)
 	}
-	return audit.NewTenants(projects.Items, departments.Items, pools.Items, &parameters.Spec), nil
+	namespaces := func(name string) (*corev1.Namespace, error) {
+		var namespace corev1.Namespace
+		err := a.Client.Get(ctx, types.NamespacedName{Name: name}, &namespace)
+		return &namespace, err
+	}
+	return audit.NewTenants(projects.Items, departments.Items, pools.Items, &parameters.Spec, namespaces), nil
 }
 
 // pauseAfterPage waits as long as the page took.

@@ -19,7 +19,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -139,25 +138,6 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	}
 	logger.Info("Starting webhook", "version", config.Version, "server", restConfig.Host, "listen", cfg.Listen)
 	return mgr.Start(ctx)
-}
-
-const (
-	// softMemoryLimit is five eighths of what the webhook may take, whatever policies and objects it evaluates. The garbage
-	// collector runs more often above it; it is no hard limit.
-	softMemoryLimit = 320 << 20
-	// gcPercent is how much garbage may be left below softMemoryLimit, in percent of the memory in use. With the 100 of Go
-	// the collector runs three times as often while a policy allocates, and takes a processor from the requests of others.
-	gcPercent = 400
-)
-
-// limitGarbageCollection sets what the environment does not set.
-func limitGarbageCollection() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(softMemoryLimit)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 // newCertificates returns the store of the served certificate, and the injector of its authority.

@@ -5,6 +5,18 @@
 
 package config
 
+var map_Audit = map[string]string{
+	"":                  "Audit configures the audit, which evaluates all pods and workloads of projects under the policies in force.",
+	"disabled":          "Disabled disables the audit. What it wrote stays. Default false.",
+	"schedule":          "Schedule is when the audit runs, in cron's five fields. Default \"0 3 * * *\".",
+	"timeZone":          "TimeZone is the time zone of the schedule, such as Europe/Berlin. Default UTC.",
+	"policyChangeDelay": "PolicyChangeDelay is the time after which the audit runs in addition because the policies in force changed, if they did not change again meanwhile, 10s to 24h. Default 5m.",
+}
+
+func (Audit) SwaggerDoc() map[string]string {
+	return map_Audit
+}
+
 var map_Config = map[string]string{
 	"":               "Config is the configuration of the lifecycle controller.",
 	"leaderElection": "LeaderElection allows several replicas, of which one is active.",

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -258,22 +257,6 @@ func (o *Outcome) add(p *policy, r *response[policyResult], in *Input) {
 	if r.value.hasChanges() {
 		o.Changes = append(o.Changes, r.value.changes)
 	}
-}
-
-// isPaused reports whether a pause turns the denials of the policy into warnings. Built-in policies
-// stay in force, and those that stand for one of them.
-func (p *policy) isPaused(in *Input) bool {
-	return !in.PausedUntil.IsZero() && !p.source.BuiltIn && p.replacedPolicy() == "" && p.enforcement() != v1alpha1.EnforcementDryRun
-}
-
-// pausedFindings returns the denials of a paused policy as warnings.
-func pausedFindings(denials []merge.Finding, until time.Time) []merge.Finding {
-	warnings := slices.Clone(denials)
-	for i := range warnings {
-		warnings[i].Message = fmt.Sprintf("denied after %s, until when policies are paused: %s",
-			until.UTC().Format(time.RFC3339), warnings[i].Message)
-	}
-	return warnings
 }
 
 // isRequired reports whether a failure of the policy denies the object: that of a Deny policy,

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/merge"
 )
 
@@ -156,4 +158,20 @@ func (p *policy) failureFinding(err error) merge.Finding {
 		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
 		Fix:     "report this to the cluster's administrators; until " + until + ", it refuses all objects that it matches",
 	}
+}
+
+// isPaused reports whether a pause turns the denials of the policy into warnings. Built-in policies
+// stay in force, and those that stand for one of them.
+func (p *policy) isPaused(in *Input) bool {
+	return !in.PausedUntil.IsZero() && !p.source.BuiltIn && p.replacedPolicy() == "" && p.enforcement() != v1alpha1.EnforcementDryRun
+}
+
+// pausedFindings returns the denials of a paused policy as warnings.
+func pausedFindings(denials []merge.Finding, until time.Time) []merge.Finding {
+	warnings := slices.Clone(denials)
+	for i := range warnings {
+		warnings[i].Message = fmt.Sprintf("denied after %s, until when policies are paused: %s",
+			until.UTC().Format(time.RFC3339), warnings[i].Message)
+	}
+	return warnings
 }

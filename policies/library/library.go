@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,36 +39,66 @@ type Entry struct {
 
 // All returns the policies of the library, sorted by name.
 func All() ([]Entry, error) {
-	folders, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(folders))
-	for _, folder := range folders {
-		entry, err := load(folder.Name())
+	names := Names()
+	entries := make([]Entry, 0, len(names))
+	for _, name := range names {
+		entry, err := load(name)
 		if err != nil {
-			return nil, fmt.Errorf("policy %s of the library: %w", folder.Name(), err)
+			return nil, fmt.Errorf("policy %s of the library: %w", name, err)
 		}
 		entries = append(entries, entry)
 	}
 	return entries, nil
 }
 
-// Files returns the files of a policy: its Policy object, its Rego, its tests, and the projects in which its cases take place. The error
-// names the policies of the library.
-func Files(name string) (fs.FS, error) {
-	folders, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return nil, err
-	}
+// Names returns the names of the policies, sorted.
+func Names() []string {
+	folders, _ := fs.ReadDir(files, ".") // it is part of the program
 	names := make([]string, len(folders))
 	for i, folder := range folders {
 		names[i] = folder.Name()
 	}
-	if !slices.Contains(names, name) {
+	return names
+}
+
+// Files returns the files of a policy: its Policy object, its Rego, its tests, and the projects in which its cases take place. The error
+// names the policies of the library.
+func Files(name string) (fs.FS, error) {
+	if names := Names(); !slices.Contains(names, name) {
 		return nil, fmt.Errorf("the library has no policy %q; it has %s", name, strings.Join(names, ", "))
 	}
 	return fs.Sub(files, name)
+}
+
+// Copy returns the files of a policy under another name, which is a DNS label, by their names.
+func Copy(name, as string) (map[string]string, error) {
+	own, err := Files(name)
+	if err != nil {
+		return nil, err
+	}
+	packageName, err := workbench.PackageOf(as)
+	if err != nil {
+		return nil, err
+	}
+	former := strings.ReplaceAll(name, "-", "_")
+	rename := regexp.MustCompile(`(?m)^(package |import data\.)` + former + `(_test)?$|\b` + former + `\.|^metadata: \{name: ` + name + `\}$`)
+	copied := make(map[string]string)
+	err = fs.WalkDir(own, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(own, file)
+		renamed := rename.ReplaceAllStringFunc(string(text), func(found string) string {
+			return strings.NewReplacer(former, packageName, name, as).Replace(found)
+		})
+		if rest, isOwn := strings.CutPrefix(file, name); isOwn {
+			copied[as+rest] = renamed
+		} else {
+			copied[as+"-"+file] = renamed
+		}
+		return err
+	})
+	return copied, err
 }
 
 var errMetadata = errors.New("its package has no METADATA with title and description")

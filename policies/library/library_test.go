@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/format"
@@ -69,6 +70,41 @@ func TestPolicies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A copy under another name passes its tests, too.
+func TestCopy(t *testing.T) {
+	for _, name := range library.Names() {
+		files, err := library.Copy(name, "mine-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := fstest.MapFS{}
+		for file, text := range files {
+			folder[file] = &fstest.MapFile{Data: []byte(text)}
+		}
+		loaded, err := workbench.Load(folder)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if loaded.Policies[0].Name != "mine-1" || !strings.Contains(loaded.Policies[0].Spec.Rego, "\npackage mine_1\n") {
+			t.Errorf("%s: the copy is policy %s:\n%s", name, loaded.Policies[0].Name, loaded.Policies[0].Spec.Rego)
+		}
+		outcomes, _, err := loaded.RunUnitTests(t.Context())
+		if err != nil || len(outcomes) == 0 {
+			t.Fatalf("%s: %d unit tests, %v", name, len(outcomes), err)
+		}
+		for _, outcome := range outcomes {
+			if !outcome.Passed() {
+				t.Errorf("%s: %s failed: %v", name, outcome.Name, outcome.Failures)
+			}
+		}
+	}
+	for name, as := range map[string]string{"none": "mine", "sidecar": "Mine", "image-digests": "1", "": "mine", "../core": "mine"} {
+		if _, err := library.Copy(name, as); err == nil {
+			t.Errorf("policy %q was copied as %q", name, as)
+		}
 	}
 }
 

@@ -26,17 +26,12 @@ var scaffoldParts = map[string]string{
 
 // Scaffold returns the files of a new policy, by name: the object, its Rego, unit tests and cases, which pass. The name is a DNS label.
 func Scaffold(name, kind string) (map[string]string, error) {
-	if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
-		return nil, fmt.Errorf("name: %q: %s", name, strings.Join(faults, "; "))
+	packageName, err := PackageOf(name)
+	if err != nil {
+		return nil, err
 	}
 	if !slices.Contains(ScaffoldKinds, kind) {
 		return nil, fmt.Errorf("kind: %q: it must be one of %s", kind, strings.Join(ScaffoldKinds, ", "))
-	}
-	packageName := strings.ReplaceAll(name, "-", "_")
-	probe := "package " + packageName + "_test\n\nimport data." + packageName
-	_, err := ast.ParseModuleWithOpts("", probe, ast.ParserOptions{RegoVersion: ast.RegoV1})
-	if err != nil || slices.Contains([]string{"input", "data"}, packageName) {
-		return nil, fmt.Errorf("name: %q: the package of its Rego cannot be %s: begin with a letter, and use no keyword", name, packageName)
 	}
 	replacer := strings.NewReplacer("POLICY", name, "PACKAGE", packageName)
 	files := make(map[string]string, len(scaffoldParts))
@@ -48,4 +43,18 @@ func Scaffold(name, kind string) (map[string]string, error) {
 		files[name+ending] = replacer.Replace(string(text))
 	}
 	return files, nil
+}
+
+// PackageOf returns the package of the Rego of a policy. The name is a DNS label that can be a package.
+func PackageOf(name string) (string, error) {
+	if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
+		return "", fmt.Errorf("name: %q: %s", name, strings.Join(faults, "; "))
+	}
+	packageName := strings.ReplaceAll(name, "-", "_")
+	probe := "package " + packageName + "_test\n\nimport data." + packageName
+	_, err := ast.ParseModuleWithOpts("", probe, ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil || slices.Contains([]string{"input", "data"}, packageName) {
+		return "", fmt.Errorf("name: %q: the package of its Rego cannot be %s: begin with a letter, and use no keyword", name, packageName)
+	}
+	return packageName, nil
 }

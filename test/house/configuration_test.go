@@ -35,7 +35,7 @@ func TestConfigurationDocumentationIsCurrent(t *testing.T) {
 	for folder, files := range map[string][]string{
 		"api/config":       {"common.go"},
 		"webhook":          {"config.go", "decisions.go"},
-		"lifecycle/config": {"config.go", "eviction.go", "mail.go"},
+		"lifecycle/config": {"audit.go", "config.go", "eviction.go", "mail.go"},
 		"gpuagent/agent":   {"config.go"},
 	} {
 		var source bytes.Buffer

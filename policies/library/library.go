@@ -89,7 +89,10 @@ func Copy(name, as string) (map[string]string, error) {
 		}
 		text, err := fs.ReadFile(own, file)
 		renamed := rename.ReplaceAllStringFunc(string(text), func(found string) string {
-			return strings.NewReplacer(former, packageName, name, as).Replace(found)
+			if strings.HasPrefix(found, "metadata:") {
+				return strings.ReplaceAll(found, name, as)
+			}
+			return strings.ReplaceAll(found, former, packageName)
 		})
 		if rest, isOwn := strings.CutPrefix(file, name); isOwn {
 			copied[as+rest] = renamed

@@ -122,7 +122,8 @@ func TestEvaluatedTemplatesOfInlinePods(t *testing.T) {
 			schema.GroupKind{Group: "argoproj.io", Kind: "WorkflowTemplate"}, `spec: {templateDefaults: {timeout: 30s}, templates: [{container: {image: x}}]}`, nil,
 		},
 		"a Job of Volcano": {
-			schema.GroupKind{Group: "batch.volcano.sh", Kind: "Job"}, `spec: {tasks: [{template: {spec: {}}}]}`,
+			schema.GroupKind{Group: "batch.volcano.sh", Kind: "Job"},
+			`spec: {tasks: [{template: {spec: {}}}]}`,
 			[]template{{"spec.tasks[0].template", `{spec: {}}`, nil}},
 		},
 		"a pod":           {schema.GroupKind{Kind: "Pod"}, `spec: {}`, nil},

@@ -71,22 +71,26 @@ func TestEvaluate(t *testing.T) {
 			[]engine.Source{source("a", "", `warn contains "careful"`)}, oldPod, []string{"a Deny Warned: careful +0"},
 		},
 		"an override": {
-			[]engine.Source{source("a", "", `overrides := {"metadata": {"labels": {"team": "y"}}}`)}, oldPod,
+			[]engine.Source{source("a", "", `overrides := {"metadata": {"labels": {"team": "y"}}}`)},
+			oldPod,
 			[]string{"a Deny Changed: metadata.labels[team]: the object lacks what the policy sets +0 metadata.labels[team]"},
 		},
 		"an override in DryRun": {
-			[]engine.Source{source("a", v1alpha1.EnforcementDryRun, `overrides := {"metadata": {"labels": {"team": "y"}}}`)}, oldPod,
+			[]engine.Source{source("a", v1alpha1.EnforcementDryRun, `overrides := {"metadata": {"labels": {"team": "y"}}}`)},
+			oldPod,
 			[]string{"a DryRun Changed: metadata.labels[team]: the object lacks what the policy sets +0 metadata.labels[team]"},
 		},
 		"an override and a denial": {
-			[]engine.Source{source("a", "", `overrides := {"metadata": {"labels": {"team": "y"}}}`+"\ndeny contains \"no\"")}, oldPod,
+			[]engine.Source{source("a", "", `overrides := {"metadata": {"labels": {"team": "y"}}}`+"\ndeny contains \"no\"")},
+			oldPod,
 			[]string{"a Deny Denied: no +0 metadata.labels[team]"},
 		},
 		"an override that holds": {
 			[]engine.Source{source("a", "", `overrides := {"metadata": {"labels": {"team": "x"}}}`)}, oldPod, []string{},
 		},
 		"a removal": {
-			[]engine.Source{source("a", "", `remove contains ["metadata", "labels", "team"]`)}, oldPod,
+			[]engine.Source{source("a", "", `remove contains ["metadata", "labels", "team"]`)},
+			oldPod,
 			[]string{"a Deny Changed: metadata.labels[team]: the object lacks what the policy sets +0 metadata.labels[team]"},
 		},
 		"a default": {
@@ -100,18 +104,22 @@ func TestEvaluate(t *testing.T) {
 		},
 		"what an object gets later": {
 			[]engine.Source{source("a", "", `deny contains "bound" if input.object.spec.nodeName`+"\ndeny contains \"status\" if input.object.status.phase")},
-			strings.Replace(oldPod, "spec:", "status: {phase: Running}, spec:", 1), []string{},
+			strings.Replace(oldPod, "spec:", "status: {phase: Running}, spec:", 1),
+			[]string{},
 		},
 		"a policy for updates": {
 			[]engine.Source{{Name: "a", Match: v1alpha1.PolicyMatch{Operations: []v1alpha1.PolicyOperation{"UPDATE"}}, Rego: "package a\ndeny contains \"no\""}},
-			oldPod, []string{},
+			oldPod,
+			[]string{},
 		},
 		"a policy of another project": {
 			[]engine.Source{{Name: "a", Match: v1alpha1.PolicyMatch{Projects: []string{"other"}}, Rego: "package a\ndeny contains \"no\""}},
-			oldPod, []string{},
+			oldPod,
+			[]string{},
 		},
 		"a policy that fails": {
-			[]engine.Source{source("a", v1alpha1.EnforcementWarn, `deny contains "no" if to_number(input.object.metadata.name) > 1`)}, oldPod,
+			[]engine.Source{source("a", v1alpha1.EnforcementWarn, `deny contains "no" if to_number(input.object.metadata.name) > 1`)},
+			oldPod,
 			[]string{`a Warn Failed: the policy a could not be evaluated: :2:23: to_number: strconv.ParseFloat: parsing "old": invalid syntax +0`},
 		},
 		"a conflict": {
@@ -121,21 +129,25 @@ func TestEvaluate(t *testing.T) {
 		},
 		"the creator": {
 			[]engine.Source{source("a", "", `deny contains input.review.userInfo.username if input.review.userInfo.username != ""`)},
-			strings.Replace(oldPod, "name: old,", "name: old, annotations: {sluice.dev/created-by: anna},", 1), []string{"a Deny Denied: anna +0"},
+			strings.Replace(oldPod, "name: old,", "name: old, annotations: {sluice.dev/created-by: anna},", 1),
+			[]string{"a Deny Denied: anna +0"},
 		},
 		"a secret": {
 			[]engine.Source{source("a", "", `deny contains msg if msg := sprintf("value %s", [input.object.spec.containers[0].env[1].value])`)},
-			strings.Replace(oldPod, "value: b}", "value: b}, {name: TOKEN, value: hunter2-hunter2}", 1), []string{"a Deny Denied: value *** +0"},
+			strings.Replace(oldPod, "value: b}", "value: b}, {name: TOKEN, value: hunter2-hunter2}", 1),
+			[]string{"a Deny Denied: value *** +0"},
 		},
 		"a finished pod": {
 			[]engine.Source{source("a", "", `deny contains "no"`)}, strings.Replace(oldPod, "spec:", "status: {phase: Succeeded}, spec:", 1), []string{"not audited"},
 		},
 		"a pod that is being deleted": {
 			[]engine.Source{source("a", "", `deny contains "no"`)},
-			strings.Replace(oldPod, "name: old", `name: old, deletionTimestamp: "2026-01-01T00:00:00Z"`, 1), []string{"not audited"},
+			strings.Replace(oldPod, "name: old", `name: old, deletionTimestamp: "2026-01-01T00:00:00Z"`, 1),
+			[]string{"not audited"},
 		},
 		"a template": {
-			[]engine.Source{source("a", "", denyLatest), source("b", v1alpha1.EnforcementDryRun, denyLatest)}, fmt.Sprintf(oldWorkload, "apps/v1", "Deployment"),
+			[]engine.Source{source("a", "", denyLatest), source("b", v1alpha1.EnforcementDryRun, denyLatest)},
+			fmt.Sprintf(oldWorkload, "apps/v1", "Deployment"),
 			[]string{
 				"a Deny Denied: spec.template.spec.containers: no latest +0", "b DryRun Denied: spec.template.spec.containers: no latest +0",
 			},

@@ -37,7 +37,8 @@ func TestProcessChecksLibraries(t *testing.T) {
 			},
 		},
 		"a version that breaks an importer": {
-			newLibrary("a", "package lib.a\n\nx := 1\n"), []engine.Source{stored, importer},
+			newLibrary("a", "package lib.a\n\nx := 1\n"),
+			[]engine.Source{stored, importer},
 			[]string{"a: policy p does not compile with this version: p:5:22: undefined function data.lib.a.allowed"},
 		},
 		"the package of another library": {

@@ -71,8 +71,10 @@ func carefulPod(change ...func(pod, spec, main map[string]any)) map[string]any {
 		mainWith("resources", resources(small)), mainWith("securityContext", careful), mainWith("imagePullPolicy", "Always"),
 		mainWith("livenessProbe", probe), mainWith("readinessProbe", probe),
 		specWith("automountServiceAccountToken", false), specWith("restartPolicy", "Never"),
-		specWith("securityContext", map[string]any{"runAsNonRoot": true, "fsGroup": int64(1000),
-			"seccompProfile": map[string]any{"type": "RuntimeDefault"}}),
+		specWith("securityContext", map[string]any{
+			"runAsNonRoot": true, "fsGroup": int64(1000),
+			"seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		}),
 	}, change...)...)
 }
 
@@ -88,8 +90,10 @@ func sharedExamples() []example {
 		{"with an image digest", examplePod(mainWith("image", "registry.example.org/a@sha256:"+zeros(64)))},
 		{"with limits of CPU and memory", examplePod(mainWith("resources", resources(small)))},
 		{"with very large limits", examplePod(mainWith("resources", resources(map[string]any{"cpu": "500", "memory": "4Ti"})))},
-		{"that is privileged", examplePod(mainWith("securityContext", map[string]any{"privileged": true, "allowPrivilegeEscalation": true,
-			"runAsUser": int64(0)}))},
+		{"that is privileged", examplePod(mainWith("securityContext", map[string]any{
+			"privileged": true, "allowPrivilegeEscalation": true,
+			"runAsUser": int64(0),
+		}))},
 		{"with added capabilities", examplePod(mainWith("securityContext",
 			map[string]any{"capabilities": map[string]any{"add": []any{"NET_ADMIN", "SYS_ADMIN"}}}))},
 		{"in the host's namespaces", examplePod(specWith("hostNetwork", true), specWith("hostPID", true), specWith("hostIPC", true))},
@@ -98,17 +102,23 @@ func sharedExamples() []example {
 			mainWith("volumeMounts", []any{map[string]any{"name": "host", "mountPath": "/host"}}))},
 		{"with a host port", examplePod(mainWith("ports", []any{map[string]any{"containerPort": int64(80), "hostPort": int64(80)}}))},
 		{"with a port", examplePod(mainWith("ports", []any{map[string]any{"containerPort": int64(8080), "name": "http"}}))},
-		{"with the variable NVIDIA_VISIBLE_DEVICES", examplePod(mainWith("env", []any{map[string]any{"name": "NVIDIA_VISIBLE_DEVICES",
-			"value": "all"}}))},
+		{"with the variable NVIDIA_VISIBLE_DEVICES", examplePod(mainWith("env", []any{map[string]any{
+			"name":  "NVIDIA_VISIBLE_DEVICES",
+			"value": "all",
+		}}))},
 		{"with a priority class", examplePod(specWith("priorityClassName", "system-node-critical"))},
 		{"with a node selector", examplePod(specWith("nodeSelector", map[string]any{"zone": "a"}))},
 		{"with a toleration of all taints", examplePod(specWith("tolerations", []any{map[string]any{"operator": "Exists"}}))},
 		{"with another service account", examplePod(specWith("serviceAccountName", "builder"))},
-		{"with an init container", examplePod(specWith("initContainers", []any{map[string]any{"name": "prepare",
-			"image": "docker.io/library/busybox:latest"}}))},
+		{"with an init container", examplePod(specWith("initContainers", []any{map[string]any{
+			"name":  "prepare",
+			"image": "docker.io/library/busybox:latest",
+		}}))},
 		{"with an emptyDir and a secret", examplePod(specWith("volumes", []any{
-			map[string]any{"name": "scratch", "emptyDir": map[string]any{}}, map[string]any{"name": "key",
-				"secret": map[string]any{"secretName": "key"}},
+			map[string]any{"name": "scratch", "emptyDir": map[string]any{}}, map[string]any{
+				"name":   "key",
+				"secret": map[string]any{"secretName": "key"},
+			},
 		}))},
 		{"that restarts always", examplePod(specWith("restartPolicy", "Always"))},
 	}

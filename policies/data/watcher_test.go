@@ -95,13 +95,21 @@ func TestWatcherNamesWhyAKindCannotBeRead(t *testing.T) {
 		list error
 		want string
 	}{
-		"no right": {claims, apierrors.NewForbidden(claimResource.GroupResource(), "", errors.New("no RBAC rule")),
-			`list: persistentvolumeclaims is forbidden: no RBAC rule`},
+		"no right": {
+			claims, apierrors.NewForbidden(claimResource.GroupResource(), "", errors.New("no RBAC rule")),
+			`list: persistentvolumeclaims is forbidden: no RBAC rule`,
+		},
 		"no such kind": {v1alpha1.PolicyDataKind{APIVersion: "example.org/v1", Kind: "Missing"}, nil, `no matches for kind "Missing" in version "example.org/v1"`},
-		"no namespaces": {v1alpha1.PolicyDataKind{APIVersion: "v1", Kind: "PersistentVolume"}, nil,
-			"the scope is wrong: the kind has no namespaces; set scope to Cluster"},
-		"namespaces": {v1alpha1.PolicyDataKind{APIVersion: "v1", Kind: "PersistentVolumeClaim", Scope: v1alpha1.PolicyDataCluster}, nil,
-			"the scope is wrong: the kind has namespaces; set scope to Namespace or AllNamespaces"},
+		"no namespaces": {
+			v1alpha1.PolicyDataKind{APIVersion: "v1", Kind: "PersistentVolume"},
+			nil,
+			"the scope is wrong: the kind has no namespaces; set scope to Cluster",
+		},
+		"namespaces": {
+			v1alpha1.PolicyDataKind{APIVersion: "v1", Kind: "PersistentVolumeClaim", Scope: v1alpha1.PolicyDataCluster},
+			nil,
+			"the scope is wrong: the kind has namespaces; set scope to Namespace or AllNamespaces",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

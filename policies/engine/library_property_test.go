@@ -124,7 +124,7 @@ func (h *libraryHistory) requireCompiled(t *rapid.T, reports []engine.Report) {
 	}
 	for _, report := range reports {
 		if report.Name < "p" {
-			if (report.Active) != (inForce[report.Name] != "") || report.Active && h.versions[versionKey(report.Name, report.EnforcedGeneration)].Rego != inForce[report.Name] {
+			if report.Active != (inForce[report.Name] != "") || report.Active && h.versions[versionKey(report.Name, report.EnforcedGeneration)].Rego != inForce[report.Name] {
 				t.Fatalf("library %s: %+v, and %q is in force", report.Name, report, inForce[report.Name])
 			}
 			continue

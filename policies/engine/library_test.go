@@ -91,7 +91,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 		"an update that breaks one of two importers": {
 			{[]engine.Source{v1, message, allowed}, both("v1"), []string{"allowed 1/1", "message 1/1", "registries 1/1"}},
 			{
-				[]engine.Source{v3, message, allowed}, both("v1"),
+				[]engine.Source{v3, message, allowed},
+				both("v1"),
 				[]string{
 					"allowed 1/1 | warning allowed: library registries (generation 3) is not in force, since this one does not compile with it: " +
 						"5:38: undefined function data.lib.registries.allowed",
@@ -103,7 +104,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 			{[]engine.Source{v3, message}, []string{"message: v3"}, []string{"message 1/1", "registries 3/3"}},
 			{
 				[]engine.Source{v1, message, newImporter("allowed", 2, usesMessage)},
-				[]string{"allowed: v1", "message: v1"}, []string{"allowed 2/2", "message 1/1", "registries 1/1"},
+				[]string{"allowed: v1", "message: v1"},
+				[]string{"allowed 2/2", "message 1/1", "registries 1/1"},
 			},
 		},
 		"the importer that fits comes later": {
@@ -113,7 +115,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 		"a broken importer does not hold a library back": {
 			{[]engine.Source{v1, message}, []string{"message: v1"}, []string{"message 1/1", "registries 1/1"}},
 			{
-				[]engine.Source{v2, newImporter("message", 2, "package x\n\ndeny contains input.objekt\n")}, []string{"message: v2"},
+				[]engine.Source{v2, newImporter("message", 2, "package x\n\ndeny contains input.objekt\n")},
+				[]string{"message: v2"},
 				[]string{"message 1/2 | message:3:15: input.objekt does not exist; input has review, object, oldObject, workload, project, department, " +
 					"nodePools, namespace, nodePool, now, use, parameters", "registries 2/2"},
 			},
@@ -121,7 +124,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 		"a library that does not compile": {
 			{[]engine.Source{v1, message}, []string{"message: v1"}, []string{"message 1/1", "registries 1/1"}},
 			{
-				[]engine.Source{newLibrary("registries", 2, "package lib.registries\n\nmessage := nothing\n"), message}, []string{"message: v1"},
+				[]engine.Source{newLibrary("registries", 2, "package lib.registries\n\nmessage := nothing\n"), message},
+				[]string{"message: v1"},
 				[]string{"message 1/1", "registries 1/2 | registries:3:12: var nothing is unsafe"},
 			},
 		},
@@ -139,39 +143,51 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 		"a package of two libraries": {
 			{
 				[]engine.Source{withCreated(newLibrary("younger", 1, registriesV2), 3), withCreated(newLibrary("older", 1, registriesV1), 2), message},
-				[]string{"message: v1"}, []string{
+				[]string{"message: v1"},
+				[]string{
 					"message 1/1", "older 1/1",
 					"younger 0/1 | younger:1:1: library older, which is older, has the package lib.registries: choose another name",
 				},
 			},
 			{[]engine.Source{withCreated(newLibrary("younger", 1, registriesV2), 3), message}, []string{"message: v2"}, []string{"message 1/1", "younger 1/1"}},
 			{
-				[]engine.Source{newLibrary("b", 1, registriesV2), newLibrary("a", 1, registriesV1), message}, []string{"message: v1"},
+				[]engine.Source{newLibrary("b", 1, registriesV2), newLibrary("a", 1, registriesV1), message},
+				[]string{"message: v1"},
 				[]string{"a 1/1", "b 0/1 | b:1:1: library a, which is older, has the package lib.registries: choose another name", "message 1/1"},
 			},
 		},
 		"a package within another": {
 			{
-				[]engine.Source{newLibrary("a", 1, "package lib.x\n\ny := 1\n"), newLibrary("b", 1, "package lib.x.y\n\nz := 1\n")}, []string{},
+				[]engine.Source{newLibrary("a", 1, "package lib.x\n\ny := 1\n"), newLibrary("b", 1, "package lib.x.y\n\nz := 1\n")},
+				[]string{},
 				[]string{"a 1/1", "b 0/1 | b:1:1: library a, which is older, has the package lib.x: choose another name"},
 			},
 		},
 		"a library through another": {
 			{
-				[]engine.Source{v1, newLibrary("between", 1, "package lib.between\n\nimport data.lib.registries\n\ntext := registries.message\n"),
-					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n")},
-				[]string{"p: v1"}, []string{"between 1/1", "p 1/1", "registries 1/1"},
+				[]engine.Source{
+					v1, newLibrary("between", 1, "package lib.between\n\nimport data.lib.registries\n\ntext := registries.message\n"),
+					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n"),
+				},
+				[]string{"p: v1"},
+				[]string{"between 1/1", "p 1/1", "registries 1/1"},
 			},
 			{
-				[]engine.Source{v2, newLibrary("between", 1, "package lib.between\n\nimport data.lib.registries\n\ntext := registries.message\n"),
-					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n")},
-				[]string{"p: v2"}, []string{"between 1/1", "p 1/1", "registries 2/2"},
+				[]engine.Source{
+					v2, newLibrary("between", 1, "package lib.between\n\nimport data.lib.registries\n\ntext := registries.message\n"),
+					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n"),
+				},
+				[]string{"p: v2"},
+				[]string{"between 1/1", "p 1/1", "registries 2/2"},
 			},
 			{
-				[]engine.Source{newLibrary("registries", 4, "package lib.registries\n\nother := 1\n"),
+				[]engine.Source{
+					newLibrary("registries", 4, "package lib.registries\n\nother := 1\n"),
 					newLibrary("between", 1, "package lib.between\n\nimport data.lib.registries\n\ntext := registries.message\n"),
-					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n")},
-				[]string{"p: v2"}, []string{
+					newImporter("p", 1, "package p\n\nimport data.lib\n\ndeny contains lib.between.text\n"),
+				},
+				[]string{"p: v2"},
+				[]string{
 					"between 1/1 | warning between: library registries (generation 4) is not in force, since this one does not compile with it: " +
 						"5:9: data.lib.registries.message does not exist; policies see no data but their own rules and data.sluice.lib",
 					"p 1/1 | warning p: library registries (generation 4) is not in force, since this one does not compile with it: " +
@@ -188,7 +204,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 					newLibrary("a", 1, "package lib.a\n\nimport data.lib.b\n\nx := b.x\n\ny := 1\n"), newLibrary("b", 1, "package lib.b\n\nimport data.lib.c\n\nx := c.x\n"),
 					newLibrary("c", 1, "package lib.c\n\nimport data.lib.a\n\nx := a.y\n"),
 				},
-				[]string{}, []string{
+				[]string{},
+				[]string{
 					"a 0/1 | a:3:1: libraries import each other: a imports b imports c imports a",
 					"b 0/1 | b:3:1: libraries import each other: b imports c imports a imports b",
 					"c 0/1 | c:3:1: libraries import each other: c imports a imports b imports c",
@@ -198,7 +215,8 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 		"packages that a library must not have": {
 			{
 				[]engine.Source{newLibrary("a", 1, "package lib\n"), newLibrary("b", 1, "package sluice.lib.b\n"), newLibrary("c", 1, "package other\n"), newLibrary("d", 1, "no rego")},
-				[]string{}, []string{
+				[]string{},
+				[]string{
 					"a 0/1 | a:1:1: the package of a library must be below lib, such as lib.registries, and is lib",
 					"b 0/1 | b:1:1: the package of a library must be below lib, such as lib.registries, and is sluice.lib.b",
 					"c 0/1 | c:1:1: the package of a library must be below lib, such as lib.registries, and is other",

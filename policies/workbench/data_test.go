@@ -108,8 +108,10 @@ func TestFolderHasData(t *testing.T) {
 func TestFolderNamesFaultsOfData(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, want string }{
 		"a key that does not parse": {`"[registry.example.org/]"`, `"["`, "ConfigMap registries: key allowed.yaml: parse YAML"},
-		"another namespace": {`{name: registries,`, `{name: registries, namespace: default,`,
-			"ConfigMap registries: metadata.namespace: policies read ConfigMaps of sluice-system only"},
+		"another namespace": {
+			`{name: registries,`, `{name: registries, namespace: default,`,
+			"ConfigMap registries: metadata.namespace: policies read ConfigMaps of sluice-system only",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := dataFolder()

@@ -42,11 +42,13 @@ func TestDecideWorkloads(t *testing.T) {
 	}{
 		"a Deployment": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: " + template + "}",
-			[]string{"pods of Deployment web would be denied: spec.template: no (policy a)"}, "", "",
+			[]string{"pods of Deployment web would be denied: spec.template: no (policy a)"},
+			"", "",
 		},
 		"an added kind with two templates": {
 			"apiVersion: example.org/v1\nkind: Trainer\nmetadata: {generateName: t-}\nspec: {workers: [{template: " + template + "}, {template: " + template + "}]}",
-			[]string{"pods of Trainer t-* would be denied: spec.workers[0].template: no (policy a)", "spec.workers[1].template: no (policy a)"}, "", "",
+			[]string{"pods of Trainer t-* would be denied: spec.workers[0].template: no (policy a)", "spec.workers[1].template: no (policy a)"},
+			"", "",
 		},
 		"a pod": {
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {x: \"1\"}}\nspec: {containers: [{name: main, image: i}]}", []string{"no (policy a)"}, "", "",

@@ -74,7 +74,8 @@ func TestMaskedTexts(t *testing.T) {
 				`"image":"secret-1","name":"main"}],"n":12345678901234567890}}`,
 		},
 		"by name and by index": {
-			[]string{"/object/spec/containers/main/env/TOKEN/value", "/object/spec/containers/0/args/1", "/**/a~1b"}, nil,
+			[]string{"/object/spec/containers/main/env/TOKEN/value", "/object/spec/containers/0/args/1", "/**/a~1b"},
+			nil,
 			[]string{"/object/metadata/annotations/a~1b", "/object/spec/containers/0/args/1", "/object/spec/containers/0/env/1/value"},
 			`{"metadata":{"annotations":{"a/b":"(masked 1)","sluice.dev/gpu":"1"}},"spec":{"containers":[{"args":["secret-1","(masked 2)",""],` +
 				`"env":[{"name":"NVIDIA_X","value":"all"},{"name":"TOKEN","value":"(masked 3)"},{"name":"FROM","valueFrom":{"fieldRef":{}}}],` +

@@ -163,7 +163,10 @@ func printReplay(w io.Writer, s *replay.Summary) error {
 		name  string
 		count int
 	}{
-		{"the same", s.Same}, {"now denied", s.NowDenied}, {"now allowed", s.NowAllowed}, {"changed otherwise", s.Changed},
+		{"the same", s.Same},
+		{"now denied", s.NowDenied},
+		{"now allowed", s.NowAllowed},
+		{"changed otherwise", s.Changed},
 		{"cannot be replayed", s.NotReplayed},
 	} {
 		fmt.Fprintf(w, "  %-19s %8d\n", line.name, line.count)

@@ -54,8 +54,11 @@ func TestTrigger(t *testing.T) {
 			{0, "a", last(day(-30, 0), "a"), true},
 		},
 		"policies change": {
-			{0, "a", last(day(3, 0), "a"), false}, {time.Minute, "b", last(day(3, 0), "a"), false}, {4 * time.Minute, "c", last(day(3, 0), "a"), false},
-			{8 * time.Minute, "c", last(day(3, 0), "a"), false}, {9 * time.Minute, "c", last(day(3, 0), "a"), true},
+			{0, "a", last(day(3, 0), "a"), false},
+			{time.Minute, "b", last(day(3, 0), "a"), false},
+			{4 * time.Minute, "c", last(day(3, 0), "a"), false},
+			{8 * time.Minute, "c", last(day(3, 0), "a"), false},
+			{9 * time.Minute, "c", last(day(3, 0), "a"), true},
 		},
 		"policies change back": {
 			{0, "a", last(day(3, 0), "a"), false}, {time.Minute, "b", last(day(3, 0), "a"), false}, {10 * time.Minute, "a", last(day(3, 0), "a"), false},

@@ -43,7 +43,7 @@ func Gatekeeper(ctx context.Context, files []File, checker Checker) (*Result, er
 			g.addMutator(d)
 		case d.group() == "config.gatekeeper.sh" || d.group() == "syncset.gatekeeper.sh":
 			g.entry(d.file, d.label()).refuse("", "Gatekeeper's own configuration is no policy",
-				"Sluice governs the namespaces of projects only, so exempt namespaces need no entry; policies see no other objects of the cluster")
+				"Sluice governs the namespaces of projects only, so exempt namespaces need no entry; policies read the kinds that policyData of AdmissionParameters lists, as data.objects")
 		case strings.HasSuffix(d.group(), "gatekeeper.sh") && d.group() != templatesGroup && d.group() != "test.gatekeeper.sh":
 			g.entry(d.file, d.label()).refuse("", "this kind has no counterpart", "remove it, or write a policy of Sluice")
 		}
@@ -108,8 +108,8 @@ func (g *gatekeeper) addTemplate(d *sourceObject) {
 	}
 	for _, module := range append([]string{t.rego}, t.libraries...) {
 		if name := forbiddenData(module); name != "" {
-			e.refuse("spec.targets[0].rego", name+" has no counterpart: policies see no other objects of the cluster",
-				"write the rule with input.project, input.nodePools or input.use, or keep the template in Gatekeeper")
+			e.refuse("spec.targets[0].rego", name+" has no counterpart: policies read the kinds that policyData of AdmissionParameters lists, as data.objects",
+				"write the rule with data.objects, input.project, input.nodePools or input.use, or keep the template in Gatekeeper")
 			return
 		}
 	}

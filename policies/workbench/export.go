@@ -4,9 +4,11 @@
 package workbench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +24,45 @@ func Export(policy *v1alpha1.Policy) (map[string]string, error) {
 		return nil, err
 	}
 	delete(spec, "rego")
+	text, err := encodePolicy(policy, spec)
+	if err != nil {
+		return nil, err
+	}
+	// A file *.case.yaml would be read as cases.
+	ending := ".yaml"
+	if strings.HasSuffix(policy.Name+ending, caseSuffix) {
+		ending = ".yml"
+	}
+	return map[string]string{policy.Name + ending: text, policy.Name + ".rego": policy.Spec.Rego}, nil
+}
+
+// Manifest returns the folder's policies as one text in YAML that kubectl can apply, each with its Rego: libraries first, then by name.
+func (f *Folder) Manifest() (string, error) {
+	order := func(p *v1alpha1.Policy) int {
+		if p.Spec.Type == v1alpha1.PolicyTypeLibrary {
+			return 0
+		}
+		return 1
+	}
+	sorted := slices.Clone(f.Policies)
+	slices.SortFunc(sorted, func(a, b v1alpha1.Policy) int {
+		return cmp.Or(cmp.Compare(order(&a), order(&b)), cmp.Compare(a.Name, b.Name))
+	})
+	documents := make([]string, len(sorted))
+	for i := range sorted {
+		spec, err := specOf(&sorted[i])
+		if err != nil {
+			return "", err
+		}
+		if documents[i], err = encodePolicy(&sorted[i], spec); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+// encodePolicy returns a policy in YAML, with a spec, and without what the cluster adds.
+func encodePolicy(policy *v1alpha1.Policy, spec map[string]any) (string, error) {
 	metadata := map[string]any{"name": policy.Name}
 	if len(policy.Labels) > 0 {
 		metadata["labels"] = policy.Labels
@@ -37,14 +78,9 @@ func Export(policy *v1alpha1.Policy) (map[string]string, error) {
 	}
 	text, err := yaml.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("encode policy %s: %w", policy.Name, err)
+		return "", fmt.Errorf("encode policy %s: %w", policy.Name, err)
 	}
-	// A file *.case.yaml would be read as cases.
-	ending := ".yaml"
-	if strings.HasSuffix(policy.Name+ending, caseSuffix) {
-		ending = ".yml"
-	}
-	return map[string]string{policy.Name + ending: string(text), policy.Name + ".rego": policy.Spec.Rego}, nil
+	return string(text), nil
 }
 
 // specOf returns the spec of a policy as JSON has it, with its default of enforcement.

@@ -98,3 +98,31 @@ func TestPolicyEvalErrors(t *testing.T) {
 		})
 	}
 }
+
+// kubectl can apply what build prints: it is the same set of policies, complete.
+func TestPolicyBuild(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(imagePolicies)); err != nil {
+		t.Fatal(err)
+	}
+	const library = "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: z-registries}\nspec:\n  type: Library\n" +
+		"  rego: |\n    package lib.registries\n\n    own := \"registry.example.org\"\n"
+	if err := os.WriteFile(filepath.Join(folder, "library.yaml"), []byte(library), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := runCommand(t, "policy", "build", folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "policy/build.txt", output)
+	built := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(built, []byte(output), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := runCommand(t, "policy", "check", built); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if _, err := runCommand(t, "policy", "build", filepath.Join(folder, "none")); err == nil {
+		t.Error("a directory that does not exist was built")
+	}
+}

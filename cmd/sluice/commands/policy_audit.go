@@ -159,12 +159,13 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 	}, nil
 }
 
-// namespacesOf returns a function that reads namespaces. A namespace that the user may not read has neither labels nor annotations.
+// namespacesOf returns a function that reads namespaces. One that the user may not read, or that was just deleted, has neither labels nor
+// annotations.
 func namespacesOf(ctx context.Context, c client.Reader) func(name string) (*corev1.Namespace, error) {
 	return func(name string) (*corev1.Namespace, error) {
 		var namespace corev1.Namespace
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace)
-		if apierrors.IsForbidden(err) {
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 			return nil, nil //nolint:nilnil // as documented
 		}
 		return &namespace, err

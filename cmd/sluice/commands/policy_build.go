@@ -15,8 +15,8 @@ func newPolicyBuildCommand() *cobra.Command {
 		Short: "Print the policies of a directory for kubectl",
 		Long: `Print the policies of a directory as YAML that kubectl can apply, each with the Rego of the file beside it. Libraries
 come first. Tests, cases and other objects are left out. The output can contain any character of the files.`,
-		Example: `  # Apply the policies of a directory
-  sluice policy build policies/ | kubectl apply -f -`,
+		Example: `  # For kubectl apply -f policies.yaml
+  sluice policy build policies/ > policies.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			folder, err := loadFolder(args[0])

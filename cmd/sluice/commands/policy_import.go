@@ -48,9 +48,8 @@ fails if something was not converted.`,
 		Example: `  # What would become of the constraints of a repository?
   sluice policy import gatekeeper constraints/
 
-  # Write the policies, and test them
-  sluice policy import gatekeeper constraints/ --out policies/ --partial
-  sluice policy test policies/`,
+  # Write the policies, which sluice policy test then tests
+  sluice policy import gatekeeper constraints/ --out policies/ --partial`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"gatekeeper", "kyverno-validate", "runai"},
 	}

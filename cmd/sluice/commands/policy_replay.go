@@ -41,8 +41,8 @@ all of them that are not built in. The command needs no cluster, and changes not
 		Example: `  # Which pods of the last day would a changed policy refuse?
   sluice policy replay decisions.jsonl* --policies policies/ --since 24h
 
-  # From a pod of the webhook, for a pipeline
-  kubectl -n sluice-system logs deployment/webhook | sluice policy replay - --policies policies/ --fail-on-change`,
+  # In a pipeline, from the standard input, such as kubectl -n sluice-system logs deployment/webhook
+  sluice policy replay - --policies policies/ --fail-on-change`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().StringVar(&flags.directory, "policies", "", "Directory with policies, beside the built-in ones")

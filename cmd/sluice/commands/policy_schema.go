@@ -37,11 +37,8 @@ func newPolicySchemaCommand() *cobra.Command {
 		Long: `Print the JSON schema of Policy objects, of cases (*.case.yaml), or of input as the Rego of a policy for pods
 reads it. With --output-dir they are written to files, all of them if none is named: policy.schema.json,
 case.schema.json and input.json, for editors and for opa check --schema.`,
-		Example: `  # The schemas for an editor
-  sluice policy schema --output-dir .schemas
-
-  # Find misspelled fields with OPA itself
-  opa check --schema .schemas/input.json no-latest.rego`,
+		Example: `  # The schemas for an editor, and for opa check --schema .schemas/input.json
+  sluice policy schema --output-dir .schemas`,
 		Args: cobra.MaximumNArgs(1), ValidArgs: schemaNames,
 	}
 	cmd.Flags().StringVar(&directory, "output-dir", "", "Directory to write to, instead of the standard output")

@@ -31,6 +31,7 @@ var Remains = []Remain{
 	{"the PriorityClasses sluice-*", "pod templates may name them; without them the API server would refuse such pods"},
 	{"KAI's queues, and NetworkPolicies that policies rendered", "pending pods wait in these queues; without these policies namespaces would be open"},
 	{"the labels and annotations of Sluice on nodes, workloads and namespaces that bind nothing", "sluice.dev/node-pool is the administrators'; sluice.dev/created-for and sluice.dev/former-project tell another installation what is its own"},
+	{"Reports of the audit, if OpenReports is installed", "they are a record; `kubectl delete reports.openreports.io -A -l app.kubernetes.io/managed-by=sluice` deletes them"},
 	{"the GPU quota unit on nodes, while unfinished work requests it", "such pods could not start without it; run this command again when they are done"},
 }
 

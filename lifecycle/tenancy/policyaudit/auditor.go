@@ -145,7 +145,7 @@ func (a *Auditor) tenants(ctx context.Context) (*audit.Tenants, error) {
 	namespaces := func(name string) (*corev1.Namespace, error) {
 		var namespace corev1.Namespace
 		err := a.Client.Get(ctx, types.NamespacedName{Name: name}, &namespace)
-		return &namespace, err
+		return &namespace, client.IgnoreNotFound(err)
 	}
 	return audit.NewTenants(projects.Items, departments.Items, pools.Items, &parameters.Spec, namespaces), nil
 }

@@ -123,7 +123,7 @@ func newTestCluster(t *testing.T) *testCluster {
 		Department: "students", Owners: []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Anna", Email: "anna@example.org"}}},
 	}}
 	c.create(t, project)
-	project.Status.Namespace = &v1alpha1.ProjectNamespace{Name: c.namespace}
+	project.Status.Namespace = &v1alpha1.ProjectNamespace{Name: c.namespace, Origin: v1alpha1.NamespaceCreated}
 	if err := admin.Status().Update(t.Context(), project); err != nil {
 		t.Fatal(err)
 	}

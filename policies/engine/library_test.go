@@ -189,11 +189,11 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 				[]string{"p: v2"},
 				[]string{
 					"between 1/1 | warning between: library registries (generation 4) is not in force, since this one does not compile with it: " +
-						"5:9: data.lib.registries.message does not exist; policies see no data but their own rules and data.sluice.lib",
+						"5:9: data.lib.registries.message does not exist; policies see no data but their own rules, data.config, data.objects and data.sluice.lib",
 					"p 1/1 | warning p: library registries (generation 4) is not in force, since this one does not compile with it: " +
 						"5:15: data.lib.between.text is in library between (generation 1), which is not in force: see its status",
 					"registries 2/4 | registries: library between does not compile with this version: between:5:9: data.lib.registries.message does not exist; " +
-						"policies see no data but their own rules and data.sluice.lib" +
+						"policies see no data but their own rules, data.config, data.objects and data.sluice.lib" +
 						" | registries: policy p does not compile with this version: p:5:15: data.lib.between.text is in library between (generation 1), which is not in force: see its status",
 				},
 			},

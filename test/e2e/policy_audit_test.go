@@ -27,7 +27,6 @@ import (
 // Objects that exist when a policy is applied are found by the audit: in the Report of their namespace, in the status of the policy and
 // on the command line. What the policies admitted has no findings. The next audit writes nothing but its record.
 func TestAuditFindsExistingObjects(t *testing.T) {
-	t.Parallel()
 	c := newPolicyTimeCluster(t)
 	const ns = "audited"
 	c.mustKubectl(t, "apply", "-f", filepath.Join("..", "..", "policies", "audit", "testdata", "openreports.io_reports.yaml"))

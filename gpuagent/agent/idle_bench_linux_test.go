@@ -123,7 +123,7 @@ func (w *testNode) addIdleWork() {
 // download writes what an address serves to a file.
 func (w *testNode) download(address, path string) {
 	w.Helper()
-	response, err := http.Get(address) //nolint:gosec,noctx // the agent's own address
+	response, err := http.Get(address) //nolint:gosec // the agent's own address
 	if err != nil {
 		w.Fatal(err)
 	}

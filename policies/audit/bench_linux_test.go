@@ -78,7 +78,7 @@ func BenchmarkAudit(b *testing.B) {
 	}
 	tenants := newTenants(all...)
 	walk := &audit.Walk{
-		Reader: &generatedPods{raw: admittedPod(b, cluster, tenants), projects: projects, pods: pods}, Mapper: newMapper(kubernetesKinds()[0]),
+		Reader: &generatedPods{raw: admittedPod(b, tenants), projects: projects, pods: pods}, Mapper: newMapper(kubernetesKinds()[0]),
 		Tenants: tenants, Limits: audit.DefaultLimits, Auditor: cluster.Auditor(auditTime),
 	}
 	b.ReportAllocs()
@@ -97,7 +97,7 @@ func BenchmarkAudit(b *testing.B) {
 }
 
 // admittedPod returns the JSON of a pod as it exists after its admission, for any namespace and name.
-func admittedPod(b *testing.B, cluster *workbench.Cluster, tenants *audit.Tenants) string {
+func admittedPod(b *testing.B, tenants *audit.Tenants) string {
 	b.Helper()
 	tenant, err := tenants.Get(projectName(0))
 	if err != nil {

@@ -74,7 +74,7 @@ func runChild(stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	for _, source := range work.Sources {
 		start.Store(int64(processorTime()))
-		result := Result{}
+		var result Result
 		if work.CompileOnly {
 			result = compile(source, work.Others).truncated()
 		} else {

@@ -152,15 +152,16 @@ func TestHostileFiles(t *testing.T) {
 		fmt.Fprintf(&bomb, "a%d: &a%d [*a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d]\n", i, i, i-1, i-1, i-1, i-1, i-1, i-1, i-1, i-1, i-1)
 	}
 	deep := clusterPolicy("validate:\n  pattern: " + strings.Repeat("{a: ", 100) + "b" + strings.Repeat("}", 100))
-	indented := "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n"
+	var indented strings.Builder
+	indented.WriteString("apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n")
 	for i := range 120 {
-		indented += strings.Repeat(" ", i) + "a:\n"
+		indented.WriteString(strings.Repeat(" ", i) + "a:\n")
 	}
 	for name, tc := range map[string]struct{ text, want string }{
 		"aliases":         {bomb.String(), "alias"},
 		"a large file":    {strings.Repeat("# x\n", 2<<20), "bytes"},
 		"a deep pattern":  {deep, "levels"},
-		"deep by columns": {indented, "levels"},
+		"deep by columns": {indented.String(), "levels"},
 		"brackets":        {strings.Repeat("[", 100000), "brackets"},
 		"no YAML":         {"a: b: c: d", "cannot be read"},
 		"1 MiB of Rego":   {template(plainRule+strings.Repeat("\n# padding padding padding", 40000), "", pods), "bytes"},

@@ -92,7 +92,7 @@ spec:
 		eventuallyLong(t, func() error {
 			out, err := kubectl(t.Context(), "get", "slpol", "allowed-registries", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
 			if err != nil || !strings.Contains(out, message) {
-				return fmt.Errorf("the condition Ready: %v: %s, want %q", err, out, message)
+				return errors.Join(err, fmt.Errorf("the condition Ready: %s, want %q", out, message))
 			}
 			t.Logf("the condition Ready: %s", out)
 			return nil
@@ -125,7 +125,7 @@ spec:
 	eventuallyLong(t, func() error {
 		out, err := kubectl(t.Context(), "get", "events", "-n", v1alpha1.SystemNamespace, "--field-selector", "reason=PolicyDataInvalid")
 		if err != nil || !strings.Contains(out, "anchors and aliases are not allowed: write the value twice; policies read its last good version") {
-			return fmt.Errorf("events: %v: %s", err, out)
+			return errors.Join(err, fmt.Errorf("events: %s", out))
 		}
 		t.Logf("kubectl get events:\n%s", out)
 		return nil

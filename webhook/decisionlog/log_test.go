@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,7 +162,7 @@ func TestFileRecovers(t *testing.T) {
 // The files together never exceed their bound, and have the newest records in order.
 func TestFilesAreBounded(t *testing.T) {
 	for _, files := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(files), func(t *testing.T) {
+		t.Run(strconv.Itoa(files), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "d")
 			if err := os.WriteFile(path+".7", []byte("of a larger maxFiles"), 0o600); err != nil {
 				t.Fatal(err)

@@ -153,7 +153,7 @@ func (e *Entry) complete(objects bool, mask, unmasked []Pattern) (*Record, error
 	}
 	r.Redact(decoded.Object())
 	if !objects || e.Tenant == nil || err != nil {
-		return r, nil
+		return r, nil //nolint:nilerr // an object that cannot be decoded has no input
 	}
 	m := &masker{mask: mask, unmasked: unmasked}
 	if r.Input, err = e.input(m, decoded); err != nil {

@@ -237,7 +237,7 @@ func TestSchemaOfPodTemplates(t *testing.T) {
 	var want []string
 	for _, kind := range workloadkind.EvaluatedKinds() {
 		if len(kind.Templates) > 0 && strings.Contains(kind.Group, ".") { // the pattern refuses the groups of Kubernetes
-			want = append(want, kind.GroupKind.String())
+			want = append(want, kind.String())
 		}
 	}
 	slices.Sort(named)

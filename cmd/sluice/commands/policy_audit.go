@@ -217,7 +217,8 @@ func (d *auditDocument) print(cmd *cobra.Command, flags *auditFlags) error {
 	if d.Entries == nil {
 		d.Entries = []audit.Entry{}
 	}
-	err := flags.output.print(cmd.OutOrStdout(), d, func(output io.Writer) error {
+	format := flags.output
+	err := format.print(cmd.OutOrStdout(), d, func(output io.Writer) error {
 		if len(d.Entries) > 0 {
 			if err := auditTable(d.Entries).Write(output, flags.output.format == wideFormat); err != nil {
 				return err

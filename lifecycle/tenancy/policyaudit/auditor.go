@@ -75,7 +75,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 func (a *Auditor) runIfDue(ctx context.Context) error {
 	set, err := a.Policies.Current()
 	if err != nil {
-		return nil //nolint:nilerror // the policies are not loaded yet
+		return nil //nolint:nilerr // the policies are not loaded yet
 	}
 	var parameters v1alpha1.AdmissionParameters
 	if err := a.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters); err != nil {

@@ -91,7 +91,7 @@ func TestMissingLibraryIsAwaited(t *testing.T) {
 		t.Fatal("the fake client is no client")
 	}
 	created := make(chan error, 1)
-	time.AfterFunc(200*time.Millisecond, func() { created <- writer.Create(context.Background(), newLibrary("registries", library)) }) //nolint:forbidigo // machine time
+	time.AfterFunc(200*time.Millisecond, func() { created <- writer.Create(context.Background(), newLibrary("registries", library)) })
 	if _, err := v.ValidateCreate(t.Context(), newPolicy(importer)); err != nil {
 		t.Error(err)
 	}

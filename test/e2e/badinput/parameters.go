@@ -79,6 +79,21 @@ func admissionParametersTable() table {
 		edit{"kindControllers: every user", kinds("Job.batch", `["*"]`), "spec.kindControllers[0].users[0]", "should match"},
 		edit{"kindControllers: a kind twice", `{spec: {kindControllers: [{kind: Job.batch, users: [a]}, {kind: Job.batch, users: [b]}]}}`, "spec.kindControllers[1]", "Duplicate value"},
 	)
+	templates := func(entry string) string { return fmt.Sprintf(`{spec: {podTemplates: [%s]}}`, entry) }
+	data := func(entry string) string { return fmt.Sprintf(`{spec: {policyData: [%s]}}`, entry) }
+	k.rejected = append(k.rejected,
+		edit{"podTemplates: a kind twice", templates("{kind: Foo.example.org, resource: foos, paths: [spec.a]}, {kind: Foo.example.org, resource: foos, paths: [spec.b]}"),
+			"spec.podTemplates[1]", "Duplicate value"},
+		edit{"podTemplates: a version instead of a group", templates("{kind: foo/v1, resource: foos, paths: [spec.a]}"), "spec.podTemplates[0].kind", "should match"},
+		edit{"podTemplates: an upper-case resource", templates("{kind: Foo.example.org, resource: Foos, paths: [spec.a]}"), "spec.podTemplates[0].resource", "should match"},
+		edit{"podTemplates: an upper-case version", templates("{kind: Foo.example.org, resource: foos, version: V1, paths: [spec.a]}"), "spec.podTemplates[0].version", "should match"},
+		edit{"podTemplates: no paths", templates("{kind: Foo.example.org, resource: foos, paths: []}"), "spec.podTemplates[0].paths", "at least 1 items"},
+		edit{"policyData: a kind twice", data("{apiVersion: v1, kind: Node, scope: Cluster}, {apiVersion: v1, kind: Node, scope: Cluster}"), "spec.policyData[1]", "Duplicate value"},
+		edit{"policyData: a version without v", data("{apiVersion: apps/1, kind: Deployment}"), "spec.policyData[0].apiVersion", "should match"},
+		edit{"policyData: a plural", data("{apiVersion: v1, kind: nodes}"), "spec.policyData[0].kind", "should match"},
+		edit{"policyData: another scope", data("{apiVersion: v1, kind: Node, scope: Everywhere}"), "spec.policyData[0].scope", "supported values"},
+		edit{"policyData: a path with an index", data(`{apiVersion: v1, kind: Node, fields: ["spec.taints[0]"]}`), "spec.policyData[0].fields[0]", "should match"},
+	)
 	for _, limit := range []string{"maxLabels", "maxAnnotations"} {
 		k.rejected = append(k.rejected,
 			edit{limit + ": too few", fmt.Sprintf(`{spec: {%s: 63}}`, limit), "spec." + limit, "greater than or equal to 64"},

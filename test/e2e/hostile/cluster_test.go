@@ -327,7 +327,7 @@ func (w *world) apply(ctx context.Context, text string) error {
 // installKAI creates the kinds and the configuration of KAI-Scheduler.
 func (w *world) installKAI(ctx context.Context) error {
 	files, err := filepath.Glob("../testdata/kai/*.yaml")
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 5 {
 		return fmt.Errorf("found the definitions %v: %w", files, err)
 	}
 	for _, file := range files {

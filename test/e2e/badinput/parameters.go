@@ -82,8 +82,10 @@ func admissionParametersTable() table {
 	templates := func(entry string) string { return fmt.Sprintf(`{spec: {podTemplates: [%s]}}`, entry) }
 	data := func(entry string) string { return fmt.Sprintf(`{spec: {policyData: [%s]}}`, entry) }
 	k.rejected = append(k.rejected,
-		edit{"podTemplates: a kind twice", templates("{kind: Foo.example.org, resource: foos, paths: [spec.a]}, {kind: Foo.example.org, resource: foos, paths: [spec.b]}"),
-			"spec.podTemplates[1]", "Duplicate value"},
+		edit{
+			"podTemplates: a kind twice", templates("{kind: Foo.example.org, resource: foos, paths: [spec.a]}, {kind: Foo.example.org, resource: foos, paths: [spec.b]}"),
+			"spec.podTemplates[1]", "Duplicate value",
+		},
 		edit{"podTemplates: a version instead of a group", templates("{kind: foo/v1, resource: foos, paths: [spec.a]}"), "spec.podTemplates[0].kind", "should match"},
 		edit{"podTemplates: an upper-case resource", templates("{kind: Foo.example.org, resource: Foos, paths: [spec.a]}"), "spec.podTemplates[0].resource", "should match"},
 		edit{"podTemplates: an upper-case version", templates("{kind: Foo.example.org, resource: foos, version: V1, paths: [spec.a]}"), "spec.podTemplates[0].version", "should match"},

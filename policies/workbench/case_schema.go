@@ -37,6 +37,10 @@ func CaseSchema() map[string]any {
 	parameters["additionalProperties"] = map[string]any{"type": "object"}
 	subject := object("A Pod, a Job or another workload with pod templates.")
 	subject["required"] = []any{"apiVersion", "kind"}
+	namespace := object("The labels and annotations of the project's namespace. Default: none.")
+	ofStrings := map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}
+	namespace["additionalProperties"] = false
+	namespace["properties"] = map[string]any{"labels": ofStrings, "annotations": ofStrings}
 	return map[string]any{
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "A case of sluice policy test",
 		"type": "object", "additionalProperties": false, "required": []any{"name", "object", "expect"},
@@ -49,6 +53,7 @@ func CaseSchema() map[string]any {
 			"now": map[string]any{
 				"type": "string", "format": "date-time", "description": "The time of the request. Default: 2026-01-05T12:00:00Z.",
 			},
+			"namespace":  namespace,
 			"parameters": parameters,
 			"expect":     expectation,
 		},

@@ -4,7 +4,7 @@
 // Package library has ready policies for shared GPU clusters, which platform teams copy and adapt.
 //
 // Each policy has a folder with its Policy object, its Rego, unit tests and cases. The metadata of the Rego says what the policy does
-// and what it misses. [All] returns the policies. None of them is in force before somebody applies it.
+// and what it misses. [All] returns the policies. None of them is in force before a platform team applies it.
 package library
 
 import (

@@ -41,6 +41,9 @@ func (f *Folder) DataKinds() []v1alpha1.PolicyDataKind {
 	return data.ValidKinds(f.parameters.Spec.PolicyData)
 }
 
+// AddedTemplates returns the kinds that the AdmissionParameters add to those that create pods.
+func (f *Folder) AddedTemplates() []v1alpha1.PodTemplates { return f.parameters.Spec.PodTemplates }
+
 // addDataObject adds an object of a file that is not Sluice's own.
 func (f *Folder) addDataObject(document []byte) error {
 	var object unstructured.Unstructured

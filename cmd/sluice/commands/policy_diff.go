@@ -7,18 +7,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/policies/audit"
 	"sluice.dev/policies/workbench"
 )
 
@@ -109,7 +109,7 @@ type objectDiff struct {
 	result     *policyDiff
 }
 
-// addProject evaluates the pods of a project, and its workloads that no other workload controls, in pages.
+// addProject evaluates the pods of a project, and its workloads that no other workload controls.
 func (d *objectDiff) addProject(ctx context.Context, project *v1alpha1.Project) error {
 	now := policytime.MachineNow()
 	request := workbench.Request{User: "sluice-policy-diff", Now: now}
@@ -117,50 +117,27 @@ func (d *objectDiff) addProject(ctx context.Context, project *v1alpha1.Project) 
 	if request.Tenant, request.Namespace, err = d.live.Tenant(project.Name, now); err != nil {
 		return err
 	}
-	kinds := []schema.GroupKind{{Kind: "Pod"}}
-	for _, kind := range workloadkind.All() {
-		if len(kind.Templates) > 0 && kind.Kind != "Pod" {
-			kinds = append(kinds, kind.GroupKind)
-		}
+	kinds := audit.Kinds(d.live.AddedTemplates())
+	pods := len(kinds) - 1
+	listing := audit.Listing{
+		Reader: d.client, Mapper: d.client.RESTMapper(), Namespace: request.Namespace, Kinds: slices.Concat(kinds[pods:], kinds[:pods]),
 	}
-	for _, kind := range kinds {
-		mapping, err := d.client.RESTMapper().RESTMapping(kind)
-		if meta.IsNoMatchError(err) {
-			continue // the cluster does not have the kind
+	missing, err := listing.Each(ctx, func(ctx context.Context, object *unstructured.Unstructured) error {
+		if _, controlled := workloadkind.ControllerOf(object.Object); controlled && object.GetKind() != "Pod" {
+			return nil // its controller's template is evaluated
 		}
-		if err != nil {
-			return err
+		request.Object = newObject(object)
+		effect, err := d.comparison.Compare(ctx, request)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if err := d.addKind(ctx, mapping.GroupVersionKind, request); err != nil {
-			return err
-		}
+		d.result.add(effect, err)
+		return nil
+	})
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("you may not list %s", strings.Join(missing, ", "))
 	}
-	return nil
-}
-
-func (d *objectDiff) addKind(ctx context.Context, kind schema.GroupVersionKind, request workbench.Request) error {
-	for next := ""; ; {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := d.client.List(ctx, page, client.InNamespace(request.Namespace), client.Limit(pageSize), client.Continue(next))
-		if err != nil {
-			return fmt.Errorf("list %s: %w", kind.GroupKind(), err)
-		}
-		for i := range page.Items {
-			if _, controlled := workloadkind.ControllerOf(page.Items[i].Object); controlled && kind.Kind != "Pod" {
-				continue // its controller's template is evaluated
-			}
-			request.Object = newObject(&page.Items[i], kind)
-			effect, err := d.comparison.Compare(ctx, request)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			d.result.add(effect, err)
-		}
-		if next = page.GetContinue(); next == "" {
-			return nil
-		}
-	}
+	return err
 }
 
 // add counts an object that was evaluated, or why it was not.
@@ -182,8 +159,7 @@ func (r *policyDiff) add(effect *workbench.Effect, err error) {
 }
 
 // newObject returns an object as it would be created: without its status and what the API server added.
-func newObject(object *unstructured.Unstructured, kind schema.GroupVersionKind) map[string]any {
-	object.SetGroupVersionKind(kind)
+func newObject(object *unstructured.Unstructured) map[string]any {
 	delete(object.Object, "status")
 	object.SetManagedFields(nil)
 	object.SetUID("")

@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func all(t *testing.T) []library.Entry {
+func all(t *testing.T) []entry {
 	t.Helper()
-	entries, err := library.All()
+	entries, err := readAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestGeneratedPages(t *testing.T) {
 		"and apply it first in\n`DryRun`, then in `Warn`. None is in force by itself.\n\n| policy | what it does |\n|---|---|\n")
 	pages := make(map[string]string)
 	for _, entry := range all(t) {
-		page, err := entry.Page()
+		page, err := entry.page()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ var smallPackages = map[string]string{
 	"lifecycle/migplan/gpunode": "a reconciler of its own",
 	"lifecycle/quota/capacity":  "a reconciler of its own",
 	"manifests":                 "embeds the files below it",
+	"policies/library":          "embeds the policies below it",
 	"test/cluster/kwok":         "the seam to kwok",
 	"webhook/podgroup":          "the handler of one kind",
 }

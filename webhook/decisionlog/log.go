@@ -13,8 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"sluice.dev/api/policytime"
 )
 
 // The limits of the queue. An entry holds the objects of its request.
@@ -165,9 +163,6 @@ func (o *output) write(line []byte) {
 	o.failed = false
 	written.WithLabelValues(o.name).Inc()
 }
-
-// Now returns the machine time of a record.
-func Now() time.Time { return policytime.MachineNow().UTC() }
 
 var (
 	written = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -6,9 +6,13 @@ package engine
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"sluice.dev/policies/engine/dependency"
 )
 
 const (
@@ -159,39 +163,14 @@ func libraryReads(module *ast.Module) []libraryRead {
 			add(path, one.Location, true)
 		}
 	}
+	names := slices.Collect(maps.Keys(imported))
 	for _, rule := range module.Rules {
-		var walk func(*ast.Term) bool
-		walk = func(term *ast.Term) bool {
-			location := term.Location
-			if location == nil {
-				location = rule.Loc()
+		dependency.WalkRefs(rule, func(ref ast.Ref, location *ast.Location) {
+			if root, isName := ref[0].Value.(ast.Var); isName && imported[root] != nil {
+				ref = append(imported[root].Copy(), ref[1:]...)
 			}
-			switch value := term.Value.(type) {
-			case ast.Ref:
-				full := value
-				if root, isName := value[0].Value.(ast.Var); isName && imported[root] != nil {
-					full = append(imported[root].Copy(), value[1:]...)
-				}
-				add(full, location, false)
-				for i, part := range value {
-					if _, isRoot := part.Value.(ast.Var); i > 0 || !isRoot {
-						ast.WalkTerms(part, walk)
-					}
-				}
-				return true
-			case ast.Var:
-				if path, ok := imported[value]; ok {
-					add(path, location, false)
-				}
-			}
-			return false
-		}
-		ast.WalkTerms(rule, walk)
-		for branch := rule; branch != nil; branch = branch.Else {
-			for _, part := range branch.Head.Ref()[1:] {
-				ast.WalkTerms(part, walk)
-			}
-		}
+			add(ref, location, false)
+		}, names...)
 	}
 	return reads
 }

@@ -130,8 +130,8 @@ func IsInputRef(ref ast.Ref) bool { return ref[0].Equal(ast.InputRootDocument) }
 func IsDataRef(ref ast.Ref) bool { return ref[0].Equal(ast.DefaultRootDocument) }
 
 // WalkRefs visits every reference of a rule, in its else branches and in the terms of
-// its head too. A bare input counts as a reference.
-func WalkRefs(rule *ast.Rule, visit func(ast.Ref, *ast.Location)) {
+// its head too. A bare input counts as a reference, and so does each of the names, such as those of imports.
+func WalkRefs(rule *ast.Rule, visit func(ast.Ref, *ast.Location), names ...ast.Var) {
 	var walk func(*ast.Term) bool
 	walk = func(term *ast.Term) bool {
 		location := term.Location
@@ -151,8 +151,8 @@ func WalkRefs(rule *ast.Rule, visit func(ast.Ref, *ast.Location)) {
 			}
 			return true
 		case ast.Var:
-			if value.Equal(ast.InputRootDocument.Value) {
-				visit(ast.InputRootRef, location)
+			if value.Equal(ast.InputRootDocument.Value) || slices.Contains(names, value) {
+				visit(ast.Ref{ast.NewTerm(value)}, location)
 			}
 		}
 		return false

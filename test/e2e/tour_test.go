@@ -84,8 +84,8 @@ func (d tourDocument) compare(t *testing.T, printed [][]string) {
 	}
 	for i, step := range d.steps {
 		if !matches(step.output, printed[i]) {
-			t.Errorf("$ %s\nprints\n%s\nand %s shows\n%s\n(go test ./test/e2e -run TestTour -update writes it)",
-				step.command, strings.Join(printed[i], "\n"), d.path, strings.Join(step.output, "\n"))
+			t.Errorf("$ %s\nprints\n%s\nand %s shows\n%s\n(go test ./test/e2e -run %s -update writes it)",
+				step.command, strings.Join(printed[i], "\n"), d.path, strings.Join(step.output, "\n"), t.Name())
 		}
 	}
 }
@@ -116,8 +116,8 @@ func copyTree(t *testing.T, root string) string {
 // outputMarker separates the outputs of the commands.
 const outputMarker = "\x01next\x01"
 
-// runTour runs the commands in one shell and returns what each printed.
-func runTour(t *testing.T, dir string, steps []step) [][]string {
+// runTour runs the commands in one shell, with further variables, and returns what each printed.
+func runTour(t *testing.T, dir string, steps []step, environment ...string) [][]string {
 	t.Helper()
 	var script strings.Builder
 	script.WriteString("exec 2>&1\n")
@@ -131,6 +131,7 @@ func runTour(t *testing.T, dir string, steps []step) [][]string {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS=")
 	})
+	cmd.Env = append(cmd.Env, environment...)
 	cmd.Stdin = strings.NewReader(script.String())
 	t.Cleanup(func() {
 		down := exec.Command("bin/sluice", "down")
@@ -156,6 +157,8 @@ func runTour(t *testing.T, dir string, steps []step) [][]string {
 type step struct {
 	command string
 	output  []string
+	// isFile: the command writes a file that the document shows.
+	isFile bool
 }
 
 const (

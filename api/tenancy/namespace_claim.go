@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
@@ -41,6 +43,13 @@ func (c Claim) Origin() v1alpha1.NamespaceOrigin {
 		return v1alpha1.NamespaceCreated
 	}
 	return v1alpha1.NamespaceAdopted
+}
+
+// MembersSince returns the time from which what is created in the project's namespace can be its members': the second
+// after the project's creation. The API server's times have seconds, members get rights only after the project was
+// created, and what an administrator creates with it in one command is older than its members' work.
+func MembersSince(project *v1alpha1.Project) metav1.Time {
+	return metav1.NewTime(project.CreationTimestamp.Add(time.Second))
 }
 
 // DecideClaim decides the project's claim on its namespace. namespace is nil if it does not

@@ -93,7 +93,7 @@ func TestPolicyLibraries(t *testing.T) {
 	}
 
 	out, err := kubectlApply(t, libraryManifest("permitted", later))
-	const broken = "policy e2e-importer does not compile with this version: e2e-importer:7:7: undefined function data.lib.e2e_registries.allowed"
+	const broken = "policy e2e-importer does not compile with this version: e2e-importer:7:3: undefined function data.lib.e2e_registries.allowed"
 	if !strings.Contains(out, "was not checked") && (err == nil || !strings.Contains(out, broken)) {
 		t.Errorf("kubectl apply of a breaking version: %s\nwant %s", out, broken)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/timelimit/suspend"
@@ -65,10 +66,11 @@ func (r *Reconciler) planRemoval(ctx context.Context, project *v1alpha1.Project,
 			}
 		}
 	}
-	plan := newRemoval(project.CreationTimestamp, objects, sets.Items, claims)
+	since := tenancy.MembersSince(project)
+	plan := newRemoval(since, objects, sets.Items, claims)
 	accounts, err := r.listMetadata(ctx, schema.GroupKind{Kind: "ServiceAccount"}, namespace)
 	plan.accounts = slices.DeleteFunc(accounts, func(account metav1.PartialObjectMetadata) bool {
-		return account.CreationTimestamp.Before(&project.CreationTimestamp) || plan.ownsClaim[account.UID]
+		return account.CreationTimestamp.Before(&since) || plan.ownsClaim[account.UID]
 	})
 	return plan, nil, err
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 )
@@ -96,10 +97,11 @@ func (m *Manager) RevokeNamespace(ctx context.Context, project *v1alpha1.Project
 	if err := m.Live.List(ctx, bindings, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list the role bindings in namespace %s: %w", namespace, err)
 	}
+	since := tenancy.MembersSince(project)
 	var errs []error
 	for i := range bindings.Items {
 		binding := &bindings.Items[i]
-		if binding.CreationTimestamp.Before(&project.CreationTimestamp) {
+		if binding.CreationTimestamp.Before(&since) {
 			continue
 		}
 		binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))

@@ -117,8 +117,8 @@ func TestRolesCoverAllWorkloadKinds(t *testing.T) {
 	}
 }
 
-// Admission records the creator of each workload, by which an L2 researcher's own workloads are
-// recognized. For pods a policy does.
+// Admission records the creator of each workload and object, by which an L2 researcher's own ones are
+// recognized. For pods a policy does. A connection creates no object.
 func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, webhook := range configuration.Webhooks {
-			if webhook.Name != "workloads.sluice.dev" {
+			if !slices.Contains([]string{"workloads.sluice.dev", "objects.sluice.dev"}, webhook.Name) {
 				continue
 			}
 			for _, rule := range webhook.Rules {
@@ -143,7 +143,8 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 		}
 	}
 	for right := range clusterRoles(t)["l2-researcher"] {
-		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !signed[right] {
+		connects := slices.Contains(connections, strings.TrimPrefix(right, "create "))
+		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !connects && !signed[right] {
 			t.Errorf("an L2 researcher may %s, and admission does not record the creator", right)
 		}
 	}
@@ -252,7 +253,12 @@ func TestMailAdministrator(t *testing.T) {
 	}
 }
 
-// Each role declares to admission whether it may change other users' workloads.
+// connections are the subresources by which users connect to a pod.
+var connections = []string{"pods/attach", "pods/exec", "pods/portforward"}
+
+// Each role declares to admission whether it may change other users' workloads, and connect to their pods. Every role
+// with the right to connect has both verbs: Kubernetes requires get, create or both, depending on version and protocol.
+// Guards invariant 4 of the design.
 func TestOwnOnlyAccessOfRoles(t *testing.T) {
 	for name, may := range clusterRoles(t) {
 		if got, want := may["own-only workloads.sluice.dev"], name == "l2-researcher"; got != want {
@@ -261,10 +267,48 @@ func TestOwnOnlyAccessOfRoles(t *testing.T) {
 		if got, want := may["others workloads.sluice.dev"], slices.Contains([]string{"l1-researcher", "editor", "ml-engineer"}, name); got != want {
 			t.Errorf("%s changes others': %v, want %v", name, got, want)
 		}
-		for _, connection := range []string{"pods/exec", "pods/attach", "pods/portforward"} {
-			if may["own-only workloads.sluice.dev"] && may["create "+connection] {
-				t.Errorf("%s may %s, which names no maker", name, connection)
+		own, others := slices.Contains([]string{"l2-researcher", "ml-engineer"}, name), slices.Contains([]string{"l1-researcher", "editor"}, name)
+		if may["own-only connections.sluice.dev"] != own || may["others connections.sluice.dev"] != others {
+			t.Errorf("%s connects to own pods alone: %v, want %v; to others': %v, want %v",
+				name, may["own-only connections.sluice.dev"], own, may["others connections.sluice.dev"], others)
+		}
+		for _, connection := range connections {
+			for _, verb := range []string{"get", "create"} {
+				if may[verb+" "+connection] != (own || others) {
+					t.Errorf("%s may %s %s: %v, want %v", name, verb, connection, may[verb+" "+connection], own || others)
+				}
 			}
+		}
+		if own && (may["deletecollection services"] || may["deletecollection secrets"]) {
+			t.Errorf("%s deletes all objects at once, which shows no creator", name)
+		}
+	}
+}
+
+// The webhook can read the workloads of all kinds, up to the creator of a pod.
+func TestWebhookReadsAllWorkloadKinds(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := ruleSet{}
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" || object.GetName() != "sluice-webhook" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		may.addRules(role.Rules)
+	}
+	if may["get secrets"] {
+		t.Error("the webhook reads Secrets")
+	}
+	for _, kind := range workloadkind.All() {
+		resource := strings.TrimSuffix(kind.Resource+"."+kind.Group, ".")
+		if !may["get "+resource] && resource != "workloads.kueue.x-k8s.io" { // it controls no pods
+			t.Errorf("the webhook may not get %s", resource)
 		}
 	}
 }

@@ -45,6 +45,7 @@ import (
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 	"sluice.dev/webhook/certificates"
+	"sluice.dev/webhook/creator"
 	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
@@ -67,6 +68,10 @@ const (
 	PathQueuedWorkloads = "/mutate/queued-workloads"
 	PathTemplates       = "/validate/templates"
 	PathAdoptions       = "/validate/adoptions"
+	PathObjects         = "/mutate/objects"
+	PathCreatorLabels   = "/mutate/creator-labels"
+	PathLabeledPods     = "/validate/creator-labels"
+	PathConnections     = "/validate/connections"
 	PathRestarts        = "/validate/restarts"
 	PathProjects        = "/validate/projects"
 	PathDepartments     = "/validate/departments"
@@ -260,6 +265,7 @@ func registerHandlers(
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
+	creators := &creator.Resolver{Live: live, Controllers: tenants}
 	var limits requestLimits
 	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock, Policies: reporter.engine}
 	for _, webhook := range []struct {
@@ -273,6 +279,9 @@ func registerHandlers(
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
+		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
+		{PathLabeledPods, "labeled-pods", &creator.LabelValidator{Creators: creators}},
+		{PathConnections, "connections", &creator.ConnectionValidator{Creators: creators}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
@@ -285,6 +294,9 @@ func registerHandlers(
 		handler := evaluation.NewRecorder(webhook.name, decisions, webhook.handler)
 		mgr.GetWebhookServer().Register(webhook.path, draining.wrap(limits.wrap(&admission.Webhook{Handler: handler})))
 	}
+	// The decision log gets no Secrets.
+	objects := evaluation.NewRecorder("objects", nil, &workload.Mutator{Base: base})
+	mgr.GetWebhookServer().Register(PathObjects, draining.wrap(limits.wrap(&admission.Webhook{Handler: objects})))
 	return nil
 }
 

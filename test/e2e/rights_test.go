@@ -427,3 +427,40 @@ func testHostileL2(t *testing.T, people map[string]person) {
 		}
 	})
 }
+
+// Anna of the sample starts a notebook, gives it a Secret, a volume and an address, reaches it and deletes all of it, as
+// herself. docs/platform/roles.md shows the Service.
+func TestAnnaReachesHerNotebook(t *testing.T) {
+	t.Parallel()
+	const namespace, user = "thesis-mueller", "anna.mueller@example.org"
+	as := func(arguments ...string) []string { return append([]string{"--as", user, "--as-group", "system:authenticated", "-n", namespace}, arguments...) }
+	sharedCluster.mustKubectl(t, as("run", "my-notebook", "--image=any", "--labels=app=my-notebook", "--port=8888")...)
+	sharedCluster.mustKubectl(t, as("create", "secret", "generic", "my-token", "--from-literal=token=value")...)
+	sharedCluster.mustKubectl(t, as("create", "configmap", "my-settings", "--from-literal=key=value")...)
+	sharedCluster.mustKubectl(t, as("create", "service", "clusterip", "my-notebook", "--tcp=8888")...)
+	raw, err := os.ReadFile(rolesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector := sharedCluster.mustKubectl(t, as("get", "service", "my-notebook", "-o", "jsonpath={.spec.selector}")...)
+	if !strings.Contains(string(raw), "\n"+selector+"\n") {
+		t.Errorf("%s does not show %s", rolesPage, selector)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "my-notebook"}}
+	if err := refresh(t, pod); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"app": "my-notebook", v1alpha1.LabelCreator: v1alpha1.CreatorLabel(user)} {
+		if pod.Labels[key] != value {
+			t.Errorf("her Service does not select her pod: %v", pod.Labels)
+		}
+	}
+	// Admission decides, whether or not a kubelet serves the connection then.
+	if _, err := sharedCluster.kubectl(t.Context(), as("exec", "my-notebook", "--request-timeout=5s", "--", "true")...); err != nil && strings.Contains(err.Error(), "connections.sluice.dev") {
+		t.Error(err)
+	}
+	if _, err := sharedCluster.kubectl(t.Context(), as("get", "secret", "my-token")...); err == nil {
+		t.Error("an L2 researcher reads a Secret")
+	}
+	sharedCluster.mustKubectl(t, as("delete", "--wait=false", "pod/my-notebook", "secret/my-token", "configmap/my-settings", "service/my-notebook")...)
+}

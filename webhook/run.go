@@ -45,7 +45,6 @@ import (
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
 	"sluice.dev/webhook/certificates"
-	"sluice.dev/webhook/creator"
 	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
@@ -265,7 +264,7 @@ func registerHandlers(
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
-	creators := &creator.Resolver{Live: live, Controllers: tenants}
+	creators := &workload.CreatorResolver{Live: live, Controllers: tenants}
 	var limits requestLimits
 	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock, Policies: reporter.engine}
 	for _, webhook := range []struct {
@@ -280,8 +279,8 @@ func registerHandlers(
 		{PathTemplates, "templates", &workload.Validator{Base: base}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
 		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
-		{PathLabeledPods, "labeled-pods", &creator.LabelValidator{Creators: creators}},
-		{PathConnections, "connections", &creator.ConnectionValidator{Creators: creators}},
+		{PathLabeledPods, "labeled-pods", &workload.CreatorLabelValidator{Creators: creators}},
+		{PathConnections, "connections", &workload.ConnectionValidator{Creators: creators}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},

@@ -433,7 +433,9 @@ func testHostileL2(t *testing.T, people map[string]person) {
 func TestAnnaReachesHerNotebook(t *testing.T) {
 	t.Parallel()
 	const namespace, user = "thesis-mueller", "anna.mueller@example.org"
-	as := func(arguments ...string) []string { return append([]string{"--as", user, "--as-group", "system:authenticated", "-n", namespace}, arguments...) }
+	as := func(arguments ...string) []string {
+		return append([]string{"--as", user, "--as-group", "system:authenticated", "-n", namespace}, arguments...)
+	}
 	sharedCluster.mustKubectl(t, as("run", "my-notebook", "--image=any", "--labels=app=my-notebook", "--port=8888")...)
 	sharedCluster.mustKubectl(t, as("create", "secret", "generic", "my-token", "--from-literal=token=value")...)
 	sharedCluster.mustKubectl(t, as("create", "configmap", "my-settings", "--from-literal=key=value")...)

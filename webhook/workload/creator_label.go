@@ -16,7 +16,7 @@ import (
 
 // CreatorLabeler sets the label of the creator on new pods and pod templates, and in the selectors of Services, so that
 // a Service selects only pods of its creator. The API server calls it for users who change only own objects. On pods it
-// is a convenience: creator.LabelValidator checks their label.
+// is a convenience: [CreatorLabelValidator] checks their label.
 type CreatorLabeler struct{}
 
 var _ admission.Handler = CreatorLabeler{}

@@ -19,7 +19,6 @@ import (
 
 // Services select by the creator's label, and the creator's pods have it.
 func TestCreatorLabeler(t *testing.T) {
-	const anna = "anna@example.org"
 	label := `"sluice.dev/creator":"` + v1alpha1.CreatorLabel(anna) + `"`
 	for name, tc := range map[string]struct {
 		group, resource, before, after string

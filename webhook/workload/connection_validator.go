@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package creator
+package workload
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // only for users with the virtual verb own-only, and without others, on connections of sluice.dev.
 type ConnectionValidator struct {
 	// Creators resolves the creator of the pod.
-	Creators *Resolver
+	Creators *CreatorResolver
 }
 
 var _ admission.Handler = (*ConnectionValidator)(nil)
@@ -35,37 +35,37 @@ func (v *ConnectionValidator) Handle(ctx context.Context, req admission.Request)
 	}
 	pod, err := v.Creators.get(ctx, podKind, req.Namespace, req.Name)
 	if err != nil {
-		return refusal(fmt.Errorf("get pod %s: %w", req.Name, err))
+		return undecided(fmt.Errorf("get pod %s: %w", req.Name, err))
 	}
 	user := req.UserInfo.Username
 	creator, err := v.Creators.Of(ctx, pod)
 	switch {
-	case errors.Is(err, errUnknown):
-		return denied(req.Name, err.Error())
+	case errors.Is(err, errUnknownCreator):
+		return deniedConnection(req.Name, err.Error())
 	case err != nil:
-		return refusal(fmt.Errorf("find the creator of pod %s: %w", req.Name, err))
+		return undecided(fmt.Errorf("find the creator of pod %s: %w", req.Name, err))
 	case creator != user:
-		return denied(req.Name, "it was created by "+creator)
+		return deniedConnection(req.Name, "it was created by "+creator)
 	}
 	present, err := v.Creators.get(ctx, podKind, req.Namespace, req.Name)
 	if err != nil {
-		return refusal(fmt.Errorf("get pod %s: %w", req.Name, err))
+		return undecided(fmt.Errorf("get pod %s: %w", req.Name, err))
 	}
 	if present.UID != pod.UID {
-		return denied(req.Name, "another pod has got the name meanwhile; try again")
+		return deniedConnection(req.Name, "another pod has got the name meanwhile; try again")
 	}
 	return admission.Allowed("")
 }
 
-// denied returns the answer to a connection to a pod of another user.
-func denied(pod, reason string) admission.Response {
+// deniedConnection returns the answer to a connection to a pod of another user.
+func deniedConnection(pod, reason string) admission.Response {
 	return admission.Denied(fmt.Sprintf("you cannot connect to pod %s: %s. Your role lets you use exec, attach and port-forward only with "+
 		"pods of your own workloads; ask the creator of the pod, or an L1 researcher or editor of the project", pod, reason))
 }
 
-// refusal returns the answer to a request that cannot be decided: that of the API server if it has one, such as that
+// undecided returns the answer to a request that cannot be decided: that of the API server if it has one, such as that
 // there is no such pod.
-func refusal(err error) admission.Response {
+func undecided(err error) admission.Response {
 	var status apierrors.APIStatus
 	response := evaluation.ErrorResponse(err)
 	if apierrors.IsNotFound(err) && errors.As(err, &status) {

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package creator_test
+package workload_test
 
 import (
 	"context"
@@ -26,13 +26,12 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/creator"
 	"sluice.dev/webhook/evaluation"
+	"sluice.dev/webhook/workload"
 )
 
 const (
 	ns         = "work"
-	anna       = "anna@example.org"
 	bob        = "bob@example.org"
 	replicaSet = "system:serviceaccount:kube-system:replicaset-controller"
 	jobs       = "system:serviceaccount:kube-system:job-controller"
@@ -56,7 +55,7 @@ func ref(version, kind, name string) *metav1.OwnerReference {
 	return &metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: types.UID(name + "-uid"), Controller: ptr.To(true)}
 }
 
-func newResolver(t *testing.T, intercept interceptor.Funcs, objects ...client.Object) *creator.Resolver {
+func newResolver(t *testing.T, intercept interceptor.Funcs, objects ...client.Object) *workload.CreatorResolver {
 	t.Helper()
 	scheme, err := api.NewScheme()
 	if err != nil {
@@ -67,7 +66,7 @@ func newResolver(t *testing.T, intercept interceptor.Funcs, objects ...client.Ob
 		Spec:       v1alpha1.AdmissionParametersSpec{Controllers: []v1alpha1.UserPattern{replicaSet, jobs, cronJobs}},
 	}
 	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(intercept).WithObjects(objects...).WithObjects(parameters).Build()
-	return &creator.Resolver{Live: live, Controllers: &evaluation.TenantResolver{Cache: live}}
+	return &workload.CreatorResolver{Live: live, Controllers: &evaluation.TenantResolver{Cache: live}}
 }
 
 // objects are workloads of anna and bob, and pods that claim to be theirs.
@@ -96,9 +95,9 @@ func objects() []client.Object {
 	}
 }
 
-func connect(t *testing.T, resolver *creator.Resolver, user, pod, subresource string) admission.Response {
+func connect(t *testing.T, resolver *workload.CreatorResolver, user, pod, subresource string) admission.Response {
 	t.Helper()
-	return (&creator.ConnectionValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	return (&workload.ConnectionValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Operation: admissionv1.Connect, Namespace: ns, Name: pod, SubResource: subresource,
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, UserInfo: authenticationv1.UserInfo{Username: user},
 		Object: runtime.RawExtension{Raw: []byte(`{"kind":"PodExecOptions","apiVersion":"v1","command":["sh"]}`)},
@@ -212,7 +211,7 @@ func TestLabeledPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			response := (&creator.LabelValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			response := (&workload.CreatorLabelValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: admissionv1.Create, Namespace: ns, UserInfo: authenticationv1.UserInfo{Username: tc.user}, Object: runtime.RawExtension{Raw: raw},
 			}})
 			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package creator
+package workload
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// LabelValidator refuses new pods whose label of the creator is that of another user: that user's Services would
+// CreatorLabelValidator refuses new pods whose label of the creator is that of another user: that user's Services would
 // select them. It handles new pods with the label.
-type LabelValidator struct {
+type CreatorLabelValidator struct {
 	// Creators resolves the creators of the owners of pods.
-	Creators *Resolver
+	Creators *CreatorResolver
 }
 
-var _ admission.Handler = (*LabelValidator)(nil)
+var _ admission.Handler = (*CreatorLabelValidator)(nil)
 
 // Handle implements admission.Handler.
-func (v *LabelValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
 		return admission.Allowed("")
 	}
@@ -48,7 +48,7 @@ func (v *LabelValidator) Handle(ctx context.Context, req admission.Request) admi
 		}
 		if isController {
 			if creator, err = v.Creators.OfOwner(ctx, req.Namespace, reference); err != nil {
-				return refusal(fmt.Errorf("find the creator of the pod: %w; its label %s is checked against that user", err, v1alpha1.LabelCreator))
+				return undecided(fmt.Errorf("find the creator of the pod: %w; its label %s is checked against that user", err, v1alpha1.LabelCreator))
 			}
 		}
 	}

@@ -1,12 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package creator decides by the creator of a pod: who may connect to it, and which Services may select it.
-//
-// [Resolver] returns the user behind a pod. [ConnectionValidator] refuses connections to the pods of others, and
-// [LabelValidator] a pod with the label of another creator. The API server calls both for users who change only own
-// objects, or for pods with the label, so their live reads are rare.
-package creator
+package workload
 
 import (
 	"context"
@@ -27,8 +22,9 @@ type Controllers interface {
 	IsControllerOf(ctx context.Context, user string, owner *metav1.OwnerReference) (bool, error)
 }
 
-// Resolver resolves the creators of objects.
-type Resolver struct {
+// CreatorResolver resolves the creators of objects, from the objects in the API server. The API server calls its
+// validators for users who change only own objects, or for pods with the label of a creator, so these reads are rare.
+type CreatorResolver struct {
 	// Live reads the metadata of pods and of their owners from the API server: a cache may have an older object of the name.
 	Live client.Reader
 	// Controllers are the users whose objects belong to their owner.
@@ -38,18 +34,18 @@ type Resolver struct {
 // maxOwners is the largest number of owners above a pod: a CronJob's has two, a RayJob's three.
 const maxOwners = 8
 
-// errUnknown means that no object names a creator.
-var errUnknown = errors.New("its creator is not known")
+// errUnknownCreator means that no object names a creator.
+var errUnknownCreator = errors.New("its creator is not known")
 
 // Of returns the user who created the object, or its root workload if controllers created the object.
 //
 // A reference to an owner counts only on an object that a controller created. Its users cannot change such an object:
 // admission lets them change only what they created, and accepts controller references from controllers alone.
-func (r *Resolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
+func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
 	for range maxOwners {
 		creator := object.Annotations[v1alpha1.AnnotationCreatedBy]
 		if creator == "" {
-			return "", errUnknown
+			return "", errUnknownCreator
 		}
 		reference := metav1.GetControllerOfNoCopy(object)
 		if reference == nil {
@@ -66,11 +62,11 @@ func (r *Resolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata)
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%w: it has more than %d owners", errUnknown, maxOwners)
+	return "", fmt.Errorf("%w: it has more than %d owners", errUnknownCreator, maxOwners)
 }
 
 // OfOwner returns the creator of the object to which a controller reference points.
-func (r *Resolver) OfOwner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (string, error) {
+func (r *CreatorResolver) OfOwner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (string, error) {
 	owner, err := r.owner(ctx, namespace, reference)
 	if err != nil {
 		return "", err
@@ -79,19 +75,19 @@ func (r *Resolver) OfOwner(ctx context.Context, namespace string, reference *met
 }
 
 // owner returns the metadata of an owner. It is an error if another object has its name now.
-func (r *Resolver) owner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+func (r *CreatorResolver) owner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
 	owner, err := r.get(ctx, schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind), namespace, reference.Name)
 	if err != nil {
 		return nil, fmt.Errorf("get its owner, %s %s: %w", reference.Kind, reference.Name, err)
 	}
 	if owner.UID != reference.UID {
-		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted, and another has that name", errUnknown, reference.Kind, reference.Name)
+		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted, and another has that name", errUnknownCreator, reference.Kind, reference.Name)
 	}
 	return owner, nil
 }
 
 // get returns the metadata of an object.
-func (r *Resolver) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+func (r *CreatorResolver) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object); err != nil {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
 )
 
@@ -46,6 +47,10 @@ func (v *ConnectionValidator) Handle(ctx context.Context, req admission.Request)
 		return undecided(fmt.Errorf("find the creator of pod %s: %w", req.Name, err))
 	case creator != user:
 		return deniedConnection(req.Name, "it was created by "+creator)
+	}
+	// A workload of the user may have adopted a pod that another user's workload released. The label stays.
+	if label, labeled := pod.Labels[v1alpha1.LabelCreator]; labeled && label != v1alpha1.CreatorLabel(user) {
+		return deniedConnection(req.Name, "it was created for the workload of another user")
 	}
 	present, err := v.Creators.get(ctx, podKind, req.Namespace, req.Name)
 	if err != nil {

@@ -74,7 +74,10 @@ func objects() []client.Object {
 	replaced := ref("batch/v1", "Job", "train")
 	replaced.UID = "the-former-one"
 	loop := ref("batch/v1", "Job", "loop")
+	adopted := &corev1.Pod{ObjectMeta: meta("adopted", replicaSet, ref("apps/v1", "ReplicaSet", "web-1"))}
+	adopted.Labels = map[string]string{v1alpha1.LabelCreator: v1alpha1.CreatorLabel(bob)}
 	return []client.Object{
+		adopted,
 		&corev1.Pod{ObjectMeta: meta("bare", anna, nil)},
 		&corev1.Pod{ObjectMeta: meta("others", bob, nil)},
 		&corev1.Pod{ObjectMeta: meta("before-adoption", "", nil)},
@@ -129,7 +132,8 @@ func TestConnections(t *testing.T) {
 		{anna, "by-account", http.StatusForbidden, "it was created by " + account},
 		{anna, "train-old", http.StatusForbidden, "its owner, Job train, was deleted, and another has that name"},
 		{anna, "in-loop", http.StatusForbidden, "more than 8 owners"},
-		{anna, "orphan", http.StatusNotFound, `"deleted" not found`},
+		{anna, "orphan", http.StatusForbidden, "its owner, Job deleted, was deleted"},
+		{anna, "adopted", http.StatusForbidden, "it was created for the workload of another user"},
 		{anna, "missing", http.StatusNotFound, `pods "missing" not found`},
 	} {
 		for _, subresource := range []string{"attach", "exec", "portforward"} {

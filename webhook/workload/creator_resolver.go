@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,7 +78,10 @@ func (r *CreatorResolver) OfOwner(ctx context.Context, namespace string, referen
 // owner returns the metadata of an owner. It is an error if another object has its name now.
 func (r *CreatorResolver) owner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
 	owner, err := r.get(ctx, schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind), namespace, reference.Name)
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted", errUnknownCreator, reference.Kind, reference.Name)
+	case err != nil:
 		return nil, fmt.Errorf("get its owner, %s %s: %w", reference.Kind, reference.Name, err)
 	}
 	if owner.UID != reference.UID {

@@ -312,3 +312,46 @@ func TestWebhookReadsAllWorkloadKinds(t *testing.T) {
 		}
 	}
 }
+
+// The API server asks the webhook about each connection that a role permits to own pods, and refuses it if the webhook does
+// not answer. Services of these users fail closed, too; the objects that merely get a creator or a label do not.
+// Guards invariants 2 and 4 of the design.
+func TestWebhooksForOwnObjects(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, object := range objects {
+		// The two configurations have the same fields, as far as the test reads them.
+		if kind := object.GetKind(); kind != "ValidatingWebhookConfiguration" && kind != "MutatingWebhookConfiguration" {
+			continue
+		}
+		var configuration admissionv1.MutatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &configuration); err != nil {
+			t.Fatal(err)
+		}
+		for _, webhook := range configuration.Webhooks {
+			var rules []string
+			for _, rule := range webhook.Rules {
+				for _, operation := range rule.Operations {
+					rules = append(rules, string(operation)+" "+strings.Join(rule.Resources, ","))
+				}
+			}
+			own := len(webhook.MatchConditions) > 0 && strings.Contains(webhook.MatchConditions[0].Expression, `check("own-only")`)
+			if own || webhook.Name == "creator-labels.sluice.dev" {
+				got[webhook.Name] = string(*webhook.FailurePolicy) + ": " + strings.Join(rules, "; ")
+			}
+		}
+	}
+	want := map[string]string{
+		"connections.sluice.dev":    "Fail: CONNECT " + strings.Join(connections, ","),
+		"creator-labels.sluice.dev": "Fail: CREATE pods",
+		"objects.sluice.dev":        "Ignore: CREATE configmaps,persistentvolumeclaims,secrets,services",
+		"own-pods.sluice.dev":       "Ignore: CREATE pods,replicationcontrollers; CREATE deployments,replicasets,statefulsets; CREATE cronjobs,jobs",
+		"own-services.sluice.dev":   "Fail: CREATE services; UPDATE services",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -344,10 +344,13 @@ func testHostileL2(t *testing.T, people map[string]person) {
 		}
 		_, err = patchService(l2, "forged", `{"metadata":{"annotations":{"sluice.dev/created-by":"`+other.user+`"}}}`)
 		expectError(t, err, "names the creator and does not change afterwards")
+		_, err = patchService(l2, other.mine("service"), `{"spec":{"selector":{"app":"x"}}}`)
+		expectError(t, err, "was created by "+other.user)
+		// The creator of a Service of a ServiceAccount with another role is not recorded, and no user claims it.
 		_, err = patchService(l2, l1.mine("service"), `{"spec":{"selector":{"app":"x"}}}`)
-		expectError(t, err, "was created by "+l1.user)
+		expectError(t, err, "was created by an unknown user")
 		_, err = patchService(l2, l1.mine("service"), `{"metadata":{"annotations":{"sluice.dev/created-by":"`+l2.user+`"}}}`)
-		expectError(t, err, "was created by "+l1.user)
+		expectError(t, err, "names the creator and does not change afterwards")
 		_, err = patchService(l2, l2.mine("service"), `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, "status")
 		expectError(t, err, "services/status")
 		if _, err := patchService(l1, l2.mine("service"), `{"spec":{"sessionAffinity":"ClientIP"}}`); err != nil {
@@ -404,9 +407,14 @@ func testHostileL2(t *testing.T, people map[string]person) {
 			t.Error("a user's pod has a controller")
 		}
 		// The creator of another's pod is changed, or claimed.
-		_, err = core.Pods(clinic).Patch(t.Context(), other.mine("pod"), types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"sluice.dev/created-by":"`+l2.user+`"}}}`), metav1.PatchOptions{})
-		expectError(t, err, "was created by "+other.user)
+		for _, pod := range []string{other.mine("pod"), other.deploymentPod(t)} {
+			_, err = core.Pods(clinic).Patch(t.Context(), pod, types.MergePatchType,
+				[]byte(`{"metadata":{"annotations":{"sluice.dev/created-by":"`+l2.user+`"}}}`), metav1.PatchOptions{})
+			if err == nil {
+				t.Errorf("an L2 researcher becomes the creator of pod %s", pod)
+			}
+			expectError(t, l2.connect(t.Context(), pod, "exec"), "it was created by "+other.user)
+		}
 		expectError(t, l2.connect(t.Context(), other.mine("pod"), "exec"), "you cannot connect to pod "+other.mine("pod")+": it was created by "+other.user)
 		// Impersonation needs a right that no role has.
 		config := rest.CopyConfig(sharedCluster.config)

@@ -107,6 +107,7 @@ func countMarkers(value any) int {
 // contentFields are the fields whose texts only policies read. Sluice itself decides on other fields of a pod.
 var contentFields = []string{
 	"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint", "runtimeEnvYAML",
+	"serveConfigV2", "parameters", "withItems", "source", "manifest", "http",
 }
 
 // firstReadBySluice returns the first masked place that Sluice itself may read, and whether there is one.

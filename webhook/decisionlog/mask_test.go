@@ -125,6 +125,35 @@ func TestDefaultMaskOfWorkloads(t *testing.T) {
 	}
 }
 
+// Guards secrets in annotations of namespaces, which tools of others write.
+func TestDefaultMaskOfNamespaces(t *testing.T) {
+	var out bytes.Buffer
+	log, err := decisionlog.New(decisionlog.Options{
+		Output: &out, Objects: true, Mask: decisionlog.DefaultMask, Unmasked: decisionlog.DefaultUnmasked,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entry(`{"spec":{}}`, "")
+	e.Tenant.Documents.Namespace = document.New(map[string]any{
+		"labels":      map[string]any{"team": "a"},
+		"annotations": map[string]any{"example.org/token": "hunter22", "sluice.dev/project": "thesis"},
+	})
+	log.Add(e)
+	log.Close()
+	r, err := decisionlog.Parse(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"annotations":{"example.org/token":"(masked 2)","sluice.dev/project":"thesis"},"labels":{"team":"a"}}`
+	if diff := cmp.Diff(want, string(r.Input.Tenant.Input.Namespace)); diff != "" {
+		t.Errorf("namespace (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/request/userInfo/extra/token/0", "/tenant/input/namespace/annotations/example.org~1token"}, r.Masked); diff != "" {
+		t.Errorf("masked (-want +got):\n%s", diff)
+	}
+}
+
 // Messages never have the values of variables and arguments, whatever is masked and also without objects.
 func TestMessagesAreRedacted(t *testing.T) {
 	for _, objects := range []bool{false, true} {

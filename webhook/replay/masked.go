@@ -39,6 +39,7 @@ func (o *observed) readsMasked(set *engine.Set, record *decisionlog.Record) (pol
 		other := *in
 		other.Object = document.New(withOtherTexts(in.Object.Value()))
 		other.Review = document.New(withOtherTexts(in.Review.Value()))
+		other.Namespace = document.New(withOtherTexts(in.Namespace.Value()))
 		policies = append(policies, set.Distinguishing(*in, other)...)
 	}
 	if len(policies) > 0 {

@@ -48,8 +48,8 @@ type linter struct {
 func Run(ctx context.Context, folder *workbench.Folder, options Options) ([]Finding, error) {
 	l := &linter{folder: folder, check: options.Check}
 	if l.check == nil {
-		l.check = func(_ context.Context, source engine.Source, _ check.Environment) (check.Result, error) {
-			return check.Check(source), nil
+		l.check = func(_ context.Context, source engine.Source, environment check.Environment) (check.Result, error) {
+			return check.Check(source, environment.Policies...), nil
 		}
 	}
 	for _, fault := range folder.Faults() {
@@ -105,8 +105,10 @@ func (l *linter) lintPolicy(ctx context.Context, policy *v1alpha1.Policy) error 
 	}
 	p.lintConditions()
 	p.lintRules()
-	p.lintParameters()
-	p.lintScope()
+	if !p.source.IsLibrary() { // the parameters and the match are those of its importers
+		p.lintParameters()
+		p.lintScope()
+	}
 	p.lintFormat()
 	if len(result.Problems) > 0 {
 		return nil

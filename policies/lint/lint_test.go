@@ -152,6 +152,7 @@ func TestFindingsOfFiles(t *testing.T) {
 		"no schema":          {map[string]string{"p.yaml": strings.Replace(policy, "> 1", "> input.parameters.max", 1) + "  parameters: {max: 1}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:9:3: SL203"}},
 		"an unread property": {map[string]string{"p.yaml": policy + "  parametersSchema:\n    type: object\n    properties:\n      max: {type: integer}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:12:7: SL111"}},
 		"no department":      {map[string]string{"p.yaml": policy + "  match: {projects: [thesis]}\n", "p_test.rego": "package p_test\n", "t.yaml": project}, []string{`p.yaml:9:11: SL001: project thesis: spec.department: the folder has no Department "d"`}},
+		"a library":          {map[string]string{"p.yaml": strings.Replace(policy, "package p\n", "package p\n\n    import data.lib.q\n", 1) + "    deny contains {\"msg\": \"x\", \"fix\": \"y\"} if q.bad(input.object.metadata.name)\n  parameters: {name: bad}\n  parametersSchema:\n    type: object\n    properties:\n      name: {type: string}\n", "p_test.rego": "package p_test\n", "q.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: q}\nspec:\n  type: Library\n  enforcement: Deny\n  rego: |\n    package lib.q\n\n    bad(name) if name == input.parameters.name\n", "q_test.rego": "package q_test\n"}, nil},
 		"replaced in DryRun": {map[string]string{"p.yaml": policy + "  enforcement: DryRun\n  replaces: core.type\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:10:3: SL109"}},
 	} {
 		t.Run(name, func(t *testing.T) {

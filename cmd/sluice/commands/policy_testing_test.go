@@ -126,3 +126,33 @@ func TestPolicyBuild(t *testing.T) {
 		t.Error("a directory that does not exist was built")
 	}
 }
+
+// Every command that reads a directory knows the libraries in it: those of the sample, and as the export writes them.
+func TestPolicyCommandsWithLibraries(t *testing.T) {
+	sample, err := os.ReadFile("../../../manifests/samples/policies/registries.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	const test = "package own_registries_test\n\nimport data.lib.registries\n\ntest_own if registries.allowed(\"registry.example.org/a\")\n"
+	for name, text := range map[string]string{"registries.yaml": string(sample), "registries_test.rego": test} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := runCommand(t, "policy", "build", folder)
+	if err != nil || !strings.Contains(built, "type: Library") {
+		t.Fatalf("%v\n%s", err, built)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "registries.yaml"), []byte(built), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"test", folder}, {"lint", folder, "--strict"}, {"check", folder}, {"bench", folder, "--count", "1"},
+		{"replay", os.DevNull, "--policies", folder},
+	} {
+		if output, err := runCommand(t, append([]string{"policy"}, args...)...); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, output)
+		}
+	}
+}

@@ -159,9 +159,9 @@ func (f *Folder) addCases(name string, text []byte) error {
 	names := make(map[string]bool)
 	return eachDocument(text, func(document []byte, line int) error {
 		c := Case{File: name}
-		err := yaml.UnmarshalStrict(document, &c)
+		err := unmarshalStrict(document, &c)
 		if err != nil {
-			err = fmt.Errorf("a case: %w", err)
+			err = fmt.Errorf("a case: %w; a case has %s, and expect has %s", err, fieldsOf(c), fieldsOf(c.Expect))
 		} else if err = c.validate(); err != nil {
 			err = fmt.Errorf("case %q: %w", c.Name, err)
 		} else if names[c.Name] {
@@ -186,6 +186,8 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 			APIVersion string           `json:"apiVersion"`
 			Kind       string           `json:"kind"`
 			Items      []map[string]any `json:"items"`
+			Object     any              `json:"object"`
+			Expect     any              `json:"expect"`
 		}
 		if err := yaml.Unmarshal(document, &header); err != nil {
 			return err
@@ -200,6 +202,10 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 					return err
 				}
 			}
+			return nil
+		}
+		if err := misplaced(header.APIVersion, header.Kind, header.Object != nil && header.Expect != nil); err != nil {
+			f.fault(name, line, err)
 			return nil
 		}
 		if header.APIVersion != v1alpha1.GroupVersion.String() {
@@ -234,6 +240,24 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 		return nil
 	})
 }
+
+// misplaced returns why an object would be ignored although its author means it for the workbench.
+func misplaced(apiVersion, kind string, isCase bool) error {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	switch {
+	case isCase && apiVersion == "" && kind == "":
+		return fmt.Errorf("it is a case, which only a file with the ending %s may have: rename the file", caseSuffix)
+	case group == v1alpha1.GroupVersion.Group && apiVersion != v1alpha1.GroupVersion.String():
+		return fmt.Errorf("apiVersion: %q is no version of Sluice: want %s", apiVersion, v1alpha1.GroupVersion)
+	case group == v1alpha1.GroupVersion.Group && !slices.Contains(folderKinds, kind) &&
+		slices.ContainsFunc(folderKinds, func(known string) bool { return strings.EqualFold(known, strings.TrimSuffix(kind, "s")) }):
+		return fmt.Errorf("kind: %q is no kind of %s: want %s", kind, v1alpha1.GroupVersion, strings.Join(folderKinds, ", "))
+	}
+	return nil
+}
+
+// folderKinds are the kinds of Sluice that a folder can have. Other ones are ignored.
+var folderKinds = []string{"Policy", "Project", "Department", "NodePool", "AdmissionParameters"}
 
 // addPolicy adds a policy, unless the folder has one of its name.
 func (f *Folder) addPolicy(policy v1alpha1.Policy, file string, line int) {

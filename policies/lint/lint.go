@@ -55,6 +55,12 @@ func Run(ctx context.Context, folder *workbench.Folder, options Options) ([]Find
 	for _, fault := range folder.Faults() {
 		l.add(unreadable, "", fault.Place, "%v", fault.Err)
 	}
+	for _, file := range folder.UnusedRego() {
+		stem := strings.TrimSuffix(file, path.Ext(file))
+		l.add(unusedFile, "", workbench.Place{File: file, Line: firstCodeLine(folder.Text(file)), Column: 1},
+			"nothing evaluates the file: the Rego of a policy is in spec.rego or, without that, in the file beside it, here %s.yaml; "+
+				"unit tests are in files *_test.rego", stem)
+	}
 	l.lintUnitTests()
 	l.lintCases()
 	for i := range folder.Policies {
@@ -64,6 +70,18 @@ func Run(ctx context.Context, folder *workbench.Folder, options Options) ([]Find
 	}
 	l.applyIgnores()
 	return sortFindings(l.findings), nil
+}
+
+// firstCodeLine returns the first line that is neither empty nor a comment.
+func firstCodeLine(text string) int {
+	number := 1
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return number
+		}
+		number++
+	}
+	return 1
 }
 
 func (l *linter) add(code, policy string, place workbench.Place, format string, args ...any) {

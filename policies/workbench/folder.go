@@ -42,7 +42,12 @@ type Folder struct {
 	// texts are the files of policies, cases and unit tests, by path.
 	texts  map[string]string
 	faults []*Fault
+	// unused are the files of Rego that no policy has, and that are no unit tests.
+	unused []string
 }
+
+// UnusedRego returns the files of Rego that belong to no policy, sorted. No command evaluates them.
+func (f *Folder) UnusedRego() []string { return f.unused }
 
 // Faults returns the faults of the folder's files, in the order of the files. The folder has what could be read.
 func (f *Folder) Faults() []*Fault { return f.faults }
@@ -295,6 +300,8 @@ func (f *Folder) addRego(sources map[string]bool) {
 			file := f.files[policy.Name]
 			f.files[policy.Name] = strings.TrimSuffix(file, path.Ext(file)) + ".rego"
 			policy.Spec.Rego = f.texts[f.files[policy.Name]]
+			delete(sources, f.files[policy.Name])
 		}
 	}
+	f.unused = sortedKeys(sources)
 }

@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge/schema"
 )
 
 // Folder has the policies of a team, their tests, and where these take place.
@@ -187,18 +189,21 @@ func (f *Folder) addCases(name string, text []byte) error {
 func (f *Folder) addObjects(name string, text []byte, first int) error {
 	return eachDocument(text, func(document []byte, line int) error {
 		line += first - 1
-		var header struct {
-			APIVersion string           `json:"apiVersion"`
-			Kind       string           `json:"kind"`
-			Items      []map[string]any `json:"items"`
-			Object     any              `json:"object"`
-			Expect     any              `json:"expect"`
+		var content any
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return plainError(err)
 		}
-		if err := yaml.Unmarshal(document, &header); err != nil {
-			return err
+		header, ok := content.(map[string]any)
+		if !ok {
+			if strings.Contains(string(document), v1alpha1.GroupVersion.Group+"/") {
+				f.fault(name, line, errors.New("it is no object: want objects, separated by ---"))
+			}
+			return nil // what programs print, such as lists
 		}
-		if header.APIVersion == "v1" && header.Kind == "List" {
-			for _, item := range header.Items {
+		apiVersion, kind := schema.AsString(header["apiVersion"]), schema.AsString(header["kind"])
+		if apiVersion == "v1" && kind == "List" {
+			items, _ := header["items"].([]any)
+			for _, item := range items {
 				one, err := yaml.Marshal(item)
 				if err != nil {
 					return err
@@ -209,18 +214,18 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 			}
 			return nil
 		}
-		if err := misplaced(header.APIVersion, header.Kind, header.Object != nil && header.Expect != nil); err != nil {
+		if err := misplaced(apiVersion, kind, header["object"] != nil && header["expect"] != nil); err != nil {
 			f.fault(name, line, err)
 			return nil
 		}
-		if header.APIVersion != v1alpha1.GroupVersion.String() {
+		if apiVersion != v1alpha1.GroupVersion.String() {
 			if err := f.addDataObject(document); err != nil {
 				f.fault(name, line, err)
 			}
 			return nil
 		}
 		var err error
-		switch header.Kind {
+		switch kind {
 		case "Policy":
 			var policy v1alpha1.Policy
 			if policy, err = decode[v1alpha1.Policy](document); err == nil {
@@ -264,8 +269,12 @@ func misplaced(apiVersion, kind string, isCase bool) error {
 // folderKinds are the kinds of Sluice that a folder can have. Other ones are ignored.
 var folderKinds = []string{"Policy", "Project", "Department", "NodePool", "AdmissionParameters"}
 
-// addPolicy adds a policy, unless the folder has one of its name.
+// addPolicy adds a policy, unless the API server would refuse its name, or the folder has one of its name.
 func (f *Folder) addPolicy(policy v1alpha1.Policy, file string, line int) {
+	if faults := validation.IsDNS1123Subdomain(policy.Name); len(faults) > 0 {
+		f.fault(file, line, fmt.Errorf("metadata.name: %q: %s", policy.Name, strings.Join(faults, "; ")))
+		return
+	}
 	if f.Has(policy.Name) {
 		f.fault(file, line, fmt.Errorf("policy %s: another policy of the folder has this name", policy.Name))
 		return

@@ -110,6 +110,9 @@ func TestLoadNamesEachFault(t *testing.T) {
 		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a Policy: unknown field "matches"`},
 		"no Rego":             {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
 		"a name twice":        {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
+		"no name":             {map[string]string{"a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nspec: {rego: \"package a\"}\n"}, `a.yaml: metadata.name: ""`},
+		"a name of a path":    {map[string]string{"a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: ../a}\nspec: {rego: \"package a\"}\n"}, `a.yaml: metadata.name: "../a"`},
+		"a list of policies":  {map[string]string{"b.yaml": policyYAML, "a.yaml": "- apiVersion: sluice.dev/v1alpha1\n  kind: Policy\n"}, "a.yaml: it is no object: want objects, separated by ---"},
 		"another version":     {map[string]string{"a.yaml": strings.Replace(policyYAML, "v1alpha1", "v1", 1)}, `a.yaml: apiVersion: "sluice.dev/v1" is no version of Sluice: want sluice.dev/v1alpha1`},
 		"another spelling":    {map[string]string{"a.yaml": strings.Replace(policyYAML, "kind: Policy", "kind: policy", 1)}, `a.yaml: kind: "policy" is no kind of sluice.dev/v1alpha1: want Policy, Project, Department, NodePool, AdmissionParameters`},
 		"a misplaced case":    {map[string]string{"a.yaml": policyYAML, "a.case.yml": podCase + "expect: {allowed: true}\n"}, "a.case.yml: it is a case, which only a file with the ending .case.yaml may have: rename the file"},
@@ -129,6 +132,18 @@ func TestLoadNamesEachFault(t *testing.T) {
 				t.Errorf("loaded with %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// Files that programs print, such as lint -o json, and objects of other kinds are no faults.
+func TestLoadIgnoresOtherFiles(t *testing.T) {
+	_, err := load(t, map[string]string{
+		"a.yaml": policyYAML, "b.json": "[{\"code\": \"SL001\"}]", "c.yaml": "text", "d.json": "3", "e.yaml": "kind: 3\nitems: 4\n",
+		"f.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "g.yaml": "apiVersion: config.sluice.dev/v1alpha1\nkind: WebhookConfig\n",
+		"h.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: GPUNode\nmetadata: {name: a}\n",
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

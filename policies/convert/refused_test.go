@@ -122,25 +122,49 @@ func TestKyvernoRefusals(t *testing.T) {
 
 func TestRunAIRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"an asset":            {"imposedAssets: [f12c965b-44e9-4ff6-8b43-01d8f9e630cc]\n", "known to Run:ai only"},
-		"a priority class":    {"rules: {priorityClass: {canEdit: false}}\n", "priorityClass: it has no counterpart"},
-		"attributes":          {"rules: {storage: {pvc: {attributes: {size: {max: 1}}}}}\n", "storage.pvc.attributes"},
-		"a default of GPUs":   {"defaults: {compute: {gpuDevicesRequest: 1}}\n", "sets no default of the number of GPUs"},
-		"no number":           {"rules: {compute: {cpuCoreRequest: {max: many}}}\n", "many is no number"},
-		"an impossible step":  {"rules: {compute: {gpuDevicesRequest: {step: 0}}}\n", "is no step"},
-		"a rule":              {"rules: {compute: {cpuCoreRequest: {defaultFrom: {field: compute.cpuCoreLimit, factor: 0.5}}}}\n", "defaultFrom"},
-		"additions of labels": {"rules: {labels: {instances: {canAdd: false}}}\n", "labels.canAdd"},
-		"a department's id":   {"meta: {scope: department, departmentId: \"4\"}\npolicy: {rules: {image: {required: true}}}\n", "it has the id and no name"},
-		"no policy":           {"a: b\n", "no defaults, rules or imposedAssets"},
-		"items' rules":        {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {volumes: {itemRules: {path: {required: true}}}}\n", "volumes.itemRules"},
-		"ports":               {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {ports: {rules: {canAdd: true}}}\n", "ports: it has no counterpart"},
-		"a workload":          {"apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: a}\n", "the kind is no policy"},
+		"defaults that are no map": {"defaults: 3\nrules: []\n", "defaults: it is 3, and must be a map of fields"},
+		"rules that are no map":    {"defaults: {image: a}\nrules: [a]\n", "rules: it is [a], and must be a map of fields"},
+		"a rule that is no map":    {"rules: {compute: {gpuDevicesRequest: {max: 2}}, image: 3}\n", "rules.image: it is 3, and must be a map of fields"},
+		"a list of variables":      {"defaults: {environmentVariables: [{name: A, value: b}]}\n", "defaults.environmentVariables: it is [map[name:A value:b]], and must be a map"},
+		"assets that are no list":  {"imposedAssets: {a: b}\n", "imposedAssets: it is map[a:b], and must be a list"},
+		"a field of the old form":  {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {image: 3}\n", "image: it is 3, and must be a map of fields"},
+		"a rule of variables":      {"rules: {environmentVariables: {required: true}}\n", "rules.environmentVariables.required: it has no counterpart"},
+		"instances that are none":  {"defaults: {environmentVariables: {instances: {A: b}}}\n", "defaults.environmentVariables.instances: it is map[A:b], and must be a list"},
+		"items that are no map":    {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {environment: {items: [A]}}\n", "environment.items: it is [A], and must be a map"},
+		"a section that is no map": {"defaults: {compute: 3}\nrules: {compute: {gpuDevicesRequest: {max: 2}}}\n", "defaults.compute: it is 3, and must be a map"},
+		"an asset":                 {"imposedAssets: [f12c965b-44e9-4ff6-8b43-01d8f9e630cc]\n", "known to Run:ai only"},
+		"a priority class":         {"rules: {priorityClass: {canEdit: false}}\n", "priorityClass: it has no counterpart"},
+		"attributes":               {"rules: {storage: {pvc: {attributes: {size: {max: 1}}}}}\n", "storage.pvc.attributes"},
+		"a default of GPUs":        {"defaults: {compute: {gpuDevicesRequest: 1}}\n", "sets no default of the number of GPUs"},
+		"no number":                {"rules: {compute: {cpuCoreRequest: {max: many}}}\n", "many is no number"},
+		"an impossible step":       {"rules: {compute: {gpuDevicesRequest: {step: 0}}}\n", "is no step"},
+		"a rule":                   {"rules: {compute: {cpuCoreRequest: {defaultFrom: {field: compute.cpuCoreLimit, factor: 0.5}}}}\n", "defaultFrom"},
+		"additions of labels":      {"rules: {labels: {instances: {canAdd: false}}}\n", "labels.canAdd"},
+		"a department's id":        {"meta: {scope: department, departmentId: \"4\"}\npolicy: {rules: {image: {required: true}}}\n", "it has the id and no name"},
+		"no policy":                {"a: b\n", "no defaults, rules or imposedAssets"},
+		"items' rules":             {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {volumes: {itemRules: {path: {required: true}}}}\n", "volumes.itemRules"},
+		"ports":                    {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {ports: {rules: {canAdd: true}}}\n", "ports: it has no counterpart"},
+		"a workload":               {"apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: a}\n", "the kind is no policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := refusedEntry(t, convert.RunAI, tc.text); !strings.Contains(got, tc.want) {
 				t.Errorf("the gaps are\n%s\nwant %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A file whose name has the words of two types always applies to all of them.
+func TestRunAITypeIsDeterministic(t *testing.T) {
+	for range 30 {
+		files := []convert.File{{Name: "training-and-inference.yaml", Text: []byte("rules: {image: {required: true}}\n")}}
+		result, err := convert.RunAI(t.Context(), files, inProcess)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Entries) != 1 || len(result.Entries[0].Notes) != 1 {
+			t.Fatalf("entries %+v", result.Entries)
+		}
 	}
 }
 

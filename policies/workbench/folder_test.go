@@ -188,8 +188,8 @@ func TestCaseSchema(t *testing.T) {
 
 func TestScaffoldNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"Upper": "name: \"Upper\"", "": "name: \"\"", "a.b": "name: \"a.b\"", "9a": "begin with a letter", "in": "use no keyword",
-		"input": "use no keyword", strings.Repeat("a", 64): "name: ", "../a": "name: ",
+		"Upper": "name: \"Upper\"", "": "name: \"\"", "a.b": "name: \"a.b\"", "9a": "begin with a letter", "in": "neither a keyword", "sluice": "neither a keyword",
+		"input": "neither a keyword", strings.Repeat("a", 64): "name: ", "../a": "name: ",
 	} {
 		if _, err := workbench.Scaffold(name, "deny"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)

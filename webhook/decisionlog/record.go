@@ -205,7 +205,13 @@ func (e *Entry) input(m *masker, object document.Document) (*Input, error) {
 			return nil, fmt.Errorf("encode %s: %w", part.name, err)
 		}
 	}
-	in.Tenant, err = e.Tenant.Snapshot()
+	if in.Tenant, err = e.Tenant.Snapshot(); err != nil {
+		return nil, err
+	}
+	// The other parts of a tenant are Sluice's own; anyone may annotate a namespace.
+	m.path = []step{{key: "tenant"}, {key: "input"}}
+	in.Tenant.Input.Namespace, err = json.Marshal(m.at(step{key: "namespace"}, e.Tenant.Documents.Namespace.Value()))
+	m.path = nil
 	return in, err
 }
 

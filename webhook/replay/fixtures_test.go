@@ -55,6 +55,9 @@ func newTenant(tb testing.TB) *decision.Tenant {
 	quota := v1alpha1.GPUQuota{Guaranteed: resource.MustParse("2"), Limit: resource.MustParse("4")}
 	from := decision.TenantSources{
 		Department: &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
+		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "thesis", Annotations: map[string]string{"example.org/token": "secret-7", "sluice.dev/managed": "yes"},
+		}},
 		Project: &v1alpha1.Project{
 			ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 1},
 			Spec:       v1alpha1.ProjectSpec{Department: "students"},

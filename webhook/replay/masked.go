@@ -39,6 +39,7 @@ func (o *observed) readsMasked(set *engine.Set, record *decisionlog.Record) (pol
 		other := *in
 		other.Object = document.New(withOtherTexts(in.Object.Value()))
 		other.Review = document.New(withOtherTexts(in.Review.Value()))
+		other.Namespace = document.New(withOtherTexts(in.Namespace.Value()))
 		policies = append(policies, set.Distinguishing(*in, other)...)
 	}
 	if len(policies) > 0 {
@@ -107,6 +108,7 @@ func countMarkers(value any) int {
 // contentFields are the fields whose texts only policies read. Sluice itself decides on other fields of a pod.
 var contentFields = []string{
 	"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint", "runtimeEnvYAML",
+	"serveConfigV2", "parameters", "withItems", "source", "manifest", "http",
 }
 
 // firstReadBySluice returns the first masked place that Sluice itself may read, and whether there is one.

@@ -181,6 +181,8 @@ func TestPolicyThatReadsWhatIsMaskedIsNotReplayed(t *testing.T) {
 		"through the review":    {newPolicy("p", `deny contains "no" if input.review.object.metadata.annotations["example.org/token"] == "x"`), replay.NotReplayed},
 		"an unmasked one":       {newPolicy("p", `deny contains "no" if input.object.metadata.annotations["sluice.dev/gpu"] == "500m"`), replay.NowDenied},
 		"key of an annotation":  {newPolicy("p", `deny contains "no" if input.object.metadata.annotations["example.org/token"]`), replay.NowDenied},
+		"of the namespace":      {newPolicy("p", `deny contains "no" if not input.namespace.annotations["example.org/token"] == "secret-7"`), replay.NotReplayed},
+		"name of the namespace": {newPolicy("p", `deny contains "no" if input.namespace.name == "thesis"`), replay.NowDenied},
 		"the image":             {newPolicy("p", `deny contains "no" if input.object.spec.containers[0].image == "other"`), replay.Same},
 		"override of an arg":    {newPolicy("p", `overrides.spec.containers["0"].args := ["x"]`), replay.NotReplayed},
 		"override of a value":   {newPolicy("p", `overrides.spec.containers["0"].env := [{"name": "TOKEN", "value": "x"}]`), replay.NotReplayed},

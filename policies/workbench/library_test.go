@@ -39,6 +39,9 @@ func TestLibrariesInFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if refused, err := folder.CheckPolicies(t.Context(), noLimits); err != nil || len(refused) > 0 {
+		t.Errorf("the check refuses %+v, %v", refused, err)
+	}
 	outcomes, _, err := folder.RunUnitTests(t.Context())
 	if err != nil {
 		t.Fatal(err)

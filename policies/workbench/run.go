@@ -53,13 +53,20 @@ func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
 // Checker checks a policy as the webhook does; see [check.Process.Check].
 type Checker func(context.Context, engine.Source, check.Environment) (check.Result, error)
 
-// CheckPolicies returns a failed outcome for each policy that the webhook would refuse, with its problems.
+// CheckPolicies returns a failed outcome for each policy that the webhook would refuse beside the folder's libraries, with its
+// problems.
 func (f *Folder) CheckPolicies(ctx context.Context, checker Checker) ([]Outcome, error) {
 	var outcomes []Outcome
+	var libraries []engine.Source
+	for i := range f.Policies {
+		if source := engine.FromPolicy(&f.Policies[i]); source.IsLibrary() {
+			libraries = append(libraries, source)
+		}
+	}
 	for i := range f.Policies {
 		policy := &f.Policies[i]
 		start := policytime.MachineNow()
-		result, err := checker(ctx, engine.FromPolicy(policy), check.Environment{})
+		result, err := checker(ctx, engine.FromPolicy(policy), check.Environment{Policies: libraries})
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", policy.Name, err)
 		}

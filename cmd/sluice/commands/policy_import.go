@@ -70,8 +70,8 @@ fails if something was not converted.`,
 		if err != nil {
 			return err
 		}
-		result, err := from(cmd.Context(), files, func(ctx context.Context, source engine.Source) (check.Result, error) {
-			return process.Check(ctx, source, check.Environment{})
+		result, err := from(cmd.Context(), files, func(ctx context.Context, source engine.Source, libraries ...engine.Source) (check.Result, error) {
+			return process.Check(ctx, source, check.Environment{Policies: libraries})
 		})
 		if err != nil {
 			return err

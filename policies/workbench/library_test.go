@@ -56,6 +56,30 @@ func TestLibrariesInFolders(t *testing.T) {
 	}
 }
 
+// A library follows those that it imports, and policies follow all libraries: the webhook refuses what lacks a library.
+func TestManifestOrder(t *testing.T) {
+	outer := strings.NewReplacer("name: names", "name: b", "lib.names\n", "lib.b\n    import data.lib.names\n", "startswith(name, \"a\")", "names.allowed(name)")
+	folder, err := load(t, map[string]string{
+		"importer.yaml": strings.Replace(importerYAML, "name: importer", "name: a", 1), "b.yaml": outer.Replace(libraryYAML), "names.yaml": libraryYAML,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := folder.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(manifest) {
+		if name, ok := strings.CutPrefix(line, "  name: "); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	if got := strings.Join(names, " "); got != "names b a" {
+		t.Errorf("the order is %q, want names, b, which imports it, and the policy a", got)
+	}
+}
+
 // A folder without the library says so.
 func TestMissingLibraryInFolder(t *testing.T) {
 	folder, err := load(t, map[string]string{"importer.yaml": importerYAML, "a.case.yaml": podCase + "expect: {allowed: true}\n"})

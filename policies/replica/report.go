@@ -86,6 +86,8 @@ type Report struct {
 	Program string `json:"program"`
 	// PolicySet is the digest of all policies in force, also of those that Policies omits.
 	PolicySet string `json:"policySet"`
+	// Data is the digest of the policies with the data that they read; empty if they read none.
+	Data string `json:"data,omitempty"`
 	// Policies are the policies in force, by name.
 	Policies []Version `json:"policies,omitempty"`
 	// Quarantines began in this replica, by policy and project.
@@ -144,6 +146,14 @@ func NewReport(program string, versions []engine.Version, quarantines []engine.Q
 		})
 	}
 	return r
+}
+
+// DataOf returns the Data of a report about a set of policies.
+func DataOf(set *engine.Set) string {
+	if set.Digest() == set.PoliciesDigest() {
+		return ""
+	}
+	return set.Digest()
 }
 
 // seconds returns a time as it is after encoding.

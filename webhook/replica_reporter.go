@@ -127,6 +127,7 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	evaluation.StartViolations(set.Versions())
 	now := policytime.MachineNow()
 	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), nil)
+	report.Missing = replica.MissingOf(set)
 	urgent, err := replica.Encode(report)
 	if err != nil {
 		return err

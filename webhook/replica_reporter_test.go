@@ -261,7 +261,16 @@ func TestReplicasKnowEachOthersData(t *testing.T) {
 		}
 		for _, r := range []*replicaReporter{ahead, behind} {
 			r.engine.Update([]engine.Source{source})
+			if err := r.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if missing := leases.report(t, r.lease).Missing; len(missing) != 1 || missing[0].Data != "data.config.teams does not exist" {
+				t.Errorf("without data: %+v", missing)
+			}
 			setData(r, false)
+			if missing := leases.report(t, r.lease).Missing; len(missing) > 0 {
+				t.Errorf("with data: %+v", missing)
+			}
 		}
 		time.Sleep(dataInterval)
 		setData(ahead, false)

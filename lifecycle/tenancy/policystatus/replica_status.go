@@ -195,7 +195,7 @@ func enforcedCondition(view replicaView) metav1.Condition {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonReplicasDiffer
 		condition.Message += ": " + joinNames(view.others, "; ")
 	case len(view.missing) > 0:
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonDataMissing
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonDataMissing
 		condition.Message += fmt.Sprintf(", and in %d of them the policy fails, because data is missing: ", len(view.missing)) +
 			joinNames(view.missing, "; ")
 	}

@@ -200,8 +200,8 @@ func TestScaffoldNames(t *testing.T) {
 	}
 }
 
-func noLimits(_ context.Context, source engine.Source, _ check.Environment) (check.Result, error) {
-	return check.Check(source), nil
+func noLimits(_ context.Context, source engine.Source, environment check.Environment) (check.Result, error) {
+	return check.Check(source, environment.Policies...), nil
 }
 
 // A slower version has a ratio above 1, and an equal one has the same allocations.

@@ -44,6 +44,9 @@ func TestLibrariesInFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if refused, err := folder.CheckPolicies(t.Context(), noLimits); err != nil || len(refused) > 0 {
+		t.Errorf("the check refuses %+v, %v", refused, err)
+	}
 	outcomes, _, err := folder.RunUnitTests(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +58,30 @@ func TestLibrariesInFolders(t *testing.T) {
 	}
 	if len(outcomes) != 2 {
 		t.Errorf("%d outcomes, want 2", len(outcomes))
+	}
+}
+
+// A library follows those that it imports, and policies follow all libraries: the webhook refuses what lacks a library.
+func TestManifestOrder(t *testing.T) {
+	outer := strings.NewReplacer("name: names", "name: b", "lib.names\n", "lib.b\n    import data.lib.names\n", "startswith(name, \"a\")", "names.allowed(name)")
+	folder, err := load(t, map[string]string{
+		"importer.yaml": strings.Replace(importerYAML, "name: importer", "name: a", 1), "b.yaml": outer.Replace(libraryYAML), "names.yaml": libraryYAML,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := folder.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(manifest) {
+		if name, ok := strings.CutPrefix(line, "  name: "); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	if got := strings.Join(names, " "); got != "names b a" {
+		t.Errorf("the order is %q, want names, b, which imports it, and the policy a", got)
 	}
 }
 

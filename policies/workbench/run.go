@@ -64,7 +64,8 @@ func (f *Folder) Libraries() []engine.Source {
 // Checker checks a policy as the webhook does; see [check.Process.Check].
 type Checker func(context.Context, engine.Source, check.Environment) (check.Result, error)
 
-// CheckPolicies returns a failed outcome for each policy that the webhook would refuse, with its problems.
+// CheckPolicies returns a failed outcome for each policy that the webhook would refuse beside the folder's libraries, with its
+// problems.
 func (f *Folder) CheckPolicies(ctx context.Context, checker Checker) ([]Outcome, error) {
 	var outcomes []Outcome
 	environment := check.Environment{Policies: f.Libraries()}

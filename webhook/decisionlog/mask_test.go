@@ -146,7 +146,7 @@ func TestDefaultMaskOfNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"annotations":{"example.org/token":"(masked 2)","sluice.dev/project":"thesis"},"labels":{"team":"a"}}`
-	if diff := cmp.Diff(want, string(r.Input.Tenant.Input.Namespace)); diff != "" {
+	if diff := cmp.Diff(want, string(r.Input.Tenant.Input["namespace"])); diff != "" {
 		t.Errorf("namespace (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"/request/userInfo/extra/token/0", "/tenant/input/namespace/annotations/example.org~1token"}, r.Masked); diff != "" {

@@ -103,12 +103,19 @@ type recording struct {
 // newRecording returns a webhook with these policies.
 func newRecording(tb testing.TB, options decisionlog.Options, active ...engine.Source) *recording {
 	tb.Helper()
+	return newRecordingWithData(tb, nil, options, active...)
+}
+
+// newRecordingWithData is newRecording with data that the policies read.
+func newRecordingWithData(tb testing.TB, data *engine.Data, options decisionlog.Options, active ...engine.Source) *recording {
+	tb.Helper()
 	policyEngine, err := engine.New(engine.Options{
 		Libraries: policies.Libraries(), Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	policyEngine.UpdateData(data)
 	for _, report := range policyEngine.Update(active) {
 		for _, problem := range report.Problems {
 			tb.Fatal(problem)

@@ -5,6 +5,7 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,20 @@ func (o *observed) add(result *decision.Result) {
 		o.inputs = append(o.inputs, result.Input)
 		o.results = append(o.results, *result)
 	}
+}
+
+// otherData returns the first name of data that the policies read and that the record does not have with the same digest; "" if there
+// is none.
+func (o *observed) otherData(set *engine.Set, record *decisionlog.Record) string {
+	for _, in := range o.inputs {
+		digests := set.DataDigests(record.Namespace, in.Subject)
+		for _, name := range slices.Sorted(maps.Keys(digests)) {
+			if record.Input.Data[name] != digests[name] {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // readsMasked returns the policies that read what is masked in a record, or change it, and why the decision is not repeated; "" if

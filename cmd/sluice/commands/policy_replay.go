@@ -35,8 +35,8 @@ func newPolicyReplayCommand() *cobra.Command {
 times, and show which would come out otherwise. A log has the decision records of the webhook, which it writes
 with decisions.objects in its configuration; gzip may have compressed it, and - is the standard input.
 
-A decision cannot be replayed if its object was not recorded, or if a policy reads what was masked. A policy of
-the directory in DryRun counts as Deny. The policies that decided were those of the cluster: the directory needs
+A decision cannot be replayed if its object was not recorded, if a policy reads what was masked, or data that
+differ from those of then. A policy of the directory in DryRun counts as Deny. The policies that decided were those of the cluster: the directory needs
 all of them that are not built in. The command needs no cluster, and changes nothing.`,
 		Example: `  # Which pods of the last day would a changed policy refuse?
   sluice policy replay decisions.jsonl* --policies policies/ --since 24h

@@ -204,7 +204,8 @@ func (s *Server) findPod(r *http.Request) (target, error) {
 		pod = node.Pod(namespace, name)
 	}
 	if pod == nil {
-		return target{}, newHTTPError(http.StatusNotFound, "no simulated pod %s/%s is on node %q; Sluice's own pods are processes of "+
+		// The API server shows the text of this status alone.
+		return target{}, newHTTPError(http.StatusBadRequest, "no simulated pod %s/%s is on node %q; Sluice's own pods are processes of "+
 			"this machine, and `sluice status` names their logs", namespace, name, r.TLS.ServerName)
 	}
 	return target{node: node, pod: pod}, nil

@@ -286,6 +286,41 @@ func TestCertificatesAreRequired(t *testing.T) {
 	}
 }
 
+// A terminal echoes what is typed, and has the size of the user's.
+func TestExecInTerminal(t *testing.T) {
+	s := newTestServer(t, newTestPod("train"))
+	target, err := url.Parse("https://" + s.address + "/exec/course/train/main?command=bash&input=1&output=1&tty=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	executor, err := remotecommand.NewSPDYExecutor(s.client(t, cluster.KubeletClientUser, "dgx-1"), http.MethodPost, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var screen bytes.Buffer
+	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{
+		Stdin: strings.NewReader("hostname\rsleep 60\r\x03exit 6\r"), Stdout: &screen, Tty: true, TerminalSizeQueue: &oneSize{},
+	})
+	var exit utilexec.CodeExitError
+	if !errors.As(err, &exit) || exit.Code != 6 {
+		t.Errorf("the shell ended with %v, want exit code 6", err)
+	}
+	if want := "root@train:/# hostname\r\ntrain\r\n"; !strings.Contains(screen.String(), want) {
+		t.Errorf("the screen lacks %q: %q", want, screen.String())
+	}
+}
+
+// oneSize reports one size of a terminal.
+type oneSize struct{ reported bool }
+
+func (o *oneSize) Next() *remotecommand.TerminalSize {
+	if o.reported {
+		return nil
+	}
+	o.reported = true
+	return &remotecommand.TerminalSize{Width: 120, Height: 40}
+}
+
 func TestAttachShowsNewOutput(t *testing.T) {
 	pod := newTestPod("train")
 	s := newTestServer(t, pod)

@@ -43,6 +43,9 @@ var authorKeys = map[string]knownKey{
 // authorKeyNames are the keys in the order in which near misses are compared.
 var authorKeyNames = slices.Sorted(maps.Keys(authorKeys))
 
+// authorSluiceKeys are those in Sluice's domain.
+var authorSluiceKeys = slices.DeleteFunc(slices.Clone(authorKeyNames), func(key string) bool { return !strings.HasPrefix(key, sluiceDomain) })
+
 // sluiceKeys are all keys of Sluice. Those that Sluice writes are on templates of copied pods, and are no mistakes.
 var sluiceKeys = func() map[string]bool {
 	keys := map[string]bool{}
@@ -114,7 +117,7 @@ func foreignKey(key string, schedulers engine.Schedulers) merge.Finding {
 	case strings.HasPrefix(key, sluiceDomain):
 		return merge.Finding{
 			Message: "is no label or annotation of Sluice, and has no effect",
-			Fix:     "an author of pods may set " + strings.Join(authorKeyNames, ", "),
+			Fix:     "authors of pods may set " + strings.Join(authorSluiceKeys, ", "),
 		}
 	case (domain == "run.ai" || domain == "runai" || strings.HasSuffix(domain, ".run.ai")) && strings.Contains(key, "/") &&
 		!schedulers.Has(v1alpha1.SchedulerKAI):

@@ -37,8 +37,7 @@ func keysOf(keys []string) map[string]any {
 }
 
 func TestCheckKeys(t *testing.T) {
-	const authors = "an author of pods may set gpu-fraction, gpu-fraction-container-name, gpu-fraction-num-devices, gpu-fraction.limit, " +
-		"gpu-memory, gpu-memory.limit, sluice.dev/gpu, sluice.dev/gpu-memory-limit, sluice.dev/max-runtime, sluice.dev/node-pools, " +
+	const authors = "authors of pods may set sluice.dev/gpu, sluice.dev/gpu-memory-limit, sluice.dev/max-runtime, sluice.dev/node-pools, " +
 		"sluice.dev/workload-type"
 	for _, tc := range []struct {
 		name                string

@@ -55,9 +55,9 @@ var sluiceKeys = func() map[string]bool {
 	return keys
 }()
 
-// checkKeys returns what the author of a pod probably misspelled among its labels and annotations. A misspelled
+// CheckKeys returns what the author of a pod probably misspelled among its labels and annotations. A misspelled
 // request of a GPU denies a pod that has none otherwise: it would run without the GPU.
-func checkKeys(object map[string]any, requested *workload.Request, schedulers engine.Schedulers) (denials, warnings []merge.Finding) {
+func CheckKeys(object map[string]any, requested *workload.Request, schedulers engine.Schedulers) (denials, warnings []merge.Finding) {
 	metadata := schema.AsMap(object["metadata"])
 	for _, isLabel := range []bool{true, false} {
 		field := kindOfKey(isLabel) + "s"

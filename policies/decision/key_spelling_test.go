@@ -18,7 +18,7 @@ import (
 // checkedKeys returns the findings on the labels and annotations of a pod, as text.
 func checkedKeys(labels, annotations []string, form workload.Form, schedulers ...v1alpha1.Scheduler) (denials, warnings []string) {
 	object := map[string]any{"metadata": map[string]any{"labels": keysOf(labels), "annotations": keysOf(annotations)}}
-	denied, warned := checkKeys(object, &workload.Request{Form: form}, engine.SchedulersOf(schedulers...))
+	denied, warned := CheckKeys(object, &workload.Request{Form: form}, engine.SchedulersOf(schedulers...))
 	for _, finding := range denied {
 		denials = append(denials, FormatMessage(finding))
 	}

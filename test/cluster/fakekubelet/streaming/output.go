@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // run is one run of a container, from a start to an end.
 type run struct {
 	uid     types.UID // of the pod

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +81,7 @@ func (s session) runShell(
 // exitError is the error of a command with an exit code.
 type exitError int
 
-func (e exitError) Error() string { return "command terminated with exit code " + itoa(int(e)) }
+func (e exitError) Error() string { return "command terminated with exit code " + strconv.Itoa(int(e)) }
 
 // terminalSizes passes on sizes until ctx ends or the user is gone.
 func terminalSizes(ctx context.Context, resize <-chan remotecommand.TerminalSize) <-chan toyshell.Size {

@@ -29,17 +29,17 @@ func commands() map[string]func(*session, []string) int {
 		"exit":       (*session).exit,
 		"export":     (*session).export,
 		"false":      func(*session, []string) int { return 1 },
-		"help":       (*session).help,
-		"hostname":   func(s *session, _ []string) int { return s.println(s.container.Hostname) },
+		"help":       printing(func(*session) string { return helpText() }),
+		"hostname":   printing(func(s *session) string { return s.container.Hostname }),
 		"ls":         (*session).ls,
 		"nvidia-smi": (*session).nvidiaSMI,
 		"printenv":   (*session).printEnv,
-		"pwd":        func(s *session, _ []string) int { return s.println(s.dir) },
+		"pwd":        printing(func(s *session) string { return s.dir }),
 		"sleep":      (*session).sleep,
 		"true":       func(*session, []string) int { return 0 },
-		"uname":      func(s *session, _ []string) int { return s.println("Linux") },
+		"uname":      printing(func(*session) string { return "Linux" }),
 		"which":      (*session).which,
-		"whoami":     func(s *session, _ []string) int { return s.println(s.container.User) },
+		"whoami":     printing(func(s *session) string { return s.container.User }),
 	}
 }
 
@@ -50,13 +50,18 @@ func commandNames() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == ":" })
 }
 
-func (s *session) println(text string) int {
-	fmt.Fprintln(s.out, text)
-	return 0
+func (s *session) println(text string) { fmt.Fprintln(s.out, text) }
+
+// printing returns a command that prints one text.
+func printing(text func(*session) string) func(*session, []string) int {
+	return func(s *session, _ []string) int {
+		s.println(text(s))
+		return 0
+	}
 }
 
-func (s *session) help(_ []string) int {
-	return s.println("This container is simulated. Its shell has " + strings.Join(commandNames(), ", ") + ".")
+func helpText() string {
+	return "This container is simulated. Its shell has " + strings.Join(commandNames(), ", ") + "."
 }
 
 // cat prints files, or standard input without arguments.
@@ -98,7 +103,8 @@ func (s *session) date(args []string) int {
 	if len(args) > 0 && args[0] != "-u" {
 		return s.fail(1, "date: %s: formats are not in this simulation", args[0])
 	}
-	return s.println(time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"))
+	s.println(time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"))
+	return 0
 }
 
 func (s *session) echo(args []string) int {

@@ -38,7 +38,8 @@ func (s *session) nvidiaSMI(args []string) int {
 	for _, arg := range args {
 		switch {
 		case arg == "-L" || arg == "--list-gpus":
-			return s.listGPUs()
+			s.listGPUs()
+			return 0
 		case strings.HasPrefix(arg, "--query-gpu="):
 			query = strings.TrimPrefix(arg, "--query-gpu=")
 		case strings.HasPrefix(arg, "--format="):
@@ -50,11 +51,12 @@ func (s *session) nvidiaSMI(args []string) int {
 	if query != "" {
 		return s.queryGPUs(strings.Split(query, ","), strings.Split(format, ","))
 	}
-	return s.tableOfGPUs()
+	s.tableOfGPUs()
+	return 0
 }
 
 // listGPUs prints each GPU, and below it the container's MIG devices on it.
-func (s *session) listGPUs() int {
+func (s *session) listGPUs() {
 	last := -1
 	instance := 0
 	for _, d := range s.container.Devices {
@@ -67,7 +69,6 @@ func (s *session) listGPUs() int {
 			instance++
 		}
 	}
-	return 0
 }
 
 // gpuFields returns the values of the fields that --query-gpu has here.
@@ -121,7 +122,7 @@ func (s *session) queryGPUs(fields, format []string) int {
 }
 
 // tableOfGPUs prints what is simulated, and so no temperatures, power or bus addresses.
-func (s *session) tableOfGPUs() int {
+func (s *session) tableOfGPUs() {
 	const rule = "+-----+----------------------------+------------------+-----------------------+----------+\n"
 	fmt.Fprintf(s.out, "NVIDIA-SMI (simulated)   Driver Version: %s\n", s.container.DriverVersion)
 	fmt.Fprint(s.out, rule)
@@ -144,5 +145,4 @@ func (s *session) tableOfGPUs() int {
 			fmt.Fprintf(s.out, "Process %d uses %d MiB of GPU %d\n", d.PID, d.UsedMiB, d.GPU)
 		}
 	}
-	return 0
 }

@@ -44,7 +44,8 @@ that the use was not measured. The efficiency is the used part of what was measu
 	}
 	cluster := addClusterFlags(cmd, listScope)
 	output := addOutputFlag(cmd, []string{tableFormat, jsonFormat, yamlFormat})
-	project := cmd.Flags().String("project", "", "Show the workloads in this project")
+	project := cmd.Flags().StringP("project", "p", "", "Show the workloads in this project")
+	completeFlag(cmd, "project", cluster.completeProjects)
 	user := cmd.Flags().String("created-by", "", "Show the workloads of this user (default: you)")
 	cmd.MarkFlagsMutuallyExclusive("all-namespaces", "namespace", "project")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -62,6 +62,10 @@ with simulated DGX nodes.`,
 		newReportCommand(),
 		newSimulateCommand(),
 		newDoctorCommand(), newAdoptCommand(),
+		newListCommand(), newGetCommand(), newStopCommand(), newStartCommand(), newDeleteCommand(), newCloneCommand(),
+		newLogsCommand(), newExecCommand(), newBashCommand(), newAttachCommand(), newPortForwardCommand(), newOpenCommand(),
+		newGroup("project", "Choose or list projects", projectHelp, newProjectListCommand(), newProjectSetCommand("set", "project set")),
+		newGroup("config", "Change the kubeconfig", configHelp, newProjectSetCommand("project", "config project")),
 		newOptionsCommand(),
 	)
 	return root

@@ -73,16 +73,15 @@ func validatePorts(text string) error {
 	if !both {
 		local, remote = "", text
 	}
-	for _, part := range []string{local, remote} {
-		number, err := strconv.Atoi(part)
-		switch {
-		case part == "" && both && remote != "":
-		case part == "" && !both && local == part && remote != "":
-		case err != nil || number < 0 || number > 65535 || number == 0 && part == remote:
-			return fmt.Errorf("%q: want PORT, LOCAL:PORT or :PORT, with numbers up to 65535", text)
-		}
+	if !isPort(remote) || local != "" && !isPort(local) {
+		return fmt.Errorf("%q: want PORT, LOCAL:PORT or :PORT, with numbers from 1 to 65535", text)
 	}
 	return nil
+}
+
+func isPort(text string) bool {
+	number, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && number > 0
 }
 
 // declaredPorts returns the TCP ports of a pod's containers, and then the targets of its Services.

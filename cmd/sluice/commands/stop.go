@@ -53,7 +53,7 @@ sluice start runs it again. A pod without a controller cannot be stopped, only d
 func newStartCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start NAME...",
-		Short:   "Start stopped workloads again",
+		Short: "Start stopped workloads again",
 		Long: `Start workloads that you or Sluice stopped, with their former number of replicas. A
 workload that Sluice stopped at its limit may start again when its time is over
 (sluice.dev/stopped-until); sluice get shows it.`,

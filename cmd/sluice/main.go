@@ -19,6 +19,7 @@ func main() {
 	check.RunIfChild()
 	invocation := commands.InvocationOf(os.Args[0])
 	root := invocation.RootCommand()
+	root.SetArgs(commands.PrepareArguments(os.Args[1:]))
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(invocation.Text(err.Error())))
 		os.Exit(commands.ExitStatus(err))

@@ -19,13 +19,8 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/cmd/sluice/submission"
 	"sluice.dev/cmd/sluice/workloads"
-)
-
-// The labels with which `sluice submit` marks the Service and the Ingress of a workload.
-const (
-	labelInstance   = "app.kubernetes.io/instance"
-	managedBySubmit = "sluice-submit"
 )
 
 func newDeleteCommand() *cobra.Command {
@@ -64,7 +59,7 @@ func deleteWorkload(ctx context.Context, c client.Client, w *workloads.Workload,
 	}
 	made := []client.ListOption{
 		client.InNamespace(w.Object.GetNamespace()),
-		client.MatchingLabels{labelInstance: w.Object.GetName(), v1alpha1.LabelManagedBy: managedBySubmit},
+		client.MatchingLabels{submission.LabelInstance: w.Object.GetName(), v1alpha1.LabelManagedBy: submission.ManagedBy},
 	}
 	var services corev1.ServiceList
 	var ingresses networkingv1.IngressList

@@ -38,9 +38,8 @@ image with five random characters.`,
 		Example: `  # Train on half a GPU
   sluice submit training -i registry.example.org/train:1 -g 0.5 -p thesis-mueller
 
-  # Start a notebook, and open it
+  # Start a notebook, which sluice open opens
   sluice submit notebook -i jupyter/base-notebook -g 1 --interactive --port 8888
-  sluice open notebook
 
   # Run a command
   sluice submit build -i python:3.12 --interactive --command sleep --args infinity

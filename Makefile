@@ -42,6 +42,17 @@ run: build ## Start a real Kubernetes with Sluice on simulated DGX nodes, here
 stop: build ## Stop what `make run` started, and remove it
 	@bin/sluice down --dir '$(DIR)'
 
+# Where `make install` puts the command line.
+PREFIX ?= $(HOME)/.local
+BINDIR ?= $(PREFIX)/bin
+
+.PHONY: install
+install: build ## Install sluice, `kubectl sluice` and its completion into BINDIR
+	install -d '$(DESTDIR)$(BINDIR)'
+	install -m 755 bin/sluice cmd/sluice/completion/kubectl_complete-sluice '$(DESTDIR)$(BINDIR)/'
+	ln -sf sluice '$(DESTDIR)$(BINDIR)/kubectl-sluice'
+	@echo "Installed sluice, kubectl-sluice and kubectl_complete-sluice into $(DESTDIR)$(BINDIR)"
+
 ##@ Develop
 
 .PHONY: build

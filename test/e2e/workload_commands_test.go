@@ -70,6 +70,7 @@ func TestWorkloadCommandsOfL2Researcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustKubectl(t, "create", "-n", project, "--as", anna, "-f", path)
+	s.mustKubectl(t, "create", "service", "clusterip", "notebook", "--tcp=80:8888", "-n", project)
 	run := func(user string, args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), s.binary, append(args, "--dir", s.dir, "--as", user)...).CombinedOutput()
 		return string(out), err
@@ -112,6 +113,9 @@ func TestWorkloadCommandsOfL2Researcher(t *testing.T) {
 		t.Errorf("another researcher stopped the Job: %s", out)
 	} else {
 		t.Log(out)
+	}
+	if reason := rows()["large"].Reason; reason != "the GPU quota in node pool dgx-mig has no room for 1 GPU" {
+		t.Errorf("large waits because %s", reason)
 	}
 	if out, err := run(anna, "list", "-A"); err == nil || !strings.Contains(out, "name a namespace with -n, or one of your projects with -p") {
 		t.Errorf("she listed all namespaces: %s", out)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 func TestInvocationText(t *testing.T) {
@@ -158,5 +159,26 @@ func TestKubeconfigNamesAreCompleted(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	if got := completionOf(t, "clocks", "--context", ""); !strings.HasPrefix(got, ":4\n") {
 		t.Errorf("without a kubeconfig --context is completed with %q, want no name", got)
+	}
+}
+
+// A server that does not answer completes nothing, and prints nothing into the line that the user types.
+func TestCompletionIsQuietOnErrors(t *testing.T) {
+	path := writeKubeconfig(t, t.TempDir(), "near", "lab")
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["near"].Server = "https://127.0.0.1:1"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	for _, args := range [][]string{
+		{"get", ""}, {"stop", "a", ""}, {"logs", "job/"}, {"list", "-p", ""}, {"project", "set", ""}, {"clocks", "-p", ""}, {"extend", ""},
+	} {
+		if got := completionOf(t, args...); got != ":4\n" {
+			t.Errorf("%v is completed with %q", args, got)
+		}
 	}
 }

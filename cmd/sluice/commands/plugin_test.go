@@ -12,7 +12,12 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 func TestInvocationText(t *testing.T) {
@@ -180,5 +185,22 @@ func TestCompletionIsQuietOnErrors(t *testing.T) {
 		if got := completionOf(t, args...); got != ":4\n" {
 			t.Errorf("%v is completed with %q", args, got)
 		}
+	}
+}
+
+// The names of projects and node pools are completed for those who may list them.
+func TestListNames(t *testing.T) {
+	c := newFakeClient(t, interceptor.Funcs{},
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}, &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx-mig"}})
+	for want, list := range map[string]client.ObjectList{"thesis": &v1alpha1.ProjectList{}, "dgx-mig": &v1alpha1.NodePoolList{}} {
+		if got, err := listNames(t.Context(), c, list); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("names %v, %v; want %s", got, err, want)
+		}
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	flags, cmd := parseClusterFlags(t)
+	if got, directive := flags.completePools(cmd, nil, ""); len(got) > 0 || directive != cobra.ShellCompDirectiveNoFileComp {
+		t.Errorf("without a cluster, pools are completed with %v", got)
 	}
 }

@@ -129,7 +129,7 @@ func (c *clusterClient) newPortForwarder(
 
 // explainForwarding returns why forwarding ended; nil after Ctrl-C.
 func explainForwarding(ctx context.Context, pod *corev1.Pod, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
 	if errors.Is(err, portforward.ErrLostConnectionToPod) {

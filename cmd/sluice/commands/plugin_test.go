@@ -5,11 +5,14 @@ package commands
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,6 +187,22 @@ func TestCompletionIsQuietOnErrors(t *testing.T) {
 	} {
 		if got := completionOf(t, args...); got != ":4\n" {
 			t.Errorf("%v is completed with %q", args, got)
+		}
+	}
+}
+
+// A server that accepts connections and never answers holds a shell up for seconds, not for the timeout of commands.
+func TestCompletionEndsSoon(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	t.Setenv("KUBECONFIG", writeKubeconfig(t, t.TempDir(), "near", "lab"))
+	for _, args := range [][]string{{"get", "--server", server.URL, ""}, {"clocks", "--server", server.URL, "-p", ""}} {
+		began := time.Now()
+		if got := completionOf(t, args...); got != ":4\n" {
+			t.Errorf("%v is completed with %q", args, got)
+		}
+		if took := time.Since(began); took > 3*completionTimeout {
+			t.Errorf("%v took %v", args, took)
 		}
 	}
 }

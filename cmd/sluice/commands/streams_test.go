@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	clientforward "k8s.io/client-go/tools/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
@@ -213,4 +214,20 @@ func TestValidatePorts(t *testing.T) {
 			t.Errorf("%q is accepted", text)
 		}
 	}
+}
+
+// What is accepted has a port of the pod that the forwarder accepts, too.
+func FuzzValidatePorts(f *testing.F) {
+	for _, text := range []string{"8888", "9000:6006", ":6006", "", ":", "1:2:3", "0x10", "1_0"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if validatePorts(text) != nil {
+			return
+		}
+		_, err := clientforward.NewOnAddressesForStreaming(nil, []string{"127.0.0.1"}, []string{text}, nil, nil, io.Discard, io.Discard)
+		if err != nil {
+			t.Fatalf("%q is accepted: %v", text, err)
+		}
+	})
 }

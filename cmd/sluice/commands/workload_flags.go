@@ -120,11 +120,14 @@ func (f *clusterFlags) completeNames(read func(context.Context, *clusterClient) 
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(contextOf(cmd)), completionTimeout)
 		defer cancel()
+		// The discovery of kinds knows no context.
+		if cmd.Flags().Set("request-timeout", completionTimeout.String()) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		c, err := f.connect(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c.config.Timeout = completionTimeout
 		names, err := read(ctx, c)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -6,6 +6,8 @@ package commands
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -128,5 +130,44 @@ func TestServeOnce(t *testing.T) {
 	<-used
 	if response, err := get(link); err == nil && response.StatusCode == http.StatusFound {
 		t.Error("the link works twice")
+	}
+}
+
+// notifyingWriter reports each text that is written.
+type notifyingWriter chan string
+
+func (w notifyingWriter) Write(text []byte) (int, error) {
+	w <- string(text)
+	return len(text), nil
+}
+
+// A notebook without an address outside is opened through a forwarded port, until Ctrl-C.
+func TestOpenForwarded(t *testing.T) {
+	c, pod := newStreamClient(t, "", "")
+	cmd, _, _ := newStreamCommand(t, "")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	cmd.SetContext(ctx)
+	written := make(notifyingWriter, 10)
+	ended := make(chan error, 1)
+	go func() { ended <- c.openForwarded(cmd, pod, "8888", &webPage{output: written}) }()
+	first := <-written
+	address := regexp.MustCompile(`http://(127\.0\.0\.1:[0-9]+)/`).FindStringSubmatch(first)
+	if address == nil || !strings.Contains(first, "to port 8888 of pod training-0 until Ctrl-C") {
+		t.Fatalf("printed is %q", first)
+	}
+	if second := <-written; second != address[0]+"\n" {
+		t.Errorf("the address is %q, want %s", second, address[0])
+	}
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(connection); err != nil || string(got) != "port 8888 of training-0" {
+		t.Errorf("the address answers %q, %v", got, err)
+	}
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
 	}
 }

@@ -47,7 +47,8 @@ PREFIX ?= $(HOME)/.local
 BINDIR ?= $(PREFIX)/bin
 
 .PHONY: install
-install: build ## Install sluice, `kubectl sluice` and its completion into BINDIR
+install: ## Install sluice, `kubectl sluice` and its completion into BINDIR
+	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/sluice
 	install -d '$(DESTDIR)$(BINDIR)'
 	install -m 755 bin/sluice cmd/sluice/completion/kubectl_complete-sluice '$(DESTDIR)$(BINDIR)/'
 	ln -sf sluice '$(DESTDIR)$(BINDIR)/kubectl-sluice'

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
@@ -158,8 +160,7 @@ func (c *clusterClient) connectStreams(
 	case errors.Is(err, context.Canceled):
 		return nil // Ctrl-C
 	case err != nil:
-		return fmt.Errorf("%s pod %s: %w", subresource, pod.Name,
-			explainForbidden(err, "connections into pods need the right pods/"+subresource+": `sluice whoami` shows your roles"))
+		return fmt.Errorf("%s pod %s: %w", subresource, pod.Name, explainRefusedStream(err, subresource))
 	}
 	return nil
 }
@@ -187,6 +188,15 @@ func (c *clusterClient) stream(
 		return err
 	}
 	return executor.StreamWithContext(ctx, streams)
+}
+
+// explainRefusedStream adds a hint to the error of a stream that the API server refused. The error of a failed
+// upgrade has no status, only the server's message.
+func explainRefusedStream(err error, subresource string) error {
+	if apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden") || strings.Contains(err.Error(), "denied the request") {
+		return fmt.Errorf("%w; connections into pods need the right pods/%s: `sluice whoami` shows your roles", err, subresource)
+	}
+	return err
 }
 
 // isUpgradeFailure reports whether a server, or a proxy in between, accepts no WebSocket.

@@ -84,7 +84,7 @@ func sampleWorkloads(t *testing.T) []*workloads.Workload {
 		Reason: "ImagePullBackOff", Message: `Back-off pulling image "nvcr.io/nvidia/pytorch:26.01-py3": not found`,
 	}})}
 	waiting := newJob("waiting", "", "", time.Hour)
-	waiting.FailedCreates = []string{"Error creating: pods \"waiting-x\" is forbidden: project thesis-mueller has used 4 of 4 GPUs"}
+	waiting.FailedCreates = []string{"Error creating: pods \"waiting-x\" is forbidden: project thesis-mueller is suspended since it expired on 2026-10-01; its owner renews it"}
 	// The API accepts such annotations. A terminal must not receive them.
 	evil := newJob("evil", "", "", time.Minute)
 	evil.Object.SetAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: "\x1b[2J\u202e"})
@@ -147,7 +147,7 @@ func TestSelectPod(t *testing.T) {
 		"an unknown one":      {training, "other", false, "", "has the pods training-0, training-1, training-2"},
 		"one that starts":     {notebook, "", true, "", "does not run yet (ContainerCreating)"},
 		"the log of that":     {notebook, "", false, "notebook-1", ""},
-		"none: what it lacks": {waiting, "", false, "", "has used 4 of 4 GPUs"},
+		"none: what it lacks": {waiting, "", false, "", "thesis-mueller is suspended"},
 		"none: where to look": {waiting, "", false, "", "sluice get job/waiting"},
 	}
 	for name, tc := range tests {

@@ -76,7 +76,7 @@ func (c *clusterClient) copyLog(ctx context.Context, pod *corev1.Pod, options *c
 	if err != nil {
 		return fmt.Errorf("get the log of pod %s: %w", pod.Name, err)
 	}
-	defer stream.Close() //nolint:errcheck // it was read to its end
+	defer stream.Close()
 	_, err = io.Copy(output, stream)
 	if errors.Is(err, context.Canceled) {
 		return nil // Ctrl-C

@@ -164,7 +164,7 @@ func startBrowser(ctx context.Context, address string) error {
 	if err != nil {
 		return errors.New("this machine has no browser")
 	}
-	return exec.CommandContext(context.WithoutCancel(ctx), path, address).Start() //nolint:gosec // the program is one of two
+	return exec.CommandContext(context.WithoutCancel(ctx), path, address).Start()
 }
 
 // outsideAddress returns the address of a workload's Ingress; empty if it has none.

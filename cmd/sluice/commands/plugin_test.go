@@ -5,13 +5,22 @@ package commands
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 func TestInvocationText(t *testing.T) {
@@ -158,5 +167,59 @@ func TestKubeconfigNamesAreCompleted(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	if got := completionOf(t, "clocks", "--context", ""); !strings.HasPrefix(got, ":4\n") {
 		t.Errorf("without a kubeconfig --context is completed with %q, want no name", got)
+	}
+}
+
+// A server that does not answer completes nothing, and prints nothing into the line that the user types.
+func TestCompletionIsQuietOnErrors(t *testing.T) {
+	path := writeKubeconfig(t, t.TempDir(), "near", "lab")
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["near"].Server = "https://127.0.0.1:1"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	for _, args := range [][]string{
+		{"get", ""}, {"stop", "a", ""}, {"logs", "job/"}, {"list", "-p", ""}, {"project", "set", ""}, {"clocks", "-p", ""}, {"extend", ""},
+	} {
+		if got := completionOf(t, args...); got != ":4\n" {
+			t.Errorf("%v is completed with %q", args, got)
+		}
+	}
+}
+
+// A server that accepts connections and never answers holds a shell up for seconds, not for the timeout of commands.
+func TestCompletionEndsSoon(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	t.Setenv("KUBECONFIG", writeKubeconfig(t, t.TempDir(), "near", "lab"))
+	for _, args := range [][]string{{"get", "--server", server.URL, ""}, {"clocks", "--server", server.URL, "-p", ""}} {
+		began := time.Now()
+		if got := completionOf(t, args...); got != ":4\n" {
+			t.Errorf("%v is completed with %q", args, got)
+		}
+		if took := time.Since(began); took > 3*completionTimeout {
+			t.Errorf("%v took %v", args, took)
+		}
+	}
+}
+
+// The names of projects and node pools are completed for those who may list them.
+func TestListNames(t *testing.T) {
+	c := newFakeClient(t, interceptor.Funcs{},
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}, &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx-mig"}})
+	for want, list := range map[string]client.ObjectList{"thesis": &v1alpha1.ProjectList{}, "dgx-mig": &v1alpha1.NodePoolList{}} {
+		if got, err := listNames(t.Context(), c, list); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("names %v, %v; want %s", got, err, want)
+		}
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	flags, cmd := parseClusterFlags(t)
+	if got, directive := flags.completePools(cmd, nil, ""); len(got) > 0 || directive != cobra.ShellCompDirectiveNoFileComp {
+		t.Errorf("without a cluster, pools are completed with %v", got)
 	}
 }

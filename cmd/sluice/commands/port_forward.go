@@ -129,12 +129,11 @@ func (c *clusterClient) newPortForwarder(
 
 // explainForwarding returns why forwarding ended; nil after Ctrl-C.
 func explainForwarding(ctx context.Context, pod *corev1.Pod, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
 	if errors.Is(err, portforward.ErrLostConnectionToPod) {
 		return fmt.Errorf("pod %s ended or lost its connection", pod.Name)
 	}
-	return fmt.Errorf("forward to pod %s: %w", pod.Name,
-		explainForbidden(err, "connections into pods need the right pods/portforward: `sluice whoami` shows your roles"))
+	return fmt.Errorf("forward to pod %s: %w", pod.Name, explainRefusedStream(err, "portforward"))
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -71,6 +73,7 @@ func (f *workloadFlags) connectWorkloads(cmd *cobra.Command) (*workloadClient, e
 // newWorkloadReader returns a reader that learns the cluster's kinds from two requests, and not from the cache
 // of kubectl: it would miss a kind that was installed in the last hours.
 func newWorkloadReader(c *clusterClient) (workloads.Reader, error) {
+	klog.SetLogger(logr.Discard()) // client-go logs the errors that it returns
 	config := rest.CopyConfig(c.config)
 	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
@@ -117,11 +120,14 @@ func (f *clusterFlags) completeNames(read func(context.Context, *clusterClient) 
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(contextOf(cmd)), completionTimeout)
 		defer cancel()
+		// The discovery of kinds knows no context.
+		if cmd.Flags().Set("request-timeout", completionTimeout.String()) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		c, err := f.connect(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c.config.Timeout = completionTimeout
 		names, err := read(ctx, c)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

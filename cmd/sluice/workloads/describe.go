@@ -103,8 +103,8 @@ func (w *Workload) User() string {
 	return ""
 }
 
-// GPUs returns what the workload requests, such as 2, 0.5, 2x3g.40gb or 8192Mi: of all its pods, and without
-// pods of one pod of each template.
+// GPUs returns what the workload requests, such as 2, 0.5, 2x3g.40gb or 8192Mi: of all its pods that are
+// not terminating, and without pods of one pod of each template.
 func (w *Workload) GPUs() string {
 	totals := map[string]int64{}
 	var sum workload.Milli
@@ -123,7 +123,7 @@ func (w *Workload) GPUs() string {
 	}
 	counted := false
 	for _, pod := range w.Pods {
-		if !workload.IsPodTerminal(pod) {
+		if !workload.IsPodTerminal(pod) && pod.DeletionTimestamp == nil {
 			counted = true
 			count(workload.ParsePod(pod))
 		}

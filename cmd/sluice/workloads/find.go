@@ -67,13 +67,13 @@ func (r Reader) Find(ctx context.Context, namespace, text string) (*Workload, er
 	}
 	list, err := r.List(ctx, namespace)
 	if err != nil {
-		return nil, explainForbidden(err, namespace)
+		return nil, addNamespaceHint(err, namespace)
 	}
 	return choose(list, namespace, reference, kind.GroupKind())
 }
 
-// explainForbidden says which namespaces a user may read.
-func explainForbidden(err error, namespace string) error {
+// addNamespaceHint adds to the error of a denied request which namespaces a user may read.
+func addNamespaceHint(err error, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

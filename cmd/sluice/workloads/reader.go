@@ -166,7 +166,7 @@ func (l *listing) add(kind string, list func() client.ObjectList, visit func(cli
 			page := list()
 			err := l.client.List(l.ctx, page, append(options, client.Continue(next))...)
 			switch {
-			case err != nil && kind != podKind.Kind && isUnavailable(err):
+			case kind != podKind.Kind && isUnavailable(err):
 				return nil
 			case err != nil:
 				return fmt.Errorf("list %ss: %w", kind, err)

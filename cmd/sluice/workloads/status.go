@@ -16,6 +16,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/lifecycle/quota/pending"
 )
 
 // The states of a workload. While pods start, the state is that of the pod, such as ContainerCreating or
@@ -52,9 +53,27 @@ func (w *Workload) Status() (status, reason string) {
 		return StatusQueued, reason
 	}
 	if len(w.FailedCreates) > 0 {
-		return StatusPending, w.FailedCreates[0]
+		return StatusPending, describeFailedCreate(w.FailedCreates[0])
 	}
 	return StatusPending, ""
+}
+
+// describeFailedCreate returns why a controller could not create a pod: the reason alone, without the names of the
+// pod and of the webhook. `sluice why` says what to do.
+func describeFailedCreate(message string) string {
+	if rejection, ok := pending.ParseQuotaRejection(message); ok {
+		quota := "the GPU quota"
+		if pool := rejection.NodePool(); pool != "" {
+			quota += " in node pool " + pool
+		}
+		return quota + " has no room for " + rejection.Charge.Describe()
+	}
+	for _, before := range []string{"denied the request: ", "denied request: ", "is forbidden: ", "Error creating: "} {
+		if _, reason, found := strings.Cut(message, before); found && reason != "" {
+			return reason
+		}
+	}
+	return message
 }
 
 // isStopped reports whether a workload requests no pods, because Sluice or a user stopped it. Kueue suspends

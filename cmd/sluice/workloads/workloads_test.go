@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/api"
 	"sluice.dev/api/workloadkind"
@@ -163,7 +162,7 @@ func TestListReturnsRoots(t *testing.T) {
 			Project: "thesis", Addresses: "https://gpu.h2.example/notebook web.lab:80", Nodes: "dgx-1",
 		},
 		{Reference: "Job/nightly-1", Status: StatusFailed, Reason: "reached its backoff limit"},
-		{Reference: "Job/training", Status: StatusPending, Reason: "Error creating: project thesis has no quota left", GPUs: "0.5"},
+		{Reference: "Job/training", Status: StatusPending, Reason: "project thesis has no quota left", GPUs: "0.5"},
 		{Reference: "Pod/training", Status: StatusPending, Reason: "0/2 nodes are available"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -349,6 +348,21 @@ spec: {suspend: true}`)
 	w.Object.SetAnnotations(map[string]string{"sluice.dev/stopped-until": "9999-12-31T23:59:59Z"})
 	if _, reason := w.Status(); reason != "stopped by Sluice: its limit; until an administrator decides" {
 		t.Errorf("reason %s", reason)
+	}
+}
+
+func TestDescribeFailedCreate(t *testing.T) {
+	tests := map[string]string{
+		`Error creating: pods "x" is forbidden: exceeded quota: sluice-dgx-mig, requested: requests.sluice.dev/gpu-milli.dgx-mig=500, used: requests.sluice.dev/gpu-milli.dgx-mig=1500, limited: requests.sluice.dev/gpu-milli.dgx-mig=2k`: "the GPU quota in node pool dgx-mig has no room for 0.5 of a GPU",
+		`(combined from similar events): Error creating: pods "x" is forbidden: exceeded quota: sluice-objects, requested: pods=1, used: pods=5, limited: pods=5`:                                                                          "exceeded quota: sluice-objects, requested: pods=1, used: pods=5, limited: pods=5",
+		`Error creating: admission webhook "pods.sluice.dev" denied the request: project thesis has expired`:                                                                                                                               "project thesis has expired",
+		"Error creating: ":        "Error creating: ",
+		"Internal error occurred": "Internal error occurred",
+	}
+	for message, want := range tests {
+		if got := describeFailedCreate(message); got != want {
+			t.Errorf("%s\nis described as %q, want %q", message, got, want)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func TestWorkloadSamplesRun(t *testing.T) {
 	const whole, slices, user = "samples-whole", "samples-slices", "samples-anna@example.org"
 	s := sharedCluster
 	s.createDepartment(t, whole, newPoolQuota("dgx", "1", "1"))
-	s.createDepartment(t, slices, newPoolQuota("dgx-mig", "500m", "1"))
+	s.createForTest(t, newServiceDepartment(slices, newPoolQuota("dgx-mig", "500m", "1")))
 	members := map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}
 	s.createProjectWithMembers(t, whole, whole, members, newPoolQuota("dgx", "1", "1"))
 	s.createProjectWithMembers(t, slices, slices, members, newPoolQuota("dgx-mig", "500m", "1"))
@@ -88,6 +88,17 @@ func TestWorkloadSamplesRun(t *testing.T) {
 				s.waitForDeployment(t, objects[0], 4)
 			}
 		})
+	}
+}
+
+// newServiceDepartment returns a department without time limits whose projects may have Ingresses.
+func newServiceDepartment(name string, quotas ...v1alpha1.PoolQuota) *v1alpha1.Department {
+	return &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.DepartmentSpec{
+			NodePools: quotas,
+			Services:  &v1alpha1.DepartmentServices{Types: []corev1.ServiceType{corev1.ServiceTypeClusterIP}, IngressHosts: []v1alpha1.IngressHost{"*"}},
+		},
 	}
 }
 

@@ -97,7 +97,7 @@ func newServiceDepartment(name string, quotas ...v1alpha1.PoolQuota) *v1alpha1.D
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.DepartmentSpec{
 			NodePools: quotas,
-			Services:  v1alpha1.ServiceTerms{Types: []corev1.ServiceType{corev1.ServiceTypeClusterIP}, IngressHosts: []v1alpha1.IngressHost{"*"}},
+			Services:  v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}, IngressHosts: []v1alpha1.IngressHost{"*"}},
 		},
 	}
 }

@@ -18,11 +18,21 @@ import (
 func TestFromRunai(t *testing.T) {
 	t.Parallel()
 	const project, user = "team-a", "jane@example.org"
-	s := sharedCluster
 	quotas := []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4"), newPoolQuota("dgx-mig", "2", "4")}
-	s.createForTest(t, newServiceDepartment(project, quotas...))
-	s.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quotas...)
-	s.comparePage(t, filepath.Join("docs", "platform", "from-runai.md"), user, 20)
+	sharedCluster.createForTest(t, newServiceDepartment(project, quotas...))
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quotas...)
+	sharedCluster.comparePage(t, filepath.Join("docs", "platform", "from-runai.md"), user, 20)
+}
+
+// TestMistakesOfResearchers makes the mistakes of docs/researcher/mistakes.md as a member of a project, and expects the messages
+// that the page shows. TestMistakesNameCommands in cmd/sluice/commands parses the commands that these name.
+func TestMistakesOfResearchers(t *testing.T) {
+	t.Parallel()
+	const project, user = "team-b", "jane@example.org"
+	quotas := []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4"), newPoolQuota("dgx-mig", "2", "4")}
+	sharedCluster.createDepartment(t, project, quotas...)
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quotas...)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "mistakes.md"), user, 18)
 }
 
 // comparePage runs the commands of a page as a user, and compares their output with the page.

@@ -35,6 +35,16 @@ func TestMistakesOfResearchers(t *testing.T) {
 	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "mistakes.md"), user, 18)
 }
 
+// TestSubmitPage runs docs/researcher/submit.md as a member of a project.
+func TestSubmitPage(t *testing.T) {
+	t.Parallel()
+	const project, user = "team-c", "jane@example.org"
+	quota := newPoolQuota("dgx-mig", "500m", "1")
+	sharedCluster.createForTest(t, newServiceDepartment(project, quota))
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quota)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 9)
+}
+
 // comparePage runs the commands of a page as a user, and compares their output with the page.
 func (s *sluiceCluster) comparePage(t *testing.T, file, user string, atLeast int) {
 	t.Helper()

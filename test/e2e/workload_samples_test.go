@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,8 +74,8 @@ func TestWorkloadSamplesRun(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.Join(documents, "---\n")), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _, _ = s.kubectl(context.WithoutCancel(t.Context()), "delete", "--ignore-not-found", "--wait=false", "-f", path) })
 			s.mustKubectl(t, "create", "--as", user, "-f", path)
-			t.Cleanup(func() { s.mustKubectl(t, "delete", "--as", user, "--wait=false", "-f", path) })
 			for _, object := range objects {
 				switch object.GetKind() {
 				case "Job":

@@ -74,7 +74,9 @@ func TestWorkloadSamplesRun(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.Join(documents, "---\n")), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _, _ = s.kubectl(context.WithoutCancel(t.Context()), "delete", "--ignore-not-found", "--wait=false", "-f", path) })
+			t.Cleanup(func() {
+				_, _ = s.kubectl(context.WithoutCancel(t.Context()), "delete", "--ignore-not-found", "--wait=false", "-f", path)
+			})
 			s.mustKubectl(t, "create", "--as", user, "-f", path)
 			for _, object := range objects {
 				switch object.GetKind() {

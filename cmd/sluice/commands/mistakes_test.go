@@ -26,6 +26,7 @@ func TestMistakesNameCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	submit := newSubmitCommand()
 	mistakes, commands, flags := 0, 0, 0
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimSpace(line)
@@ -52,10 +53,6 @@ func TestMistakesNameCommands(t *testing.T) {
 			}
 			commands++
 			checkAdvice(t, strings.Fields(advice[1]))
-		}
-		submit, _, err := NewRootCommand().Find([]string{"submit"})
-		if err != nil {
-			t.Fatal(err)
 		}
 		for _, advice := range adviceFlag.FindAllStringSubmatch(message, -1) {
 			flags++

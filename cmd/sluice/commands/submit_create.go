@@ -122,12 +122,31 @@ func explainRefusal(err error, object *unstructured.Unstructured) error {
 		return fmt.Errorf("namespace %q does not exist: name your project with --project", object.GetNamespace())
 	}
 	if text := err.Error(); wrapping.MatchString(text) {
-		return fmt.Errorf("%s is refused: %s", nameOf(object), wrapping.ReplaceAllString(text, ""))
+		return fmt.Errorf("%s is refused: %s%s", nameOf(object), wrapping.ReplaceAllString(text, ""), flagHint(text))
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource ") {
-		return fmt.Errorf("your role does not allow %s in namespace %q: %w; sluice project list shows your projects", object.GetKind(), object.GetNamespace(), err)
+		return fmt.Errorf("your role does not allow %s in namespace %q: %w; `sluice whoami` shows your projects", object.GetKind(), object.GetNamespace(), err)
 	}
 	return fmt.Errorf("create %s: %w", nameOf(object), err)
+}
+
+// flagHints are the flags of submit for what refusals name as a field of the pod.
+var flagHints = []struct{ field, flags string }{
+	{"annotation " + v1alpha1.AnnotationNodePools, "--node-pools"},
+	{"annotations[" + v1alpha1.AnnotationNodePools + "]", "--node-pools"},
+	{"annotation " + v1alpha1.AnnotationGPU + " ", "--mig-profile or --gpu"},
+	{"priorityClassName sluice-interactive-preemptible", "--preemptible"},
+	{"a PersistentVolumeClaim for files", "--pvc or --new-pvc"},
+}
+
+// flagHint names the flag of submit that sets what a refusal says, or is empty.
+func flagHint(refusal string) string {
+	for _, hint := range flagHints {
+		if strings.Contains(refusal, hint.field) {
+			return "; sluice submit: " + hint.flags
+		}
+	}
+	return ""
 }
 
 // nameOf returns the name of an object as kubectl writes it.

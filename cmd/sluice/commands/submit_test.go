@@ -95,6 +95,10 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 	for want, err := range map[string]error{
 		"deployment/notebook is refused: pods of Deployment notebook would be denied: image jupyter is not allowed (policy registries)": errors.New(
 			`admission webhook "templates.sluice.dev" denied the request: pods of Deployment notebook would be denied: image jupyter is not allowed (policy registries)`),
+		"deployment/notebook is refused: node pool dgx offers whole GPUs only; use node pool mig: name it in the annotation sluice.dev/node-pools; sluice submit: --node-pools": errors.New(
+			`admission webhook "templates.sluice.dev" denied the request: node pool dgx offers whole GPUs only; use node pool mig: name it in the annotation sluice.dev/node-pools`),
+		"deployment/notebook is refused: request less, or choose priorityClassName sluice-interactive-preemptible; sluice submit: --preemptible": errors.New(
+			`admission webhook "templates.sluice.dev" denied the request: request less, or choose priorityClassName sluice-interactive-preemptible`),
 		"deployment/notebook is refused: another user's": errors.New(
 			`deployments.apps "notebook" is forbidden: ValidatingAdmissionPolicy 'sluice-own-only' with binding 'sluice-own-only' denied request: another user's`),
 		"deployment/notebook exists in namespace thesis: choose another name, or delete it with sluice delete notebook": apierrors.NewAlreadyExists(deployments, "notebook"),

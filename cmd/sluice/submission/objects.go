@@ -28,6 +28,17 @@ const (
 	ManagedBy = "sluice-submit"
 )
 
+// gpuFlag returns the flag that requests GPUs, with its value.
+func (r *Request) gpuFlag() string {
+	switch {
+	case r.GPUMemory != nil:
+		return "--gpu-memory " + r.GPUMemory.String()
+	case r.MIGProfile != "":
+		return "--mig-profile " + string(r.MIGProfile)
+	}
+	return "--gpu " + r.GPUs
+}
+
 // Objects returns the objects of a request, in the order in which they are created: volume claims, the workload,
 // its Service and its Ingress. They have no fields without a value, so that they can be printed.
 func Objects(r *Request) ([]*unstructured.Unstructured, error) {
@@ -36,7 +47,7 @@ func Objects(r *Request) ([]*unstructured.Unstructured, error) {
 	}
 	template := r.template()
 	if _, err := workload.Parse(&template); err != nil {
-		return nil, fmt.Errorf("what is requested of GPUs: %w", err)
+		return nil, fmt.Errorf("%s: %w", r.gpuFlag(), err)
 	}
 	objects := r.claims()
 	switch {

@@ -148,7 +148,10 @@ func TestPolicyCommandsWithLibraries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"test", folder}, {"lint", folder, "--strict"}, {"check", folder}, {"bench", folder, "--count", "1"},
+		{"test", folder},
+		{"lint", folder, "--strict"},
+		{"check", folder},
+		{"bench", folder, "--count", "1"},
 		{"replay", os.DevNull, "--policies", folder},
 	} {
 		if output, err := runCommand(t, append([]string{"policy"}, args...)...); err != nil {

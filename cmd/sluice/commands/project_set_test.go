@@ -72,7 +72,9 @@ func TestListProjectNames(t *testing.T) {
 		t.Errorf("projects %+v, %v; want %+v", rows, err, want)
 	}
 	member := interceptor.NewClient(admin, interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return forbiddenError() },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbiddenError()
+		},
 	})
 	if _, err := listProjectNames(t.Context(), member); err == nil || !strings.Contains(err.Error(), "`sluice whoami` shows yours") {
 		t.Errorf("a member lists projects: %v", err)

@@ -124,11 +124,13 @@ func TestNotebookAddress(t *testing.T) {
 		{"an image of Jupyter", corev1.Container{Image: "quay.io/jupyter/pytorch-notebook:cuda12"}, "http://127.0.0.1:8888/lab?token=" + token},
 		{"a declared port", corev1.Container{Image: "jupyter/base", Ports: []corev1.ContainerPort{{ContainerPort: 9999}}}, "http://127.0.0.1:9999/lab?token=" + token},
 		{
-			"arguments", corev1.Container{Image: "pytorch", Args: []string{"jupyter", "lab", "--port=7000", "--ServerApp.base_url=/team/lab"}},
+			"arguments",
+			corev1.Container{Image: "pytorch", Args: []string{"jupyter", "lab", "--port=7000", "--ServerApp.base_url=/team/lab"}},
 			"http://127.0.0.1:7000/team/lab/lab?token=" + token,
 		},
 		{
-			"a token of its own", corev1.Container{Image: "jupyter/base", Env: []corev1.EnvVar{{Name: "JUPYTER_TOKEN", Value: "secret"}}},
+			"a token of its own",
+			corev1.Container{Image: "jupyter/base", Env: []corev1.EnvVar{{Name: "JUPYTER_TOKEN", Value: "secret"}}},
 			"http://127.0.0.1:8888/lab?token=...",
 		},
 		{"a token in an argument", corev1.Container{Image: "jupyter/base", Args: []string{"--IdentityProvider.token=secret"}}, "http://127.0.0.1:8888/lab?token=..."},

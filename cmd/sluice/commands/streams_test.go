@@ -56,7 +56,7 @@ func (s *streamServer) AttachContainer(
 }
 
 func (s *streamServer) PortForward(_ context.Context, name, _ string, port int32, stream io.ReadWriteCloser) error {
-	defer stream.Close() //nolint:errcheck // the client sees what was written
+	defer stream.Close()
 	_, err := fmt.Fprintf(stream, "port %d of %s", port, name)
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrNotFound: no workload has the name. Errors of [Reader.Find] wrap it.
+// ErrNotFound means that no workload has the name. Errors of [Reader.Find] wrap it.
 var ErrNotFound = errors.New("not found")
 
 // Reference is how a user names a workload: NAME or KIND/NAME.

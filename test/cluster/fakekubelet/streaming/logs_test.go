@@ -33,10 +33,12 @@ const startOfTrain = `[simulated] container main of pod course/train starts on n
 func TestLogs(t *testing.T) {
 	pod := newTestPod("train")
 	s := newTestServer(t, pod)
-	all := startOfTrain
+	lines := strings.Builder{}
+	lines.WriteString(startOfTrain)
 	for _, minutes := range []string{"1m0s", "2m0s", "3m0s", "4m0s", "5m0s"} {
-		all += "[simulated] running for " + minutes + "\n"
+		lines.WriteString("[simulated] running for " + minutes + "\n")
 	}
+	all := lines.String()
 	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
 	for query, want := range map[string]string{
 		"":                                 all,

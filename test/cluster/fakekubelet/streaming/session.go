@@ -45,7 +45,7 @@ func (s session) AttachContainer(
 	if in != nil {
 		go func() { _, _ = io.Copy(io.Discard, in) }() // the container does not read
 	}
-	var output io.Writer = io.Discard
+	output := io.Discard
 	if out != nil {
 		output = out
 	}

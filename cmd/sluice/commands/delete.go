@@ -90,13 +90,13 @@ func deleteWorkload(ctx context.Context, c client.Client, w *workloads.Workload,
 }
 
 func newCloneCommand() *cobra.Command {
-	var dryRun string
+	dryRun := dryRunNone
 	cmd := &cobra.Command{
 		Use:   "clone NAME NEW",
 		Short: "Start a copy of a workload under another name",
 		Long: `Create a copy of a workload under another name in the same namespace: with its images,
 commands and requests, and without its status and what Sluice and Kubernetes wrote. It is
-yours, whoever created the original, and a copy of a stopped workload runs. It uses the same
+yours, also if another user created the original, and a copy of a stopped workload runs. It uses the same
 volume claims and Secrets. Services and Ingresses are not copied. It keeps the clock's rules:
 a copy of a workload that Sluice stopped at its limit may be refused until this may start.`,
 		Example: `  # Start a copy
@@ -108,15 +108,9 @@ a copy of a workload that Sluice stopped at its limit may be refused until this 
 	}
 	flags := addWorkloadFlags(cmd, namespaceScope)
 	output := addTextOutputFlag(cmd)
-	cmd.Flags().StringVar(&dryRun, "dry-run", "none", "client prints the copy; server also asks the cluster whether it accepts it")
-	completeFlag(cmd, "dry-run", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp
-	})
+	addChoiceFlag(cmd, &dryRun, "dry-run", "", "Create nothing: client prints the copy, server also asks the cluster whether it accepts it", dryRunModes)
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if dryRun != "none" && dryRun != "client" && dryRun != "server" {
-			return fmt.Errorf("--dry-run %q: want none, client or server", dryRun)
-		}
 		if problems := validation.IsDNS1123Subdomain(args[1]); len(problems) > 0 {
 			return fmt.Errorf("%q is no name of a workload: %s", args[1], strings.Join(problems, "; "))
 		}
@@ -130,9 +124,9 @@ a copy of a workload that Sluice stopped at its limit may be refused until this 
 		}
 		name, done := strings.ToLower(copied.GetKind())+"/"+copied.GetName(), " created"
 		switch dryRun {
-		case "none":
+		case dryRunNone:
 			err = c.Create(cmd.Context(), copied, client.FieldOwner(v1alpha1.FieldManagerCLI))
-		case "server":
+		case dryRunServer:
 			done = " created (server dry run)"
 			err = c.Create(cmd.Context(), copied, client.DryRunAll, client.FieldOwner(v1alpha1.FieldManagerCLI))
 		default:

@@ -73,8 +73,8 @@ func (f *Flags) AddWorkersFlag() {
 	f.set.Int32Var(&f.workers, "workers", 1, "Pods with GPUs")
 }
 
-// Request returns what a command line asks for. The arguments are those that are no flags; dash is the number of those
-// before the two dashes, or negative.
+// Request returns what a command line asks for. The arguments are the positional ones; dash is their number before
+// the two dashes, or negative.
 func (f *Flags) Request(arguments []string, dash int) (*Request, error) {
 	var rest []string
 	if dash >= 0 {

@@ -15,6 +15,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
+	"sluice.dev/cmd/sluice/submission"
 )
 
 // Change is a JSON merge patch of an object.
@@ -82,9 +83,6 @@ var serverKeys = []string{
 	"pod-template-hash", "pod-template-generation", "controller-revision-hash",
 }
 
-// labelInstance is the label by which `sluice submit` marks the objects of a workload.
-const labelInstance = "app.kubernetes.io/instance"
-
 // Copy returns a copy of a workload with another name: without its status, and without what Sluice, Kubernetes
 // and Kueue wrote. Labels with the old name get the new one, and a selector never selects the pods of both. A
 // stopped workload is copied as one that runs.
@@ -134,9 +132,9 @@ func (w *Workload) copySelector(copied *unstructured.Unstructured, name string) 
 			selector[key] = name
 		}
 	}
-	selector[labelInstance] = name
+	selector[submission.LabelInstance] = name
 	_ = unstructured.SetNestedMap(copied.Object, selector, path...) // the path was just read
-	_ = unstructured.SetNestedField(copied.Object, name, "spec", "template", "metadata", "labels", labelInstance)
+	_ = unstructured.SetNestedField(copied.Object, name, "spec", "template", "metadata", "labels", submission.LabelInstance)
 }
 
 // renameMetadata removes the labels and annotations that a user does not write, and renames labels.

@@ -66,6 +66,11 @@ func newPeople(t *testing.T) map[string]person {
 		config.BearerToken, config.WarningHandler, config.QPS = token.Status.Token, rest.NoWarnings{}, -1
 		people[role] = person{kubernetes.NewForConfigOrDie(config), role, "system:serviceaccount:" + clinicStaff + ":" + role}
 	}
+	// An owner is a person, and never a ServiceAccount.
+	config := rest.CopyConfig(sharedCluster.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "owner@clinic.example.org", Groups: []string{"system:authenticated"}}
+	config.WarningHandler = rest.NoWarnings{}
+	people["owner"] = person{kubernetes.NewForConfigOrDie(config), "owner", config.Impersonate.UserName}
 	member := func(name string, role v1alpha1.Role) v1alpha1.Member {
 		return v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: clinicStaff, Name: name, Role: role}
 	}

@@ -4,16 +4,20 @@
 package submission_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"sluice.dev/cmd/sluice/submission"
 )
@@ -57,6 +61,33 @@ func cloningContainer(t *testing.T, value string) corev1.Container {
 		t.Fatal(err)
 	}
 	return job.Spec.Template.Spec.InitContainers[0]
+}
+
+// The sample of manifests/samples has the init containers of the command that it names.
+func TestSampleHasInitContainersOfItsCommand(t *testing.T) {
+	raw, err := os.ReadFile("../../../manifests/samples/workloads/data-from-s3-and-git.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line strings.Builder
+	for comment := range strings.Lines(string(raw)) {
+		if text, isCommand := strings.CutPrefix(comment, "#   "); isCommand && !strings.HasPrefix(text, "kubectl") {
+			line.WriteString(strings.TrimSuffix(strings.TrimSpace(text), "\\"))
+		}
+	}
+	arguments := strings.Fields(line.String())
+	text, err := render(slices.DeleteFunc(arguments[2:], func(a string) bool { return a == "-n" || a == "course-ml" }), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rendered, sample batchv1.Job
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(text), &rendered), yaml.UnmarshalStrict(raw, &sample)); err != nil {
+		t.Fatal(err)
+	}
+	want, got := rendered.Spec.Template.Spec.InitContainers, sample.Spec.Template.Spec.InitContainers
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(corev1.Container{}, "Name", "VolumeMounts")); diff != "" || len(want) != 2 {
+		t.Errorf("init containers (-command +sample):\n%s", diff)
+	}
 }
 
 // An init container that runs again keeps a complete clone with the user's changes, and repeats one that was cut short.

@@ -100,7 +100,8 @@ func (s *sluiceCluster) measureSubmission(b *testing.B, ns string, arguments []s
 	if running == 0 {
 		b.Fatal("the pod does not run")
 	}
-	s.mustKubectl(b, "delete", "job", "speed", "-n", ns, "--cascade=foreground")
+	s.mustKubectl(b, "delete", "job", "speed", "-n", ns, "--wait=false")
+	s.mustKubectl(b, "delete", "pods", "--all", "-n", ns, "--grace-period=0", "--force") // the simulated node needs no time for it
 	eventuallyLong(b, func() error {
 		list, err := s.clientset.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelWorkloadType})
 		if err == nil && len(list.Items) > 0 {

@@ -110,8 +110,8 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// checkFetches submits a job with code from Git, which is refused until an administrator names an image. Here, nothing is
-// cloned: the simulated nodes start no init container.
+// checkFetches submits a job with code from Git, which is refused until an administrator names an image. Nothing
+// is cloned: the pods are simulated.
 func (s *sluiceCluster) checkFetches(t *testing.T, ns string, submit func(...string) string, sluice func(...string) (string, error)) {
 	t.Helper()
 	code := []string{"code", "--git-sync", "source=https://git.example.org/course/model.git,target=/code"}

@@ -6,6 +6,7 @@ package submission
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,6 +69,7 @@ var (
 	bucketText   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	keyText      = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._/=@+-]*$`)
 	regionText   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	targetText   = regexp.MustCompile(`^/[A-Za-z0-9._/-]+$`)
 	accessKey    = regexp.MustCompile(`^A[KS]IA[A-Z0-9]{12,}$`)
 )
 
@@ -77,8 +79,10 @@ func (m *Mount) newFetch(values map[string]string) (*Fetch, error) {
 		Secret: values["secret"], Source: values["source"], Branch: values["branch"], Revision: values["rev"],
 		Bucket: values["bucket"], Key: values["key"], URL: values["url"], Region: values["region"],
 	}
-	climbs := func(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
+	climbs := func(text string) bool { return slices.Contains(strings.Split(text, "/"), "..") }
 	switch {
+	case path.IsAbs(m.Path) && !targetText.MatchString(m.Path):
+		return nil, m.refuse("target: want a path of the container with letters, digits, ., _ and -, such as /data")
 	case f.Secret != "" && len(validation.IsDNS1123Subdomain(f.Secret)) > 0:
 		return nil, m.refuse("secret: want the name of a Secret in your project, and never a password or a key itself")
 	case m.Flag == "--git-sync" && (!sshText.MatchString(f.Source) && !isURL(f.Source, "http", "https", "ssh") || climbs(f.Source)):

@@ -209,7 +209,10 @@ func TestRefusedFetches(t *testing.T) {
 		{s3, "bucket=data,url=https://s3.example.org,region=--config,target=/a", "region: want a region"},
 		{s3, "bucket=data,target=/a", `key "url" is missing`},
 		{git, "source=https://git.example.org/a,target=a", `path "a": want an absolute path of the container`},
-		{git, "source=https://git.example.org/a,target=/", `path "/": want a folder below /, without ..`},
+		{git, "source=https://git.example.org/a,target=/", "target: want a path of the container"},
+		{git, "source=https://git.example.org/a,target=/.", `path "/.": want a folder below /, without ..`},
+		{git, "source=https://git.example.org/a,target=/a$(GIT_PASSWORD)", "target: want a path of the container"},
+		{git, "source=https://git.example.org/a,target=/a\nb", "target: want a path of the container"},
 		{git, "source=https://git.example.org/a,target=/a/../../etc", "want a folder below /, without .."},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
@@ -219,4 +222,47 @@ func TestRefusedFetches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is accepted has no value that a program or Kubernetes would take for more than a value.
+func FuzzFetch(f *testing.F) {
+	f.Add(true, "source=ssh://git@host:22/~a/b.git,branch=a/b#1,secret=key,target=/a")
+	f.Add(true, "source=git@host:a,rev=0123456789abcdef0123456789abcdef01234567,secret=key,target=/-a")
+	f.Add(false, "bucket=abc,key=a=b,url=http://[::1]:9000,region=a,secret=a.b,target=/a/./b")
+	f.Fuzz(func(t *testing.T, isGit bool, text string) {
+		flag := "--s3"
+		if isGit {
+			flag = "--git-sync"
+		}
+		m, err := submission.ParseMount(flag, text)
+		if err != nil {
+			return
+		}
+		objects, err := submission.Objects(&submission.Request{
+			Name: "n", Image: "a", Mounts: []submission.Mount{m}, Images: map[string]string{"git-image": "git", "s3-image": "rclone"},
+		})
+		if err != nil {
+			return
+		}
+		var job batchv1.Job
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, &job); err != nil {
+			t.Fatal(err)
+		}
+		container := job.Spec.Template.Spec.InitContainers[0]
+		values := container.Command[2:]
+		if isGit {
+			values = container.Command[3:] // after the script
+		}
+		for _, value := range values {
+			isOption := strings.HasPrefix(value, "--depth=") || strings.HasPrefix(value, "--branch=") || strings.HasPrefix(value, "--revision=") || value == "--"
+			if strings.HasPrefix(value, "-") && !isOption || strings.ContainsAny(value, "$`\"'\\ \t\r\n\x00") {
+				t.Errorf("%q gives the argument %q", text, value)
+			}
+		}
+		for _, variable := range container.Env {
+			if strings.Contains(variable.Value, "$(") || strings.ContainsAny(variable.Value, "\r\n\x00") {
+				t.Errorf("%q gives the variable %s=%q", text, variable.Name, variable.Value)
+			}
+		}
+	})
 }

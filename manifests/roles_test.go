@@ -4,6 +4,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -250,6 +252,31 @@ func TestMailAdministrator(t *testing.T) {
 	wanted := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"sluice-mail"}, Verbs: []string{"get", "update", "patch"}}}
 	if len(got) != 1 || got[0].Name != "sluice:mail-administrator" || got[0].Namespace != "sluice-system" || cmp.Diff(wanted, got[0].Rules) != "" {
 		t.Errorf("Roles: %+v", got)
+	}
+}
+
+// All users may read the images for submissions, and nothing else in Sluice's namespace.
+func TestImagesForSubmissionsAreReadable(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	findObject(t, objects, "Role", "sluice-submission", &role)
+	findObject(t, objects, "RoleBinding", "sluice-submission", &binding)
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"submission"}, Verbs: []string{"get"}}}
+	if diff := cmp.Diff(rules, role.Rules); diff != "" || role.Namespace != "sluice-system" || binding.Namespace != role.Namespace {
+		t.Errorf("the Role in %s (-want +got)\n%s", role.Namespace, diff)
+	}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}}
+	if diff := cmp.Diff(subjects, binding.Subjects); diff != "" || binding.RoleRef.Name != role.Name || binding.RoleRef.Kind != "Role" {
+		t.Errorf("the RoleBinding of %s (-want +got)\n%s", binding.RoleRef.Name, diff)
+	}
+	for _, object := range objects {
+		if subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects"); object.GetName() != binding.Name && strings.Contains(fmt.Sprint(subjects), "system:authenticated") {
+			t.Errorf("%s %s is for all users", object.GetKind(), object.GetName())
+		}
 	}
 }
 

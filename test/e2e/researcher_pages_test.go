@@ -40,9 +40,11 @@ func TestSubmitPage(t *testing.T) {
 	t.Parallel()
 	const project, user = "team-c", "jane@example.org"
 	quota := newPoolQuota("dgx-mig", "500m", "1")
-	sharedCluster.createForTest(t, newServiceDepartment(project, quota))
+	department := newServiceDepartment(project, quota)
+	department.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"gpu.example.org"}
+	sharedCluster.createForTest(t, department)
 	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL2Researcher}, quota)
-	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 9)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 14)
 }
 
 // comparePage runs the commands of a page as a user, and compares their output with the page.

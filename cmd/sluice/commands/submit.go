@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,6 +42,9 @@ image with five random characters.`,
   # Start a notebook, which sluice open opens
   sluice submit notebook -i jupyter/base-notebook -g 1 --interactive --port 8888
 
+  # Start a shell and use it; leaving it ends the program
+  sluice submit shell -i ubuntu --interactive -it --attach
+
   # Run a command
   sluice submit build -i python:3.12 --interactive --command sleep --args infinity
   sluice submit train -i python:3.12 -g 1 --command -- python train.py --epochs 3
@@ -73,9 +77,8 @@ have. --gpu is the number of each worker. All other flags are those of sluice su
 // addSubmission adds the flags that select a cluster and the output, and what the command does.
 func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 	cluster := addWorkloadFlags(cmd, namespaceScope)
-	dryRun := dryRunNone
-	addChoiceFlag(cmd, &dryRun, "dry-run", "", "Create nothing: client prints the objects, server lets the cluster check them", dryRunModes)
-	output := addTextOutputFlag(cmd)
+	creation := addCreationFlags(cmd)
+	attach := cmd.Flags().Bool("attach", false, "Wait until the workload runs, and attach to its program; Ctrl-C leaves it running")
 	completeFlag(cmd, "node-pools", cluster.completePools)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		framework, args, dash, err := splitFramework(cmd, args)
@@ -89,7 +92,14 @@ func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 		if framework != "" {
 			request.Framework = framework
 		}
-		return submit(cmd, cluster, request, output, dryRun)
+		if *attach && (creation.dryRun != dryRunNone || creation.output.isObject()) {
+			return errors.New("--attach: not with --dry-run or --output, which print objects")
+		}
+		c, err := submit(cmd, cluster, request, creation)
+		if err != nil || !*attach {
+			return err
+		}
+		return c.attachSubmission(cmd, request)
 	}
 }
 

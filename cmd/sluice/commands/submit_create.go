@@ -32,11 +32,7 @@ const (
 var dryRunModes = []string{dryRunNone, dryRunClient, dryRunServer}
 
 // submit creates the objects of a request after the cluster has checked all of them.
-func submit(cmd *cobra.Command, flags *workloadFlags, request *submission.Request, output *outputFlag, dryRun string) error {
-	c, err := flags.connectForSubmission(cmd, dryRun)
-	if err != nil {
-		return err
-	}
+func submit(cmd *cobra.Command, c *clusterClient, request *submission.Request, output *outputFlag, dryRun string) error {
 	request.Namespace = c.namespace
 	objects, err := submission.Objects(request)
 	if err != nil {

@@ -28,6 +28,9 @@ type Setting struct {
 	apply func(*Request)
 }
 
+// String returns the flag with its value.
+func (s Setting) String() string { return strings.TrimSuffix(s.Flag+" "+s.Value, " ") }
+
 // The fields that several flags set.
 const (
 	fieldType = "--interactive, --train or --inference"
@@ -65,8 +68,8 @@ func (l *settingList) addSwitch(flag string, on bool, apply func(*Request)) {
 	}
 }
 
-// ownSettings returns the settings of a preset without those of the presets that it names.
-func ownSettings(preset *v1alpha1.Preset) []Setting {
+// OwnSettings returns the settings of a preset without those of the presets that it names.
+func OwnSettings(preset *v1alpha1.Preset) []Setting {
 	l := &settingList{preset: preset}
 	spec := &preset.Spec
 	if spec.Environment != nil {

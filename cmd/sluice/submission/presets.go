@@ -86,7 +86,7 @@ func (p *Presets) missing() string {
 
 // expand returns the settings of a preset. Those of a Template win over those of the presets that it names.
 func (p *Presets) expand(preset *v1alpha1.Preset, given fieldSet) ([]Setting, error) {
-	own := slices.DeleteFunc(ownSettings(preset), given.hides)
+	own := slices.DeleteFunc(OwnSettings(preset), given.hides)
 	hidden := fieldSet{}
 	for field := range given {
 		hidden[field] = true
@@ -107,7 +107,7 @@ func (p *Presets) expand(preset *v1alpha1.Preset, given fieldSet) ([]Setting, er
 				preset.Name, name))
 			continue
 		}
-		groups = append(groups, slices.DeleteFunc(ownSettings(named), hidden.hides))
+		groups = append(groups, slices.DeleteFunc(OwnSettings(named), hidden.hides))
 	}
 	merged, err := merge(groups)
 	return slices.Concat(merged, own), errors.Join(append(problems, err)...)

@@ -18,16 +18,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/submission"
 	"sluice.dev/test/cluster/build"
 )
 
 // The projects of both tests may use the presets of manifests/samples/presets/cluster.yaml.
 func (s *sluiceCluster) createSamplePresets(t *testing.T) {
 	t.Helper()
-	presets := s.readSamplePresets(t, "cluster.yaml")
+	presets := readSamplePresets(t, "cluster.yaml")
 	for i := range presets {
 		// The tests run at the same time, and the presets stay for the other one.
 		if err := s.adminClient.Create(t.Context(), &presets[i]); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -36,7 +36,7 @@ func (s *sluiceCluster) createSamplePresets(t *testing.T) {
 	}
 }
 
-func (s *sluiceCluster) readSamplePresets(t *testing.T, file string) []v1alpha1.Preset {
+func readSamplePresets(t *testing.T, file string) []v1alpha1.Preset {
 	t.Helper()
 	root, err := build.Root()
 	if err != nil {
@@ -46,9 +46,12 @@ func (s *sluiceCluster) readSamplePresets(t *testing.T, file string) []v1alpha1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	presets, err := submission.ParsePresets(raw)
-	if err != nil {
-		t.Fatal(err)
+	documents := strings.Split(string(raw), "\n---\n")
+	presets := make([]v1alpha1.Preset, len(documents))
+	for i, document := range documents {
+		if err := yaml.UnmarshalStrict([]byte(document), &presets[i]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return presets
 }
@@ -71,11 +74,11 @@ func TestPresets(t *testing.T) {
 		}
 		return out
 	}
-	course := string(must(user, "preset", "create", "big", "--type", "compute", "-g", "0.5", "-n", ns, "--dry-run=client", "-o", "yaml"))
+	course := must(user, "preset", "create", "big", "--type", "compute", "-g", "0.5", "-n", ns, "--dry-run=client", "-o", "yaml")
 	if !strings.Contains(course, "gpu: 500m") || !strings.Contains(course, "kind: Preset") || strings.Contains(course, "status") {
 		t.Errorf("a dry run prints\n%s", course)
 	}
-	for _, preset := range s.readSamplePresets(t, "course-ml.yaml") {
+	for _, preset := range readSamplePresets(t, "course-ml.yaml") {
 		preset.Namespace = ns
 		if err := clientFor(t, userConfig(user)).Create(t.Context(), &preset); err != nil {
 			t.Fatal(err)
@@ -101,7 +104,7 @@ func TestPresets(t *testing.T) {
 	must(student, "submit", "work", "-p", ns, "--preset", "pytorch,small", "--cpu", "100m", "-g", "0.1", "--command", "--", "python", "-c", "1")
 	s.waitForLabelledPods(t, ns, "work", 1)
 	var pods corev1.PodList
-	if err := s.adminClient.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{submission.LabelInstance: "work"}); err != nil || len(pods.Items) == 0 {
+	if err := s.adminClient.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"app.kubernetes.io/instance": "work"}); err != nil || len(pods.Items) == 0 {
 		t.Fatal(err)
 	}
 	c := pods.Items[0].Spec.Containers[0]

@@ -20,7 +20,7 @@ import (
 type Setting struct {
 	// Flag is such as --image, Value such as python:3.12; a switch has no value.
 	Flag, Value string
-	// Preset is the preset that sets it. A Template's own fields and those of the presets that it names differ here.
+	// Preset is the preset that sets it: for the fields of a Template's presets, that one and not the Template.
 	Preset *v1alpha1.Preset
 
 	// field is what at most one preset may set: the flag, with the key of an element of a list.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -89,9 +90,9 @@ func (f *Flags) Preset(arguments []string, dash int, presetType v1alpha1.PresetT
 
 // checkPresetFlags returns the flags that a preset of the type has not.
 func (f *Flags) checkPresetFlags(presetType v1alpha1.PresetType) (problems []error) {
-	for flag, problem := range unpresetFlags {
+	for _, flag := range slices.Sorted(maps.Keys(unpresetFlags)) {
 		if f.set.Changed(flag) {
-			problems = append(problems, fmt.Errorf("--%s: %s", flag, problem))
+			problems = append(problems, fmt.Errorf("--%s: %s", flag, unpresetFlags[flag]))
 		}
 	}
 	for _, other := range []v1alpha1.PresetType{v1alpha1.PresetEnvironment, v1alpha1.PresetDataSource, v1alpha1.PresetCompute, v1alpha1.PresetTemplate} {

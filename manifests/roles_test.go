@@ -239,7 +239,7 @@ func TestMailAdministrator(t *testing.T) {
 	}
 	var got []rbacv1.Role
 	for _, object := range objects {
-		if object.GetKind() != "Role" || !strings.HasPrefix(object.GetName(), "sluice:") {
+		if object.GetKind() != "Role" || !strings.HasPrefix(object.GetName(), "sluice:") || object.GetName() == "sluice:preset-reader" {
 			continue
 		}
 		var role rbacv1.Role
@@ -255,7 +255,7 @@ func TestMailAdministrator(t *testing.T) {
 	}
 }
 
-// All users may read the images for submissions, and nothing else in Sluice's namespace.
+// All users may read the images for submissions, and beside them only presets in Sluice's namespace.
 func TestImagesForSubmissionsAreReadable(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -274,7 +274,7 @@ func TestImagesForSubmissionsAreReadable(t *testing.T) {
 		t.Errorf("the RoleBinding of %s (-want +got)\n%s", binding.RoleRef.Name, diff)
 	}
 	for _, object := range objects {
-		if subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects"); object.GetName() != binding.Name && strings.Contains(fmt.Sprint(subjects), "system:authenticated") {
+		if subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects"); !slices.Contains([]string{binding.Name, "sluice:preset-reader"}, object.GetName()) && strings.Contains(fmt.Sprint(subjects), "system:authenticated") {
 			t.Errorf("%s %s is for all users", object.GetKind(), object.GetName())
 		}
 	}
@@ -381,4 +381,52 @@ func TestWebhooksForOwnObjects(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+}
+
+// Each role writes the types of presets that docs/platform/roles.md names, with the right on the resource and on the virtual resource
+// of the type: neither alone has an effect. Every user reads those in sluice-system, and nothing else there.
+func TestPresetRights(t *testing.T) {
+	everything := []string{"environment", "datasource", "compute", "template"}
+	want := map[string][]string{
+		"environment-administrator": {"environment"}, "data-source-administrator": {"datasource"},
+		"compute-resource-administrator": {"compute"}, "template-administrator": {"template"},
+		"l1-researcher": everything, "editor": everything, "research-manager": everything, "department-administrator": everything,
+		"system-administrator": everything,
+	}
+	for name, may := range clusterRoles(t) {
+		for _, presetType := range everything {
+			for _, verb := range []string{"create", "update", "delete"} {
+				if got := may[verb+" presets/"+presetType+".sluice.dev"]; got != slices.Contains(want[name], presetType) {
+					t.Errorf("%s: %s presets/%s: %v", name, verb, presetType, got)
+				}
+			}
+		}
+		for _, verb := range []string{"create", "update", "patch", "delete"} {
+			if got := may[verb+" presets.sluice.dev"]; got != (len(want[name]) > 0) {
+				t.Errorf("%s: %s presets: %v", name, verb, got)
+			}
+		}
+		if may["deletecollection presets.sluice.dev"] {
+			t.Errorf("%s deletes all presets at once", name)
+		}
+	}
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Role" || object.GetName() != "sluice:preset-reader" {
+			continue
+		}
+		var role rbacv1.Role
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		wanted := []rbacv1.PolicyRule{{APIGroups: []string{"sluice.dev"}, Resources: []string{"presets"}, Verbs: []string{"get", "list", "watch"}}}
+		if diff := cmp.Diff(wanted, role.Rules); diff != "" || role.Namespace != "sluice-system" {
+			t.Errorf("the Role in %s (-want +got)\n%s", role.Namespace, diff)
+		}
+		return
+	}
+	t.Error("no user may read the presets of all projects")
 }

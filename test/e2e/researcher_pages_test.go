@@ -47,6 +47,17 @@ func TestSubmitPage(t *testing.T) {
 	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 14)
 }
 
+// TestPresetsPage runs docs/researcher/presets.md as a member of a project, with the presets of manifests/samples/presets/cluster.yaml.
+func TestPresetsPage(t *testing.T) {
+	t.Parallel()
+	const project, user = "presets-course", "jane@example.org"
+	quota := newPoolQuota("dgx-mig", "500m", "1")
+	sharedCluster.createForTest(t, newServiceDepartment(project, quota))
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quota)
+	sharedCluster.createSamplePresets(t)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "presets.md"), user, 10)
+}
+
 // comparePage runs the commands of a page as a user, and compares their output with the page.
 func (s *sluiceCluster) comparePage(t *testing.T, file, user string, atLeast int) {
 	t.Helper()

@@ -156,6 +156,7 @@ var accessTable = []struct {
 			"get pods", "list jobs.batch", "watch deployments.apps", "get pods/log", "list events", "list configmaps", "list persistentvolumeclaims",
 			"list resourcequotas", "list networkpolicies.networking.k8s.io", "list localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io",
 			"list workloadclocks.sluice.dev", "list extensions.sluice.dev", "get namespaces lab", "get projects.sluice.dev lab",
+			"list presets.sluice.dev", "list presets.sluice.dev in sluice-system",
 		},
 		[]string{
 			"create pods", "delete pods", "patch jobs.batch", "create pods/exec", "create pods/portforward", "list secrets", "get secrets", "create extensions.sluice.dev",

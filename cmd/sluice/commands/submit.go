@@ -18,10 +18,12 @@ import (
 	"sluice.dev/cmd/sluice/submission"
 )
 
-// PrepareArguments rewrites the arguments of a command line of sluice: only submit has a flag --command that can
-// stand before the two dashes.
+// PrepareArguments rewrites the arguments of a command line of sluice: only submit and preset create have a flag
+// --command that can stand before the two dashes.
 func PrepareArguments(arguments []string) []string {
-	isSubmit := func(argument string) bool { return argument == "submit" || argument == "submit-dist" }
+	isSubmit := func(argument string) bool {
+		return slices.Contains([]string{"submit", "submit-dist", "preset"}, argument)
+	}
 	if at := slices.IndexFunc(arguments, isSubmit); at < 0 {
 		return arguments
 	}
@@ -30,7 +32,7 @@ func PrepareArguments(arguments []string) []string {
 
 func newSubmitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "submit [NAME] --image IMAGE",
+		Use:   "submit [NAME] {--image IMAGE | --preset PRESET}",
 		Short: "Start training, a notebook or inference",
 		Long: `Start a workload of plain Kubernetes objects: a Job for training, a Deployment for interactive
 work and inference, with a Service, an Ingress and volume claims where the flags ask for them. The
@@ -48,6 +50,9 @@ image with five random characters.`,
   # Run a command
   sluice submit build -i python:3.12 --interactive --command sleep --args infinity
   sluice submit train -i python:3.12 -g 1 --command -- python train.py --epochs 3
+
+  # Use presets: an environment and a compute resource; other flags win over them
+  sluice submit notebook --preset jupyter --preset small --cpu 4
 
   # Print the objects for kubectl
   sluice submit training -i registry.example.org/train:1 -g 1 --dry-run=client -o yaml`,
@@ -80,12 +85,23 @@ func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 	creation := addCreationFlags(cmd)
 	attach := cmd.Flags().Bool("attach", false, "Wait until the workload runs, and attach to its program; Ctrl-C leaves it running")
 	completeFlag(cmd, "node-pools", cluster.completePools)
+	completeFlag(cmd, "preset", cluster.completePresets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		framework, args, dash, err := splitFramework(cmd, args)
 		if err != nil {
 			return err
 		}
-		request, err := flags.Request(args, dash)
+		var c *clusterClient
+		var presets *submission.Presets
+		if len(flags.Presets()) > 0 { // a dry run of the client, too, reads them
+			if c, err = cluster.connectForSubmission(cmd, creation.dryRun, true); err != nil {
+				return err
+			}
+			if presets, err = listPresets(cmd.Context(), c, c.namespace); err != nil {
+				return err
+			}
+		}
+		request, err := flags.Request(args, dash, presets)
 		if err != nil {
 			return err
 		}
@@ -95,8 +111,12 @@ func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 		if *attach && (creation.dryRun != dryRunNone || creation.output.isObject()) {
 			return errors.New("--attach: not with --dry-run or --output, which print objects")
 		}
-		c, err := submit(cmd, cluster, request, creation)
-		if err != nil || !*attach {
+		if c == nil {
+			if c, err = cluster.connectForSubmission(cmd, creation.dryRun, len(request.MissingImages()) > 0); err != nil {
+				return err
+			}
+		}
+		if err := submit(cmd, c, request, creation); err != nil || !*attach {
 			return err
 		}
 		return c.attachSubmission(cmd, request)

@@ -72,25 +72,23 @@ func (o *creation) run(cmd *cobra.Command, c client.Client, objects []*unstructu
 	return nil
 }
 
-// submit creates the objects of a request, and returns the client that it used.
-func submit(cmd *cobra.Command, flags *workloadFlags, request *submission.Request, creation *creation) (*clusterClient, error) {
-	c, err := flags.connectForSubmission(cmd, creation.dryRun, request)
-	if err != nil {
-		return nil, err
+// submit creates the objects of a request.
+func submit(cmd *cobra.Command, c *clusterClient, request *submission.Request, creation *creation) error {
+	if err := readImages(cmd.Context(), c, request); err != nil {
+		return err
 	}
 	request.Namespace = c.namespace
 	objects, err := submission.Objects(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return c, creation.run(cmd, c, objects, nextSteps(request.Name, request.Namespace, len(request.Ports) > 0))
+	return creation.run(cmd, c, objects, nextSteps(request.Name, request.Namespace, len(request.Ports) > 0))
 }
 
-// connectForSubmission returns a client for the namespace of the flags, and reads the images that a request needs.
-// Without a project and images, a dry run of the client needs no cluster.
-func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string, request *submission.Request) (*clusterClient, error) {
-	missing := request.MissingImages()
-	if dryRun == dryRunClient && f.project == "" && len(missing) == 0 {
+// connectForSubmission returns a client for the namespace of the flags. A dry run of the client needs a cluster only if
+// it reads from one: the namespace of a project, presets or images.
+func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string, reads bool) (*clusterClient, error) {
+	if dryRun == dryRunClient && f.project == "" && !reads {
 		return &clusterClient{namespace: *f.Namespace}, nil
 	}
 	c, err := f.connect(cmd)
@@ -102,15 +100,21 @@ func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string, 
 			return nil, err
 		}
 	}
-	if len(missing) > 0 {
-		var images corev1.ConfigMap
-		key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: submission.ImagesConfigMap}
-		if err := c.Get(cmd.Context(), key, &images); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read the images of init containers: %w", err)
-		}
-		request.Images = images.Data
-	}
 	return c, nil
+}
+
+// readImages reads the images of the init containers that a request needs.
+func readImages(ctx context.Context, c client.Reader, request *submission.Request) error {
+	if len(request.MissingImages()) == 0 {
+		return nil
+	}
+	var images corev1.ConfigMap
+	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: submission.ImagesConfigMap}
+	if err := c.Get(ctx, key, &images); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the images of init containers: %w", err)
+	}
+	request.Images = images.Data
+	return nil
 }
 
 // checkObjects lets the cluster check all objects, without creating any.

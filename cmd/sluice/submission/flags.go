@@ -22,7 +22,7 @@ type Flags struct {
 	set *pflag.FlagSet
 
 	gpus, gpuMemory, mig, cpu, memory, command, workingDirectory, serviceType, host, maxRuntime string
-	environment, arguments, ports, volumes, claims, nodePools, pytorch                          []string
+	environment, arguments, ports, volumes, claims, nodePools, pytorch, presets                 []string
 	mounts                                                                                      map[string]*[]string
 	localImage, largeShm, interactive, train, inference, preemptible                            bool
 	image                                                                                       imageValue
@@ -55,6 +55,7 @@ func (v *imageValue) Type() string { return "string" }
 // AddFlags adds the flags to a set.
 func AddFlags(set *pflag.FlagSet) *Flags {
 	f := &Flags{set: set, mounts: map[string]*[]string{}}
+	set.StringSliceVar(&f.presets, "preset", nil, "Preset whose fields the other flags do not set; repeat it for more")
 	set.VarP(&f.image, "image", "i", "Image of the container; -it is --stdin --tty")
 	set.BoolVar(&f.localImage, "local-image", false, "Start the image that the node has; never pull it")
 	set.StringVarP(&f.gpus, "gpu", "g", "", "GPUs: a whole number, or a part of one such as 0.5")
@@ -102,9 +103,29 @@ func (f *Flags) AddWorkersFlag() {
 	f.set.Int32Var(&f.workers, "workers", 1, "Pods with GPUs")
 }
 
-// Request returns what a command line asks for, which Objects validates. The arguments are the positional ones; dash
-// is their number before the two dashes, or negative.
-func (f *Flags) Request(arguments []string, dash int) (*Request, error) {
+// Presets returns the names of the presets that the command line names.
+func (f *Flags) Presets() []string { return f.presets }
+
+// Request returns what a command line asks for, which Objects validates. The arguments are the positional ones; dash is their number before
+// the two dashes, or negative. Its flags win over the presets that it names.
+func (f *Flags) Request(arguments []string, dash int, presets *Presets) (*Request, error) {
+	r, err := f.parse(arguments, dash)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := presets.settings(f.presets, f.given(r))
+	if err != nil {
+		return nil, err
+	}
+	r.apply(settings)
+	if len(arguments) == 0 || dash == 0 {
+		r.Name = NewName(r.Image)
+	}
+	return r, nil
+}
+
+// parse returns what the command line says without its presets. Without a flag, the type is empty.
+func (f *Flags) parse(arguments []string, dash int) (*Request, error) {
 	var rest []string
 	if dash >= 0 {
 		arguments, rest = arguments[:dash], arguments[dash:]
@@ -121,20 +142,20 @@ func (f *Flags) Request(arguments []string, dash int) (*Request, error) {
 		}
 	}
 	switch len(arguments) {
-	case 0:
-		r.Name = NewName(f.image.image)
+	case 0: // Request gives it a name
 	case 1:
 		r.Name = arguments[0]
 	default:
 		check(fmt.Errorf("arguments %q: give one name; arguments of the command follow -- or --args", arguments[1:]))
 	}
-	r.Type = v1alpha1.WorkloadTrain
 	if countSet(f.interactive, f.train, f.inference) > 1 {
 		check(errors.New("--interactive, --train and --inference: give one of them"))
 	} else if f.interactive {
 		r.Type = v1alpha1.WorkloadInteractive
 	} else if f.inference {
 		r.Type = v1alpha1.WorkloadInference
+	} else if f.train {
+		r.Type = v1alpha1.WorkloadTrain
 	}
 	check(r.SetCommand(f.set.Changed("command"), f.command, f.arguments, rest))
 	var err error

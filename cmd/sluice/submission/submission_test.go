@@ -32,7 +32,7 @@ func parse(arguments []string, framework submission.Framework) (*submission.Requ
 	if err := set.Parse(submission.Prepare(arguments)); err != nil {
 		return nil, err
 	}
-	request, err := flags.Request(set.Args(), set.ArgsLenAtDash())
+	request, err := flags.Request(set.Args(), set.ArgsLenAtDash(), new(submission.Presets))
 	if err == nil && framework != "" {
 		request.Framework = framework
 	}

@@ -182,7 +182,7 @@ type ownPool struct {
 func (a *ownAccess) rolesOf(project *v1alpha1.Project, department *v1alpha1.Department) []ownRole {
 	roles := []ownRole{}
 	for i := range project.Spec.Owners {
-		if project.Spec.Owners[i].User == a.user {
+		if user := project.Spec.Owners[i].User; user != "" && user == a.user {
 			roles = append(roles, ownRole{"owner", "project"})
 		}
 	}

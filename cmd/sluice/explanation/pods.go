@@ -45,7 +45,7 @@ func explainEviction(f *Facts) *Answer {
 }
 
 var (
-	insufficientPattern = regexp.MustCompile(`(\d+) Insufficient ([A-Za-z0-9./-]+)`)
+	insufficientPattern = regexp.MustCompile(`(\d+) Insufficient ([A-Za-z0-9./-]*[A-Za-z0-9])`)
 	taintPattern        = regexp.MustCompile(`untolerated taint\(?s?\)? ?\{([^}]*)\}`)
 )
 

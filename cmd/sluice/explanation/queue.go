@@ -51,7 +51,7 @@ func explainKueue(f *Facts) *Answer {
 			if evicted := meta.FindStatusCondition(conditions, "Evicted"); evicted != nil && evicted.Message != "" {
 				a.Details = append(a.Details, "Kueue reports: "+sentence(evicted.Message))
 			}
-			a.add("queue it again", "kubectl patch workloads.kueue.x-k8s.io/"+argument(queued.GetName(), "NAME")+" -n "+f.namespace()+
+			a.add("queue it again, or ask an administrator to, if you may not change Kueue's Workloads", "kubectl patch workloads.kueue.x-k8s.io/"+argument(queued.GetName(), "NAME")+" -n "+f.namespace()+
 				` --type=merge -p '{"spec":{"active":true}}'`)
 			return a
 		}
@@ -98,7 +98,7 @@ func explainGroup(f *Facts) *Answer {
 		if len(reasons) == 0 {
 			continue
 		}
-		placement := kaigroup.Placement{Pool: "of its queue", UnitsPerGPU: 1}
+		placement := kaigroup.Placement{Pool: "of its queue", Queue: kaigroup.Group(f.Groups[i].Object).Queue(), UnitsPerGPU: 1}
 		if len(f.Pods) > 0 && f.Pods[0].Labels[v1alpha1.LabelNodePool] != "" {
 			placement.Pool = f.Pods[0].Labels[v1alpha1.LabelNodePool]
 		}
@@ -131,7 +131,7 @@ func explainPreemptedPod(f *Facts) *Answer {
 				a.Details = append(a.Details, "Training may exceed the guaranteed quota, and gives way to work that is guaranteed these GPUs.")
 			}
 			if f.Workload.Kind == "Pod" {
-				f.addStart(a)
+				f.addStart(a, "")
 				return a
 			}
 			a.Details = append(a.Details, "Its controller creates another pod, which waits for free GPUs.")

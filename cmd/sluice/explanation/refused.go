@@ -91,7 +91,7 @@ func (f *Facts) explainDenial(webhook, message string) *Answer {
 // addCorrection adds how a refused workload is corrected.
 func (f *Facts) addCorrection(a *Answer) {
 	a.add("correct your file, and see whether it is accepted now", "kubectl create -n "+f.namespace()+" --dry-run=server -f FILE")
-	a.add("delete what was refused, then create the corrected one", "kubectl delete "+f.target())
+	a.add("delete it, then create the corrected one", "kubectl delete "+f.target())
 }
 
 // explainGPUQuota answers for pods that do not fit into the GPU quota.

@@ -27,7 +27,7 @@ func explainPause(f *Facts) *Answer {
 	if event := f.latestEvent("StopReleased"); event != nil {
 		a.Details = append(a.Details, sentence(event.Message))
 	}
-	f.addStart(a)
+	f.addStart(a, "")
 	return a
 }
 
@@ -140,11 +140,11 @@ func (a *Answer) Write(output io.Writer) error {
 	if a.Kind != "" {
 		name = a.Kind + "/" + a.Name
 	}
-	text.WriteString(name + " in namespace " + a.Namespace)
+	where := " in namespace " + a.Namespace
 	if a.Project != "" {
-		text.WriteString(" (project " + a.Project + ")")
+		where += " (project " + a.Project + ")"
 	}
-	text.WriteString(": " + string(a.State) + "\n\n" + printer.Sanitize(a.Text) + "\n")
+	text.WriteString(printer.Sanitize(name+where) + ": " + string(a.State) + "\n\n" + printer.Sanitize(a.Text) + "\n")
 	for _, detail := range a.Details {
 		text.WriteString("- " + printer.Sanitize(detail) + "\n")
 	}
@@ -161,7 +161,6 @@ func (a *Answer) Write(output io.Writer) error {
 	if len(a.Unread) > 0 {
 		text.WriteString("\nNot read, so this may be incomplete: " + printer.Sanitize(strings.Join(a.Unread, "; ")) + "\n")
 	}
-	first, rest, _ := strings.Cut(text.String(), "\n")
-	_, err := io.WriteString(output, printer.Sanitize(first)+"\n"+rest)
+	_, err := io.WriteString(output, text.String())
 	return err
 }

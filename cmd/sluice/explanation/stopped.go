@@ -5,6 +5,7 @@ package explanation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func explainStop(f *Facts) *Answer {
 			f.minute(until.Time), printer.FormatDuration(until.Sub(f.Now))))
 	default:
 		a.Details = append(a.Details, "It can be started again now.")
-		f.addStart(a)
+		f.addStart(a, "")
 		return a
 	}
 	switch stop.Reason {
@@ -47,10 +48,10 @@ func explainStop(f *Facts) *Answer {
 	case v1alpha1.EndProjectDeleted:
 		a.add("create it in another project; this shows yours", "sluice whoami")
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted:
-		f.addStart(a)
+		f.addStart(a, " then")
 	default:
 		f.addExtension(a, "request more time; then it may be started at once")
-		f.addStart(a)
+		f.addStart(a, " then")
 	}
 	return a
 }
@@ -80,23 +81,39 @@ func (f *Facts) stopCause(reason v1alpha1.EndReason) string {
 	return "of " + string(reason)
 }
 
-// addStart adds how the workload is started again.
-func (f *Facts) addStart(a *Answer) {
+// addStart adds how the workload is started again, and when: "", or " then" for later.
+func (f *Facts) addStart(a *Answer, when string) {
 	if f.Root == nil {
-		a.add("create it again, with your own file", "kubectl create -n "+f.namespace()+" -f FILE")
+		a.add("create it again"+when+", with your own file", "kubectl create -n "+f.namespace()+" -f FILE")
 		return
 	}
-	if command := f.startCommand(); command != "" {
-		a.add("start it again", command)
-		return
+	command := f.startCommand()
+	switch {
+	case command == "":
+		a.add("delete it, and create it again"+when+" with your own file", "kubectl delete "+f.target())
+	case strings.Contains(command, "workloads.kueue.x-k8s.io"):
+		a.add("start it again"+when+", or ask an administrator to, if you may not change Kueue's Workloads", command)
+	default:
+		a.add("start it again"+when, command)
 	}
-	a.add("delete it, and create it again with your own file", "kubectl delete "+f.target())
 }
 
-// startCommand returns the command that starts the workload, if its names are safe in a shell.
+// startCommand returns the command that starts the workload, if its names are safe in a shell. Kinds with
+// replicas are patched: kubectl scale does not show admission whose the workload is, so that an L2 researcher
+// may not use it.
 func (f *Facts) startCommand() string {
 	if argument(f.Root.GetName(), "") == "" || argument(f.Root.GetNamespace(), "") == "" {
 		return ""
+	}
+	kind, _ := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind())
+	if kind.StopAction.Method == workloadkind.StopByScaling && slices.Equal(kind.StopAction.Path, []string{"spec", "replicas"}) &&
+		f.Root.GetLabels()[v1alpha1.LabelKueueQueue] == "" {
+		resource := kind.Resource
+		if kind.Group != "" {
+			resource += "." + kind.Group
+		}
+		return fmt.Sprintf(`kubectl patch %s/%s -n %s --type=merge -p '{"spec":{"replicas":%d}}'`, resource, f.Root.GetName(), f.Root.GetNamespace(),
+			workloadkind.PreviousReplicas(f.Root))
 	}
 	return workloadkind.StartCommandOf(f.Root)
 }
@@ -194,7 +211,7 @@ func explainEndedClock(f *Facts) *Answer {
 			a.State, a.Reason = StatePreempted, event.Reason
 			a.Text = "It was ended: " + sentence(event.Message)
 		}
-		f.addStart(a)
+		f.addStart(a, "")
 	default:
 		return nil
 	}

@@ -156,8 +156,10 @@ var accessTable = []struct {
 			"get pods", "list jobs.batch", "watch deployments.apps", "get pods/log", "list events", "list configmaps", "list persistentvolumeclaims",
 			"list resourcequotas", "list networkpolicies.networking.k8s.io", "list localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io",
 			"list workloadclocks.sluice.dev", "list extensions.sluice.dev", "get namespaces lab", "get projects.sluice.dev lab",
+			"get nodepools.sluice.dev dgx",
 		},
 		[]string{
+			"get nodepools.sluice.dev dgx-mig", "list nodepools.sluice.dev", "update nodepools.sluice.dev dgx",
 			"create pods", "delete pods", "patch jobs.batch", "create pods/exec", "create pods/portforward", "list secrets", "get secrets", "create extensions.sluice.dev",
 			"list projects.sluice.dev", "get projects.sluice.dev seminar", "get departments.sluice.dev faculty", "list pods in seminar", "list usagerecords.sluice.dev", "list notices.sluice.dev",
 		},

@@ -205,6 +205,17 @@ func situations(t testing.TB) map[string]Facts {
 			f.Project.Status.Phase, f.Project.Status.ClosedAt = v1alpha1.ProjectExpired, at(-1440)
 			f.Events = []corev1.Event{event("FailedCreate", `Error creating: admission webhook "pods.sluice.dev" denied the request: project thesis has expired (policy core.project)`)}
 		}),
+		"waiting-webhook": job(func(f *Facts) {
+			f.Events = []corev1.Event{event("FailedCreate", `Error creating: Internal error occurred: failed calling webhook "pods.sluice.dev": context deadline exceeded`)}
+		}),
+		"waiting-not-queued": with(jobFacts(t, suspend, func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelKueueQueue: "dgx"} }), func(*Facts) {}),
+		"starting-after-preemption": job(func(f *Facts) {
+			preempted := pod(corev1.PodFailed, func(p *corev1.Pod) {
+				p.Name = "training-aaaaa"
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
+			})
+			f.Pods = []corev1.Pod{preempted, pod(corev1.PodPending, bound)}
+		}),
 		"waiting-no-free-gpu": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available.")}
 		}),

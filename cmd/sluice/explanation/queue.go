@@ -120,6 +120,9 @@ func explainPreemptedPod(f *Facts) *Answer {
 		return nil
 	}
 	for i := range f.Pods {
+		if slices.ContainsFunc(f.Pods[i+1:], func(later corev1.Pod) bool { return later.Spec.NodeName != "" }) {
+			continue // another pod took its place
+		}
 		for _, condition := range f.Pods[i].Status.Conditions {
 			if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
 				continue

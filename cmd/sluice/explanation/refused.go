@@ -18,7 +18,7 @@ import (
 
 // createFailures are the reasons of events with which controllers report that they could not
 // create a pod: those of Kubernetes, and of Kubeflow's operators.
-var createFailures = []string{"FailedCreate", "FailedCreatePod", "FailedCreatePodReason"}
+var createFailures = []string{"FailedCreate", "FailedCreatePod"}
 
 // Patterns of the answers that controllers repeat in these events.
 var (
@@ -53,6 +53,12 @@ func explainRefusal(f *Facts) *Answer {
 	}
 	if m := admissionPattern.FindStringSubmatch(message); m != nil {
 		return f.explainDenial(m[1], m[2])
+	}
+	if strings.Contains(message, "failed calling webhook") {
+		a := &Answer{State: StateWaiting, Reason: "WebhookUnavailable", Text: "Its pods cannot be checked, so they are not created: " + sentence(message)}
+		a.Details = append(a.Details, "Nothing is wrong with it. Its controller tries again by itself; if this lasts for minutes, tell an administrator.")
+		a.add("see the attempts", "kubectl describe "+f.target())
+		return a
 	}
 	a := &Answer{State: StateRefused, Reason: "FailedCreate"}
 	if m := securityPattern.FindStringSubmatch(message); m != nil {

@@ -23,6 +23,12 @@ func explainPause(f *Facts) *Answer {
 	if _, known := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind()); !known {
 		return nil
 	}
+	if f.Root.GetLabels()[v1alpha1.LabelKueueQueue] != "" && len(f.Queued) == 0 {
+		a := &Answer{State: StateWaiting, Reason: "NotQueued", Text: "It waits until Kueue has put it into its queue, which takes seconds."}
+		a.Details = append(a.Details, "If this lasts, Kueue may not be running, or may not manage its kind: ask an administrator.")
+		a.add("see whether Kueue has a Workload for it", "kubectl get workloads.kueue.x-k8s.io -n "+f.namespace())
+		return a
+	}
 	a := &Answer{State: StatePaused, Reason: "Suspended", Text: "It is suspended or scaled to zero, and Sluice does not hold it: it requests no pods."}
 	if event := f.latestEvent("StopReleased"); event != nil {
 		a.Details = append(a.Details, sentence(event.Message))

@@ -57,7 +57,8 @@ func TestWhyAndWhoami(t *testing.T) {
 			Roles []struct {
 				Role string `json:"role"`
 			} `json:"roles"`
-			NodePools []struct {
+			TimeLimits map[string]v1alpha1.EffectiveTimeLimits `json:"timeLimits"`
+			NodePools  []struct {
 				Name   string   `json:"name"`
 				Slices []string `json:"slices"`
 			} `json:"nodePools"`
@@ -76,6 +77,9 @@ func TestWhyAndWhoami(t *testing.T) {
 		}
 		return nil
 	})
+	if limits := known.Projects[0].TimeLimits["train"]; limits.MaxRuntimeSeconds != 48*3600 {
+		t.Errorf("the limit of training is %+v", limits)
+	}
 	if p := known.Projects[0]; known.User != "system:serviceaccount:"+project+":"+account || p.Name != project || len(p.Roles) != 1 || p.Roles[0].Role != "l2-researcher" {
 		t.Errorf("whoami says %+v", known)
 	}
@@ -106,6 +110,7 @@ func TestWhyAndWhoami(t *testing.T) {
 		t.Helper()
 		template := halfGPUTemplate(name)
 		template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		template.Spec.Containers[0].Args = []string{name} // the same program would continue the clock of a stopped one
 		change(&template)
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: name}, Spec: batchv1.JobSpec{Template: template}}
 		if err := user.Create(t.Context(), job); err != nil {

@@ -147,8 +147,8 @@ type ownProject struct {
 	Roles []ownRole `json:"roles"`
 	// Pools are never null.
 	Pools []ownPool `json:"nodePools"`
-	// Limits are the project's own; for other types those of the department apply.
-	Limits map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits `json:"workloads,omitempty"`
+	// TimeLimits are the effective ones of each type of workload, in seconds; 0 means no limit.
+	TimeLimits map[v1alpha1.WorkloadType]v1alpha1.EffectiveTimeLimits `json:"timeLimits,omitempty"`
 	// Services are the allowed types of Services and hosts of Ingresses; nil if they are unknown.
 	Services *v1alpha1.ServiceTerms `json:"services,omitempty"`
 }
@@ -283,17 +283,8 @@ func (d *identity) notes() string {
 	text.WriteString("\n")
 	for i := range d.Projects {
 		p := &d.Projects[i]
-		for _, kind := range append([]v1alpha1.WorkloadType{v1alpha1.AnyWorkload}, v1alpha1.WorkloadTypes...) {
-			limits, ok := p.Limits[kind]
-			if !ok {
-				continue
-			}
-			if limits.MaxRuntime != nil {
-				fmt.Fprintf(&text, "Time limit of %s in %s: %s\n", kind, printer.Sanitize(p.Name), limits.MaxRuntime)
-			}
-			if limits.IdleTimeout != nil {
-				fmt.Fprintf(&text, "Idle timeout of %s in %s: %s\n", kind, printer.Sanitize(p.Name), limits.IdleTimeout)
-			}
+		if len(p.TimeLimits) > 0 {
+			fmt.Fprintf(&text, "Time limits in %s: %s\n", printer.Sanitize(p.Name), p.describeTimeLimits())
 		}
 		if p.Services != nil {
 			fmt.Fprintf(&text, "Services in %s: %s", printer.Sanitize(p.Name), joinServiceTypes(p.Services))
@@ -306,9 +297,28 @@ func (d *identity) notes() string {
 	if d.More > 0 {
 		fmt.Fprintf(&text, "%d more projects: sluice projects lists those that you administer\n", d.More)
 	}
-	text.WriteString("FREE is what is left of the limit; GPUs beyond the guarantee must be idle in the node pool. " +
-		"Limits that no project sets are the department's: sluice clocks shows them for each workload.\n")
+	text.WriteString("FREE is what is left of the limit; GPUs beyond the guarantee must be idle in the node pool.\n")
 	return text.String()
+}
+
+// describeTimeLimits returns the limits of each type of workload.
+func (p *ownProject) describeTimeLimits() string {
+	var all []string
+	for _, kind := range v1alpha1.WorkloadTypes {
+		limits, ok := p.TimeLimits[kind]
+		if !ok {
+			continue
+		}
+		text := string(kind) + " unlimited"
+		if limits.MaxRuntimeSeconds > 0 {
+			text = string(kind) + " " + formatSeconds(&limits.MaxRuntimeSeconds)
+		}
+		if limits.IdleTimeoutSeconds > 0 {
+			text += " (idle " + formatSeconds(&limits.IdleTimeoutSeconds) + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 func joinServiceTypes(terms *v1alpha1.ServiceTerms) string {

@@ -56,7 +56,7 @@ type identityReader struct {
 func (r *identityReader) newOwnProject(ctx context.Context, project *v1alpha1.Project) (ownProject, error) {
 	own := ownProject{
 		Name: project.Name, Department: project.Spec.Department, Namespace: project.NamespaceName(), Phase: project.Status.Phase,
-		ExpiresAt: optionalTime(project.Status.ExpiresAt), Pools: []ownPool{}, Limits: project.Spec.Workloads,
+		ExpiresAt: optionalTime(project.Status.ExpiresAt), Pools: []ownPool{},
 	}
 	department, err := readByName(ctx, r, r.departments, r.access.departments, project.Spec.Department)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *identityReader) newOwnProject(ctx context.Context, project *v1alpha1.Pr
 	err = r.Get(ctx, types.NamespacedName{Namespace: own.Namespace, Name: v1alpha1.ProjectParametersName}, &parameters)
 	switch {
 	case err == nil:
-		own.Services = &parameters.Spec.Services
+		own.Services, own.TimeLimits = &parameters.Spec.Services, parameters.Spec.TimeLimits
 	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err): // the namespace may not be governed yet
 		return own, fmt.Errorf("get the parameters of project %s: %w", project.Name, err)
 	}

@@ -13,10 +13,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -100,9 +98,6 @@ func TestIdentityOutput(t *testing.T) {
 				{Kind: v1alpha1.MemberUser, Name: "anna", Role: v1alpha1.RoleL2Researcher},
 				{Kind: v1alpha1.MemberUser, Name: "secret-ben", Role: v1alpha1.RoleViewer, Email: "ben@example.org"},
 			},
-			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{
-				v1alpha1.WorkloadInteractive: {MaxRuntime: ptr.To(period.MustParseDuration("24h")), IdleTimeout: ptr.To(period.MustParseDuration("2h"))},
-			},
 		},
 		Status: v1alpha1.ProjectStatus{
 			Phase: v1alpha1.ProjectActive, ExpiresAt: clockTime(240 * time.Hour),
@@ -118,7 +113,13 @@ func TestIdentityOutput(t *testing.T) {
 	}
 	parameters := &v1alpha1.ProjectParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "thesis-ns", Name: "sluice"},
-		Spec:       v1alpha1.ProjectParametersSpec{Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}}},
+		Spec: v1alpha1.ProjectParametersSpec{
+			Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}},
+			TimeLimits: map[v1alpha1.WorkloadType]v1alpha1.EffectiveTimeLimits{
+				v1alpha1.WorkloadTrain: {MaxRuntimeSeconds: 172800}, v1alpha1.WorkloadInference: {},
+				v1alpha1.WorkloadInteractive: {MaxRuntimeSeconds: 86400, IdleTimeoutSeconds: 7200},
+			},
+		},
 	}
 	c := newFakeClient(t, interceptor.Funcs{}, project, pool, parameters)
 	access := ownAccess{user: "anna", groups: []string{"staff", "system:authenticated"}, projects: []string{"deleted", "thesis"}, nodePools: []string{"dgx-mig", "gone"}}

@@ -97,7 +97,9 @@ type Answer struct {
 }
 
 // add adds a step.
-func (a *Answer) add(text, command string) { a.Steps = append(a.Steps, Step{Text: text, Command: command}) }
+func (a *Answer) add(text, command string) {
+	a.Steps = append(a.Steps, Step{Text: text, Command: command})
+}
 
 // rules are tried in this order. What ended the workload comes before what keeps it from
 // starting, and that before what will end it.

@@ -6,6 +6,7 @@ package explanation
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,8 +80,8 @@ func explainUnscheduled(f *Facts) *Answer {
 			return f.explainUnschedulable(pod, event.Message)
 		}
 		a := &Answer{State: StateWaiting, Reason: "NotScheduled", Text: "Pod " + pod.Name + " has no node yet, and its scheduler has not said why."}
-		a.Details = append(a.Details, fmt.Sprintf("Its scheduler is %s. If this does not change within a minute, the scheduler may not be running: ask an administrator.",
-			shorten(pod.Spec.SchedulerName)))
+		a.Details = append(a.Details, "Its scheduler is "+shorten(pod.Spec.SchedulerName)+
+			". If this does not change within a minute, the scheduler may not be running: ask an administrator.")
 		a.add("see the pod", f.describePod(pod))
 		return a
 	}
@@ -152,7 +153,7 @@ func explainContainers(f *Facts) *Answer {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		for _, status := range append(append([]corev1.ContainerStatus(nil), pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			waiting := status.State.Waiting
 			if waiting == nil || containerFailures[waiting.Reason] == "" {
 				continue
@@ -192,7 +193,7 @@ func explainContainers(f *Facts) *Answer {
 			a.Details = append(a.Details, "The kubelet reports: "+sentence(event.Message))
 		}
 		if f.Clock != nil && f.Clock.Status.Deadline != nil {
-			a.Details = append(a.Details, fmt.Sprintf("If it has not started by %s, Sluice stops it.", f.minute(f.Clock.Status.Deadline.At.Time)))
+			a.Details = append(a.Details, "If it has not started by "+f.minute(f.Clock.Status.Deadline.At.Time)+", Sluice stops it.")
 		}
 		a.add("see the pod", f.describePod(pod))
 		return a

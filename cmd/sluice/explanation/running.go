@@ -98,7 +98,7 @@ func (f *Facts) endCause(reason v1alpha1.EndReason) string {
 		return "it will have reached its time limit"
 	case v1alpha1.EndIdle:
 		if status.IdleSince != nil {
-			return fmt.Sprintf("its GPUs are idle since %s", f.minute(status.IdleSince.Time))
+			return "its GPUs are idle since " + f.minute(status.IdleSince.Time)
 		}
 		return "its GPUs are idle"
 	case v1alpha1.EndStartTimeout:

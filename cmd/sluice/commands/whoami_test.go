@@ -6,6 +6,8 @@ package commands
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +105,7 @@ func TestIdentityOutput(t *testing.T) {
 			Phase: v1alpha1.ProjectActive, ExpiresAt: clockTime(240 * time.Hour),
 			NodePools: []v1alpha1.PoolUsage{
 				{Name: "dgx-mig", Unscheduled: gpus("500m"), GPUUsage: v1alpha1.GPUUsage{Guaranteed: gpus("500m"), Limit: gpus("2"), Allocated: gpus("1"), Pending: gpus("500m")}},
-				{Name: "hidden", GPUUsage: v1alpha1.GPUUsage{Limit: gpus("1"), Allocated: gpus("2")}},
+				{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: gpus("1"), Allocated: gpus("2")}},
 			},
 		},
 	}
@@ -155,5 +157,28 @@ func TestIdentityReadsBoundedProjects(t *testing.T) {
 	document, err := readIdentity(t.Context(), newFakeClient(t, interceptor.Funcs{}), ownAccess{user: "dean", projects: names})
 	if err != nil || document.More != 450 || len(document.Projects) != 0 {
 		t.Errorf("%d more, %d projects: %v", document.More, len(document.Projects), err)
+	}
+}
+
+// The page for researchers shows what the commands print.
+func TestWhyPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/researcher/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command, golden := range map[string]string{
+		"sluice why training -p thesis":    "../explanation/testdata/waiting-gpu-quota.txt",
+		"sluice why job/training":          "../explanation/testdata/refused-policy.txt",
+		"sluice why training -n thesis-ns": "../explanation/testdata/stopped-max-runtime.txt",
+		"sluice why training":              "../explanation/testdata/ending-idle.txt",
+		"sluice whoami":                    "testdata/whoami/member.txt",
+	} {
+		output, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "```console\n$ " + command + "\n" + string(output) + "```\n"; !strings.Contains(string(page), want) {
+			t.Errorf("docs/researcher/why.md lacks\n%s", want)
+		}
 	}
 }

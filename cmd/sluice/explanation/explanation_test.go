@@ -225,7 +225,11 @@ func situations(t testing.TB) map[string]Facts {
 		"waiting-repartitioning": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{unschedulable("0/1 nodes are available: 1 node(s) had untolerated taint {sluice.dev/repartitioning: }.")}
 		}),
-		"waiting-node-selector": job(func(f *Facts) {
+		"refused-node-selector": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")}
+			f.Pods[0].Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "dgx-9"}
+		}),
+		"waiting-no-node": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")}
 		}),
 		"waiting-volume": job(func(f *Facts) {

@@ -117,11 +117,14 @@ func (f *Facts) explainUnschedulable(pod *corev1.Pod, message string) *Answer {
 		a.Reason = "Volume"
 		a.Text = "It waits for a volume: " + sentence(message)
 		a.add("see the volume claims", "kubectl get persistentvolumeclaims -n "+f.namespace())
-	case strings.Contains(message, "node affinity/selector"):
-		a.Reason = "NodeSelector"
-		a.Text = fmt.Sprintf("Its nodeSelector or node affinity matches %s, so it never starts. Remove it: node pools are named with the annotation %s.",
+	case strings.Contains(message, "node affinity/selector") && len(pod.Spec.NodeSelector) > 0:
+		a.State, a.Reason = StateRefused, "NodeSelector"
+		a.Text = fmt.Sprintf("Its nodeSelector matches %s, so it never starts. Remove it: node pools are named with the annotation %s.",
 			where, v1alpha1.AnnotationNodePools)
 		f.addCorrection(a)
+	case strings.Contains(message, "node affinity/selector"):
+		a.Reason = "NoNode"
+		a.Text = fmt.Sprintf("It is within your quota, and %s is there for it now. Nodes may be under maintenance: if this lasts, ask an administrator.", where)
 	default:
 		a.Text = "Its scheduler cannot place it: " + sentence(message)
 	}

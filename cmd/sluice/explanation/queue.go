@@ -182,6 +182,6 @@ func sentence(message string) string {
 
 // shorten returns a text on one line and of bounded length.
 func shorten(text string) string {
-	text = printer.Sanitize(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " "))
-	return v1alpha1.TruncateText(text, maxQuoted)
+	text = v1alpha1.TruncateText(text, 4*maxQuoted) // a character can become several
+	return v1alpha1.TruncateText(printer.Sanitize(strings.Join(strings.Fields(text), " ")), maxQuoted)
 }

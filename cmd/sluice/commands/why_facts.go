@@ -65,7 +65,7 @@ func (r *workloadFactsReader) read(ctx context.Context, text string) (explanatio
 		switch {
 		case err == nil, meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		case apierrors.IsForbidden(err):
-			r.facts.Unread = append(r.facts.Unread, step.what+" (you may not read them)")
+			r.facts.Unread = append(r.facts.Unread, step.what+": forbidden")
 		default:
 			r.facts.Unread = append(r.facts.Unread, step.what+": "+err.Error())
 		}

@@ -218,7 +218,7 @@ func TestWhyWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"the project (you may not read them)", "events (you may not read them)", "quotas (you may not read them)"}
+	want := []string{"the project: forbidden", "events: forbidden", "quotas: forbidden"}
 	if diff := cmp.Diff(want, explanation.Explain(facts).Unread); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

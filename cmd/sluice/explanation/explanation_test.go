@@ -351,7 +351,7 @@ func situations(t testing.TB) map[string]Facts {
 			f.Clock = running(v1alpha1.EndMaxRuntime, 2000)
 		}),
 		"paused-by-user": suspended(func(*Facts) {}),
-		"unknown":        job(func(f *Facts) { f.Unread = []string{"events (you may not read them)"} }),
+		"unknown":        job(func(f *Facts) { f.Unread = []string{"events: forbidden"} }),
 	}
 }
 

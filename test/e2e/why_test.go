@@ -129,6 +129,12 @@ func TestWhyAndWhoami(t *testing.T) {
 	})
 	expectAnswer("refused", ": Refused", "Pod Security", "hostPort", "kubectl delete job/refused -n "+project)
 
+	eventuallyLong(t, func() error { // the pod of the stopped Job holds its quota until it has ended
+		if pods := sharedCluster.listPods(t, project); len(pods) > 0 {
+			return unexpectedState("no pod exists", pods[0].Name)
+		}
+		return nil
+	})
 	createQuotaHolder(t, project, "holder-1")
 	createQuotaHolder(t, project, "holder-2")
 	expectAnswer("holder-1", "Pod/holder-1", ": Running", "because it will have run for 48h, its time limit")

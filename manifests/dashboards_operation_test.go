@@ -43,6 +43,9 @@ func newAdmissionDashboard() dashboard {
 				{"Refusals in the selected range", "The policies that refused most. kubectl describe policy shows examples.", table, unitNone, 12, []query{
 					{`sum by (policy) (increase(sluice_policy_violations_total[$__range])) > 0`, ""},
 				}},
+				{"Violations by existing objects", "Objects that exist and that each policy would refuse or change now, as of its last audit. sluice policy audit --latest lists them.", table, unitNone, 12, []query{
+					{`max by (policy) (sluice_audit_violations) > 0`, ""},
+				}},
 				{"Refusals by the API server", "Requests that Sluice's admission policies (ValidatingAdmissionPolicy) refused, without the webhook.", graph, unitNone, 12, []query{
 					{`sum by (policy) (increase(apiserver_validating_admission_policy_check_total{policy=~"sluice.*", enforcement_action="deny"}[$__rate_interval]))`, "{{policy}}"},
 				}},

@@ -106,7 +106,10 @@ func TestPodMutations(t *testing.T) {
 				"type train", "pool mig", "class sluice-train", "limit 48h", "nodes [{[{pool In [mig]}] []}]",
 				"side NVIDIA_VISIBLE_DEVICES=void sluice.dev/gpu-milli.mig=1k", "main nvidia.com/mig-7g.40gb=1",
 			},
-			warned: []string{"policy core.gpu removed spec.containers[main].resources.limits[nvidia.com/gpu]"},
+			warned: []string{
+				"1 GPU became a slice 7g.40gb in node pool mig; the pod counts as 1 GPU",
+				"policy core.gpu removed spec.containers[main].resources.limits[nvidia.com/gpu]",
+			},
 		},
 		{
 			name: "a share that becomes a replica",

@@ -22,6 +22,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies"
+	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
@@ -124,7 +125,15 @@ func (c *policyTester) evaluate(ctx context.Context, set *engine.Set, pod map[st
 func parseRequest(pod *corev1.Pod) (request workload.Request, fault string) {
 	request, err := workload.ParsePod(pod)
 	if err != nil {
-		fault = err.Error()
+		return request, err.Error()
+	}
+	annotations := map[string]any{}
+	for key, value := range pod.Annotations {
+		annotations[key] = value
+	}
+	object := map[string]any{"metadata": map[string]any{"annotations": annotations}}
+	if denials, _ := decision.CheckKeys(object, &request, ""); len(denials) > 0 {
+		fault = denials[0].Message
 	}
 	return request, fault
 }

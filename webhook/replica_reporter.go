@@ -49,12 +49,18 @@ type replicaReporter struct {
 	// urgent is the part of the last written report that does not wait for the next renewal, and renewal the time of that.
 	urgent  string
 	renewal time.Time
+	// data is that of the last written report. Another one is written after dataRenewal.
+	data        string
+	dataRenewal time.Time
 	// quarantined are the policies with a series in the metric.
 	quarantined []string
 }
 
 // reportInterval is the time between two checks whether to report, in machine time.
 const reportInterval = time.Second
+
+// dataInterval is the shortest time between two reports of changed data, in machine time: objects can change all the time.
+const dataInterval = replica.RenewInterval / 2
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *replicaReporter) NeedLeaderElection() bool { return false }
@@ -86,7 +92,7 @@ func (r *replicaReporter) Start(ctx context.Context) error {
 }
 
 // Ready is a health check. It fails until the replica has adopted the quarantines of the others, and reported to them which
-// program and which policies it has: they consider this when they refuse what it mutated.
+// program, policies and data it has: they consider this when they refuse what it mutated.
 func (r *replicaReporter) Ready(*http.Request) error {
 	if !r.reported.Load() {
 		return errors.New("the quarantines of the other replicas are not adopted yet, or the first report is not written")
@@ -101,7 +107,11 @@ func (r *replicaReporter) Difference(ctx context.Context, set *engine.Set) repli
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.observer.Difference(r.lease, config.Version, replica.Digest(set.Versions()), policytime.MachineNow())
+	data := []string{replica.DataOf(set)}
+	for _, former := range r.engine.Former(set) {
+		data = append(data, replica.DataOf(former))
+	}
+	return r.observer.Difference(r.lease, config.Version, replica.Digest(set.Versions()), data, policytime.MachineNow())
 }
 
 // step adopts the quarantines of the other replicas, and reports if it is time to or if the policies changed.
@@ -117,11 +127,14 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	evaluation.StartViolations(set.Versions())
 	now := policytime.MachineNow()
 	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), nil)
+	report.Missing = replica.MissingOf(set)
 	urgent, err := replica.Encode(report)
 	if err != nil {
 		return err
 	}
-	if urgent == r.urgent && now.Before(r.renewal) {
+	report.Data = replica.DataOf(set)
+	newData := report.Data != r.data && !now.Before(r.dataRenewal)
+	if urgent == r.urgent && !newData && now.Before(r.renewal) {
 		return nil
 	}
 	report.Violations = r.counter.Violations(set.Versions())
@@ -130,7 +143,7 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	if err := r.write(ctx, report); err != nil {
 		return err
 	}
-	r.urgent = urgent
+	r.urgent, r.data, r.dataRenewal = urgent, report.Data, now.Add(dataInterval)
 	r.reported.Store(true)
 	return nil
 }
@@ -169,7 +182,7 @@ func (r *replicaReporter) end(ctx context.Context) error {
 		return nil //nolint:nilerr // there is nothing to report
 	}
 	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), r.counter.Violations(set.Versions()))
-	report.Ended = true
+	report.Data, report.Ended = replica.DataOf(set), true
 	return r.write(ctx, report)
 }
 

@@ -231,3 +231,71 @@ func TestReplicasKnowEachOtherBeforeTheyAreReady(t *testing.T) {
 		t.Errorf("beside a replica whose report is of a later form: %q", got)
 	}
 }
+
+// A replica knows when another one has data that it does not have, and not when the other one is behind. Changes of data are reported
+// at most every dataInterval. Guards invariant 4 of the design.
+func TestReplicasKnowEachOthersData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &fakeLeases{leases: map[string]*coordinationv1.Lease{}}
+		ahead, behind := newTestReporter(t, leases), newTestReporter(t, leases)
+		source := reportedPolicy
+		source.Rego = "package team\n\ndeny contains \"no\" if data.config.teams.closed"
+		setData := func(r *replicaReporter, closed bool) {
+			t.Helper()
+			config, err := engine.NewConfigData("teams", map[string]any{"closed": closed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.engine.UpdateData(engine.NewData([]engine.ConfigData{config}, nil))
+			if err := r.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		difference := func(r *replicaReporter) replica.Difference {
+			t.Helper()
+			set, err := r.engine.Current()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Difference(t.Context(), set)
+		}
+		for _, r := range []*replicaReporter{ahead, behind} {
+			r.engine.Update([]engine.Source{source})
+			if err := r.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if missing := leases.report(t, r.lease).Missing; len(missing) != 1 || missing[0].Data != "data.config.teams does not exist" {
+				t.Errorf("without data: %+v", missing)
+			}
+			setData(r, false)
+			if missing := leases.report(t, r.lease).Missing; len(missing) > 0 {
+				t.Errorf("with data: %+v", missing)
+			}
+		}
+		time.Sleep(dataInterval)
+		setData(ahead, false)
+		setData(behind, false)
+		if a, b := difference(ahead), difference(behind); a != replica.NoDifference || b != replica.NoDifference {
+			t.Fatalf("with the same data: %q, %q", a, b)
+		}
+		time.Sleep(dataInterval)
+		setData(ahead, true)
+		if a, b := difference(ahead), difference(behind); a != replica.NoDifference || b != replica.OtherData {
+			t.Errorf("one replica is ahead: it has %q, and the other one %q", a, b)
+		}
+		setData(behind, true)
+		if b := difference(behind); b != replica.NoDifference {
+			t.Errorf("both have the data: %q", b)
+		}
+		writes := leases.leases[ahead.lease].ResourceVersion
+		setData(ahead, false)
+		if leases.leases[ahead.lease].ResourceVersion != writes {
+			t.Error("the Lease was written again before dataInterval")
+		}
+		time.Sleep(dataInterval)
+		setData(ahead, false)
+		if leases.leases[ahead.lease].ResourceVersion == writes {
+			t.Error("the data was not reported after dataInterval")
+		}
+	})
+}

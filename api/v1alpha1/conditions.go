@@ -272,6 +272,8 @@ const (
 	ReasonEnforced = "Enforced"
 	// ReasonReplicasDiffer means that some replicas of the webhook have another generation.
 	ReasonReplicasDiffer = "ReplicasDiffer"
+	// ReasonDataMissing means that a policy fails, because data that it reads do not exist or cannot be read.
+	ReasonDataMissing = "DataMissing"
 	// ReasonNoReplicas means that no replica of the webhook reports.
 	ReasonNoReplicas = "NoReplicas"
 )

@@ -131,10 +131,19 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	}
 	amount, ok := wholeQuantity(quantity)
 	if !ok || amount < 0 || amount > unit.maxAmount() || (amount == 0 && unit.isSize()) {
-		r.addInvalid(c.resourcePath(list, name), quantity.String(), unit.describeRange())
+		r.addInvalid(c.resourcePath(list, name), quantity.String(), unit.describeRange()+shareFix(name, quantity))
 		return
 	}
 	r.addAmount(c, resourceAmount{name, unit, amount})
+}
+
+// shareFix returns how to request the share of a GPU that the author probably means.
+func shareFix(name corev1.ResourceName, quantity resource.Quantity) string {
+	milli := quantity.MilliValue()
+	if name != v1alpha1.ResourceNVIDIAGPU || milli <= 0 || milli >= int64(oneGPU) {
+		return ""
+	}
+	return "; remove it, and request a share of a GPU with the annotation " + v1alpha1.AnnotationGPU + ": " + strconv.Quote(Milli(milli).String())
 }
 
 // addAmount adds one valid amount.

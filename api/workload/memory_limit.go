@@ -51,12 +51,17 @@ func (r *parser) parseMemoryLimits(request *Request) {
 }
 
 // requestedForm returns the form in which the author of an admitted pod requested a share that
-// Sluice granted as a resource, a MIG instance or a replica. The limits of such a pod still count.
+// Sluice granted as a resource, a MIG instance or a replica. The limits of such a pod still count; whole GPUs have none.
 func (r *parser) requestedForm(request *Request) Form {
 	switch n := &r.annotations; {
 	case !r.admitted || !request.RequestsGPU():
 		return FormNone
-	case n.gpu.isSet || n.fraction.isSet:
+	case n.gpu.isSet:
+		if amount, problem := parseGPUAmount(n.gpu); problem == "" && amount.wholeGPUs > 0 {
+			return FormNone
+		}
+		return FormShare
+	case n.fraction.isSet:
 		return FormShare
 	case n.memory.isSet:
 		return FormMemory

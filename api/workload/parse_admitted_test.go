@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 )
 
@@ -43,6 +44,16 @@ func TestParseAdmittedPod(t *testing.T) {
 		{
 			"whole GPUs that became a resource",
 			newAdmittedPod().withAnnotation("sluice.dev/gpu", "2").withLimit("nvidia.com/gpu", "2"),
+			workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 2000, Resources: singleAmount("nvidia.com/gpu", 2)},
+		},
+		{
+			"whole GPUs by an annotation have no limit of Run:ai's variable",
+			newAdmittedPod().withAnnotation("sluice.dev/gpu", "2").withEnv(v1alpha1.EnvRunAIGPUMemoryLimit, "0.9"),
+			workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 2000},
+		},
+		{
+			"whole GPUs that became a resource have none either",
+			newAdmittedPod().withAnnotation("sluice.dev/gpu", "2").withLimit("nvidia.com/gpu", "2").withEnv(v1alpha1.EnvRunAIGPUMemoryLimit, "0.9"),
 			workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 2000, Resources: singleAmount("nvidia.com/gpu", 2)},
 		},
 		{

@@ -49,6 +49,10 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 	}
 	tests := []refusal{
 		{
+			"a fraction of a resource", newPod().withLimit("nvidia.com/gpu", "0.5"),
+			[]invalidField{{"spec.containers[0].resources.limits[nvidia.com/gpu]", "500m", "remove it, and request a share of a GPU with the annotation sluice.dev/gpu: \"0.5\""}},
+		},
+		{
 			"a whole GPU and a share", newPod().withLimit("nvidia.com/gpu", "1").withAnnotation("gpu-fraction", "0.5"),
 			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", `cannot go with spec.containers[0].resources.limits[nvidia.com/gpu], "1"; a pod requests GPUs by a resource or by an annotation, keep one of the two`)},
 		},

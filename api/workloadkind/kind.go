@@ -154,7 +154,7 @@ const annotationsPrefix = "metadata.annotations."
 // workload must be created again. replicas is used for kinds with replicas; values below 1 mean
 // 1.
 func (k Kind) StartCommand(namespace, name string, replicas int64) string {
-	if k.StopAction.Irreversible || k.StopAction.Method == StopNever || k.StopAction.Method == StopByDeletion || k.StopAction.Method == "" {
+	if !k.IsReversible() {
 		return ""
 	}
 	object := k.Resource
@@ -169,14 +169,8 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	case isAnnotation && k.StopAction.StartValue == nil:
 		return fmt.Sprintf("kubectl annotate %s %s-", target, annotation)
 	}
-	start := k.StopAction.StartValue
-	if k.StopAction.Method == StopByScaling {
-		start = max(replicas, 1)
-	}
-	patch := start
-	for i := len(k.StopAction.Path) - 1; i >= 0; i-- {
-		patch = map[string]any{k.StopAction.Path[i]: patch}
-	}
+	patch := map[string]any{}
+	SetPatchValue(patch, k.startValue(replicas), k.StopAction.Path...)
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "" // cannot happen: the values are bools, strings and numbers

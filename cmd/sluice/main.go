@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sluice is the command line of Sluice, also as `kubectl sluice`.
+// Command sluice is the command line of Sluice, also as `kubectl sluice` under the name kubectl-sluice.
 package main
 
 import (
@@ -17,9 +17,11 @@ import (
 
 func main() {
 	check.RunIfChild()
-	root := commands.NewRootCommand()
+	invocation := commands.InvocationOf(os.Args[0])
+	root := invocation.RootCommand()
+	root.SetArgs(commands.PrepareArguments(os.Args[1:]))
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(invocation.Text(err.Error())))
 		os.Exit(commands.ExitStatus(err))
 	}
 }

@@ -33,13 +33,16 @@ type tried struct {
 // generateCases returns the drafts as policies with cases: those of the source, and for each policy an example that it refuses
 // or changes and one that it does not, where there is one. The source's own expectation counts: where the policy decides
 // otherwise, the entry has a gap.
-func generateCases(ctx context.Context, drafts []*draft) ([]Converted, error) {
+func generateCases(ctx context.Context, drafts []*draft, libraries []*sharedLibrary) ([]Converted, error) {
 	if len(drafts) == 0 {
 		return nil, nil
 	}
 	var folder workbench.Folder
 	for _, d := range drafts {
 		folder.Policies = append(folder.Policies, d.policy)
+	}
+	for _, l := range libraries {
+		folder.Policies = append(folder.Policies, l.policy)
 	}
 	t := &tryout{}
 	var err error

@@ -101,8 +101,15 @@ func (r *Result) Incomplete() int {
 	return count
 }
 
-// Checker checks the source of a policy. [check.Process] does it with limits of time and memory.
-type Checker func(ctx context.Context, source engine.Source) (check.Result, error)
+// Checker checks the source of a policy beside the libraries that it imports. [check.Process] does it with limits of time and
+// memory.
+type Checker func(ctx context.Context, source engine.Source, libraries ...engine.Source) (check.Result, error)
+
+// regoForm is a text of a policy, with the libraries that it imports.
+type regoForm struct {
+	rego      string
+	libraries []*sharedLibrary
+}
 
 // draft is a policy before its check.
 type draft struct {
@@ -117,8 +124,12 @@ type draft struct {
 	tests []sourceTest
 	// changed is the part of an object that the policy sets; nil if it changes nothing.
 	changed any
-	// fallback is another text of the Rego, used if the first one does not pass the check.
-	fallback string
+	// forms are texts of the Rego, of which the first that passes the check is used; nil if that of the policy is the only one.
+	forms []regoForm
+	// form is the index of the one in use.
+	form int
+	// template is the entry of the template whose libraries it imports.
+	template *Entry
 	// compare returns how the policy's findings differ from those of the source, for an example; empty if they do not.
 	compare func(ctx context.Context, objects []map[string]any) (string, error)
 }
@@ -149,16 +160,21 @@ func (c *conversion) entry(file, object string) *Entry {
 
 // add adds a draft, under a name that is not taken.
 func (c *conversion) add(d *draft) {
-	base := policyName(d.policy.Name)
+	c.nameUniquely(&d.policy, d.policy.Name)
+	c.drafts = append(c.drafts, d)
+}
+
+// nameUniquely completes a policy with a name that is not taken.
+func (c *conversion) nameUniquely(policy *v1alpha1.Policy, wanted string) {
+	base := policyName(wanted)
 	name := base
 	for n := 2; c.names[name]; n++ {
 		suffix := fmt.Sprintf("-%d", n)
 		name = strings.TrimRight(base[:min(len(base), maxName-len(suffix))], "-.") + suffix
 	}
 	c.names[name] = true
-	d.policy.Name = name
-	d.policy.APIVersion, d.policy.Kind = v1alpha1.GroupVersion.String(), "Policy"
-	c.drafts = append(c.drafts, d)
+	policy.Name = name
+	policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), "Policy"
 }
 
 // maxName is the longest name of a policy.
@@ -188,9 +204,13 @@ func (c *conversion) finish(ctx context.Context, checker Checker) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	policies, err := generateCases(ctx, accepted)
+	libraries := importedLibraries(accepted)
+	policies, err := generateCases(ctx, accepted, libraries)
 	if err != nil {
 		return nil, err
+	}
+	for _, l := range libraries {
+		policies = append(policies, Converted{Policy: l.policy, Source: strings.Join(l.templates, ", ")})
 	}
 	slices.SortFunc(policies, func(a, b Converted) int { return strings.Compare(a.Policy.Name, b.Policy.Name) })
 	result := &Result{Policies: policies}
@@ -213,7 +233,7 @@ func (c *conversion) finish(ctx context.Context, checker Checker) (*Result, erro
 func (c *conversion) check(ctx context.Context, checker Checker) ([]*draft, error) {
 	var accepted []*draft
 	for _, d := range c.drafts {
-		problem, err := d.check(ctx, checker)
+		problem, err := c.checkDraft(ctx, d, checker)
 		if err == nil && problem == "" && d.compare != nil {
 			problem, err = d.compare(ctx, d.objects())
 		}
@@ -244,28 +264,40 @@ func (c *conversion) removeRejected(accepted []*draft) {
 	}
 }
 
-// check returns why the policy does not pass the check; empty if it does, with its Rego or the fallback.
-func (d *draft) check(ctx context.Context, checker Checker) (string, error) {
+// checkDraft returns why the policy does not pass the check; empty if it does, with one of its forms.
+func (c *conversion) checkDraft(ctx context.Context, d *draft, checker Checker) (string, error) {
+	if len(d.forms) == 0 {
+		d.forms = []regoForm{{rego: d.policy.Spec.Rego}}
+	}
 	var first string
-	for _, text := range []string{d.policy.Spec.Rego, d.fallback} {
-		if text == "" {
-			continue
-		}
-		d.policy.Spec.Rego = text
-		result, err := checker(ctx, engine.FromPolicy(&d.policy))
+	for i := range d.forms {
+		d.form, d.policy.Spec.Rego = i, d.forms[i].rego
+		problem, err := c.checkLibraries(ctx, checker, d.libraries())
 		if err != nil {
 			return "", err
 		}
-		if len(result.Problems) == 0 {
-			return "", nil
+		if problem == "" {
+			result, err := checker(ctx, engine.FromPolicy(&d.policy), sourcesOf(d.libraries())...)
+			if err != nil || len(result.Problems) == 0 {
+				return "", err
+			}
+			found := result.Problems[0]
+			found.Policy = "the converted policy"
+			problem = found.Error()
 		}
 		if first == "" {
-			problem := result.Problems[0]
-			problem.Policy = "the converted policy"
-			first = problem.Error()
+			first = problem
 		}
 	}
 	return first, nil
+}
+
+// libraries returns the libraries that the policy imports, itself and through others.
+func (d *draft) libraries() []*sharedLibrary {
+	if d.form >= len(d.forms) {
+		return nil
+	}
+	return withImports(d.forms[d.form].libraries)
 }
 
 // objects returns all examples of the draft.

@@ -62,6 +62,7 @@ func Gatekeeper(ctx context.Context, files []File, checker Checker) (*Result, er
 type gatekeeper struct {
 	*conversion
 	templates map[string]*constraintTemplate // by the kind of their constraints
+	shelf     libraryShelf
 	byObject  []constraintDraft
 }
 
@@ -189,22 +190,21 @@ func (g *gatekeeper) addConstraint(d *sourceObject) {
 		e.refuse("spec.parameters", err.Error(), "correct the parameters or the template's schema")
 		return
 	}
-	rego, err := t.modules()
+	forms, err := t.modules(&g.shelf)
 	if err != nil {
 		e.refuse("", err.Error(), "correct the template, or rewrite it as a policy of Sluice")
 		return
 	}
 	t.count++
 	original := slices.Clone(append([]string{t.rego}, t.libraries...))
-	next := &draft{policy: policy, entry: e, examples: parameterExamples(at(spec, "parameters"), scope.kinds)}
-	next.policy.Spec.Rego, next.fallback = scope.guard(rego.v1, ast.RegoV1), scope.guard(rego.v0, ast.RegoV0)
+	next := &draft{policy: policy, entry: e, template: t.entry, examples: parameterExamples(at(spec, "parameters"), scope.kinds)}
+	for _, form := range forms {
+		next.forms = append(next.forms, regoForm{scope.guard(form.rego, form.version), form.libraries})
+	}
 	next.compare = func(ctx context.Context, objects []map[string]any) (string, error) {
 		unguarded := next.policy
-		unguarded.Spec.Rego = rego.v1
-		if next.policy.Spec.Rego == next.fallback && next.fallback != "" {
-			unguarded.Spec.Rego = rego.v0
-		}
-		return compareWithTemplate(ctx, original, t.version, &unguarded, objects)
+		unguarded.Spec.Rego = forms[next.form].rego
+		return compareWithTemplate(ctx, original, t.version, &unguarded, sourcesOf(next.libraries()), objects)
 	}
 	g.add(next)
 	g.byObject = append(g.byObject, constraintDraft{next, d})

@@ -25,10 +25,11 @@ var exampleTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 // compareTimeout limits the evaluation of a template, whose author may be anyone.
 const compareTimeout = 10 * time.Second
 
-// compareWithTemplate evaluates a template's own modules with OPA, and the policy with the engine, for the same reviews. It
+// compareWithTemplate evaluates a template's own modules with OPA, and the policy and its libraries with the engine, for the same reviews. It
 // returns the first difference of their messages; empty if there is none.
 func compareWithTemplate(
-	ctx context.Context, modules []string, version ast.RegoVersion, policy *v1alpha1.Policy, objects []map[string]any,
+	ctx context.Context, modules []string, version ast.RegoVersion, policy *v1alpha1.Policy, libraries []engine.Source,
+	objects []map[string]any,
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
@@ -38,14 +39,16 @@ func compareWithTemplate(
 	}
 	source := engine.FromPolicy(policy)
 	source.Enforcement, source.Match.Kinds = v1alpha1.EnforcementDeny, []string{"Pod", kindJob}
-	set, reports, err := engine.Compile([]engine.Source{source}, engine.Options{
+	set, reports, err := engine.Compile(append(libraries, source), engine.Options{
 		Libraries: policies.Libraries(), Limits: engine.Limits{Evaluation: compareTimeout, Request: compareTimeout}, CacheEntries: -1,
 	})
 	if err != nil {
 		return "", err
 	}
-	if problems := reports[0].Problems; len(problems) > 0 {
-		return problems[0].Error(), nil
+	for i := range reports {
+		if problems := reports[i].Problems; len(problems) > 0 {
+			return problems[0].Error(), nil
+		}
 	}
 	var parameters any = map[string]any{}
 	if p := policy.Spec.Parameters; p != nil {

@@ -14,24 +14,39 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// modulePair is the module of a template with its libraries, in Rego v1, and in v0 if the template is in v0. The v0 text is
-// for templates whose v1 text would not compile in OPA's strict mode, which every policy in v1 must.
-type modulePair struct{ v1, v0 string }
+// templateModule is a form of a template's module: its text in a version of Rego, with the libraries that it imports.
+type templateModule struct {
+	rego      string
+	version   ast.RegoVersion
+	libraries []*sharedLibrary
+}
 
-// modules returns the module of the template with its libraries in it.
-func (t *constraintTemplate) modules() (modulePair, error) {
-	var pair modulePair
-	var err error
-	if pair.v1, err = t.mergeLibraries(ast.RegoV1); err != nil && t.version == ast.RegoV1 {
-		return pair, err
-	}
-	if t.version == ast.RegoV0 {
-		var v0Err error
-		if pair.v0, v0Err = t.mergeLibraries(ast.RegoV0); v0Err != nil {
-			return pair, errors.Join(err, v0Err)
+// modules returns the forms of the template's module, the preferred one first: with shared libraries, then with the rules of
+// the libraries in it, for those that cannot be a library of their own, and then as it is in v0. That is for templates whose
+// v1 text would not compile in OPA's strict mode, which every policy in v1 must.
+func (t *constraintTemplate) modules(shelf *libraryShelf) ([]templateModule, error) {
+	var forms []templateModule
+	if len(t.libraries) > 0 {
+		if rego, libraries, err := t.shareLibraries(shelf); err == nil {
+			forms = append(forms, templateModule{rego, ast.RegoV1, libraries})
 		}
 	}
-	return pair, nil
+	var problems []error
+	for _, version := range []ast.RegoVersion{ast.RegoV1, ast.RegoV0} {
+		if version == ast.RegoV0 && t.version != ast.RegoV0 {
+			continue
+		}
+		rego, err := t.mergeLibraries(version)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		forms = append(forms, templateModule{rego: rego, version: version})
+	}
+	if len(forms) == 0 {
+		return nil, errors.Join(problems...)
+	}
+	return forms, nil
 }
 
 // libraryModule is a parsed library.
@@ -53,31 +68,10 @@ func (t *constraintTemplate) mergeLibraries(version ast.RegoVersion) (string, er
 	if err != nil {
 		return "", err
 	}
-	var libraries []*libraryModule
-	for i, rego := range t.libraries {
-		module, text, err := t.parse(rego, version)
-		if err != nil {
-			return "", fmt.Errorf("library %d: %w", i+1, err)
-		}
-		l := &libraryModule{text: text, module: module, rules: make(map[string]string)}
-		l.path = strings.TrimPrefix(module.Package.Path.String(), "data.")
-		if l.path != "lib" && !strings.HasPrefix(l.path, "lib.") || strings.ContainsAny(l.path, `["`) {
-			return "", fmt.Errorf("library %d: the package %s is not below lib", i+1, l.path)
-		}
-		l.prefix = strings.ReplaceAll(l.path, ".", "_") + "_"
-		for _, imported := range module.Imports {
-			if path := imported.Path.String(); !strings.HasPrefix(path, "data.lib") && !isDirective(path) {
-				return "", fmt.Errorf("library %s: it imports %s, and can import only libraries", l.path, path)
-			}
-		}
-		for _, rule := range module.Rules {
-			if name := ruleName(rule); name != "" {
-				l.rules[name] = l.prefix + name
-			}
-		}
-		libraries = append(libraries, l)
+	libraries, err := t.parseLibraries(version)
+	if err != nil {
+		return "", err
 	}
-	slices.SortStableFunc(libraries, func(a, b *libraryModule) int { return len(b.path) - len(a.path) })
 	if len(libraries) == 0 {
 		return mainText, nil
 	}
@@ -97,6 +91,36 @@ func (t *constraintTemplate) mergeLibraries(version ast.RegoVersion) (string, er
 		parts = append(parts, "# The library "+l.path+".\n"+strings.TrimLeft(withoutPackage(renameIdentifiers(text, l.rules), l.module), "\n"))
 	}
 	return formatRego(strings.Join(parts, "\n"), version, version)
+}
+
+// parseLibraries returns the libraries of the template in a version of Rego, the longest package first.
+func (t *constraintTemplate) parseLibraries(version ast.RegoVersion) ([]*libraryModule, error) {
+	var libraries []*libraryModule
+	for i, rego := range t.libraries {
+		module, text, err := t.parse(rego, version)
+		if err != nil {
+			return nil, fmt.Errorf("library %d: %w", i+1, err)
+		}
+		l := &libraryModule{text: text, module: module, rules: make(map[string]string)}
+		l.path = strings.TrimPrefix(module.Package.Path.String(), "data.")
+		if l.path != "lib" && !strings.HasPrefix(l.path, "lib.") || strings.ContainsAny(l.path, `["`) {
+			return nil, fmt.Errorf("library %d: the package %s is not below lib", i+1, l.path)
+		}
+		l.prefix = strings.ReplaceAll(l.path, ".", "_") + "_"
+		for _, imported := range module.Imports {
+			if path := imported.Path.String(); !strings.HasPrefix(path, "data.lib") && !isDirective(path) {
+				return nil, fmt.Errorf("library %s: it imports %s, and can import only libraries", l.path, path)
+			}
+		}
+		for _, rule := range module.Rules {
+			if name := ruleName(rule); name != "" {
+				l.rules[name] = l.prefix + name
+			}
+		}
+		libraries = append(libraries, l)
+	}
+	slices.SortStableFunc(libraries, func(a, b *libraryModule) int { return len(b.path) - len(a.path) })
+	return libraries, nil
 }
 
 // parse returns a module and its text in a version of Rego.

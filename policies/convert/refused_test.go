@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/convert"
 )
 
@@ -75,7 +76,7 @@ func TestGatekeeperRefusals(t *testing.T) {
 		"cyclic libs":            {template("package t\nimport data.lib.a\nviolation[{\"msg\": \"no\"}] { a.x }", "      libs:\n        - |\n          package lib.a\n          import data.lib.b\n          x { b.y }\n        - |\n          package lib.b\n          import data.lib.a\n          y { a.x }\n", pods), "recursive"},
 		"a missing lib":          {template("package t\nimport data.lib.a\nviolation[{\"msg\": \"no\"}] { a.x }", "      libs:\n        - |\n          package lib.b\n          y { true }\n", pods), "data.lib.a is not a rule"},
 		"a lib elsewhere":        {template(plainRule, "      libs:\n        - |\n          package other\n          y { true }\n", pods), "is not below lib"},
-		"a hidden import":        {template("package t\nimport data.lib.a\nviolation[{\"msg\": \"no\"}] { f({\"x\": true}) }\nf(a) { a.x }", "      libs:\n        - |\n          package lib.a\n          x { true }\n", pods), "a variable has the name of the import a"},
+		"a hidden import":        {template("package t\nimport data.lib.a\nviolation[{\"msg\": \"no\"}] { f({\"x\": true}) }\nf(a) { a.x }", "      libs:\n        - |\n          package lib.a\n          x { true }\n", pods), "import data.lib.a unused"},
 		"the configuration":      {"apiVersion: config.gatekeeper.sh/v1alpha1\nkind: Config\nmetadata: {name: config}\n", "Gatekeeper's own configuration"},
 		"a mutator from outside": {"apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: m}\nspec:\n  applyTo: [{groups: [\"\"], versions: [v1], kinds: [Pod]}]\n  location: spec.hostPID\n  parameters: {assign: {fromMetadata: {field: name}}}\n", "only an assigned value"},
 		"a list without names":   {"apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: m}\nspec:\n  applyTo: [{groups: [\"\"], versions: [v1], kinds: [Pod]}]\n  location: \"spec.tolerations[key: a].value\"\n  parameters: {assign: {value: b}}\n", "lists are addressed by name"},
@@ -122,25 +123,49 @@ func TestKyvernoRefusals(t *testing.T) {
 
 func TestRunAIRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"an asset":            {"imposedAssets: [f12c965b-44e9-4ff6-8b43-01d8f9e630cc]\n", "known to Run:ai only"},
-		"a priority class":    {"rules: {priorityClass: {canEdit: false}}\n", "priorityClass: it has no counterpart"},
-		"attributes":          {"rules: {storage: {pvc: {attributes: {size: {max: 1}}}}}\n", "storage.pvc.attributes"},
-		"a default of GPUs":   {"defaults: {compute: {gpuDevicesRequest: 1}}\n", "sets no default of the number of GPUs"},
-		"no number":           {"rules: {compute: {cpuCoreRequest: {max: many}}}\n", "many is no number"},
-		"an impossible step":  {"rules: {compute: {gpuDevicesRequest: {step: 0}}}\n", "is no step"},
-		"a rule":              {"rules: {compute: {cpuCoreRequest: {defaultFrom: {field: compute.cpuCoreLimit, factor: 0.5}}}}\n", "defaultFrom"},
-		"additions of labels": {"rules: {labels: {instances: {canAdd: false}}}\n", "labels.canAdd"},
-		"a department's id":   {"meta: {scope: department, departmentId: \"4\"}\npolicy: {rules: {image: {required: true}}}\n", "it has the id and no name"},
-		"no policy":           {"a: b\n", "no defaults, rules or imposedAssets"},
-		"items' rules":        {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {volumes: {itemRules: {path: {required: true}}}}\n", "volumes.itemRules"},
-		"ports":               {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {ports: {rules: {canAdd: true}}}\n", "ports: it has no counterpart"},
-		"a workload":          {"apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: a}\n", "the kind is no policy"},
+		"defaults that are no map": {"defaults: 3\nrules: []\n", "defaults: it is 3, and must be a map of fields"},
+		"rules that are no map":    {"defaults: {image: a}\nrules: [a]\n", "rules: it is [a], and must be a map of fields"},
+		"a rule that is no map":    {"rules: {compute: {gpuDevicesRequest: {max: 2}}, image: 3}\n", "rules.image: it is 3, and must be a map of fields"},
+		"a list of variables":      {"defaults: {environmentVariables: [{name: A, value: b}]}\n", "defaults.environmentVariables: it is [map[name:A value:b]], and must be a map"},
+		"assets that are no list":  {"imposedAssets: {a: b}\n", "imposedAssets: it is map[a:b], and must be a list"},
+		"a field of the old form":  {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {image: 3}\n", "image: it is 3, and must be a map of fields"},
+		"a rule of variables":      {"rules: {environmentVariables: {required: true}}\n", "rules.environmentVariables.required: it has no counterpart"},
+		"instances that are none":  {"defaults: {environmentVariables: {instances: {A: b}}}\n", "defaults.environmentVariables.instances: it is map[A:b], and must be a list"},
+		"items that are no map":    {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {environment: {items: [A]}}\n", "environment.items: it is [A], and must be a map"},
+		"a section that is no map": {"defaults: {compute: 3}\nrules: {compute: {gpuDevicesRequest: {max: 2}}}\n", "defaults.compute: it is 3, and must be a map"},
+		"an asset":                 {"imposedAssets: [f12c965b-44e9-4ff6-8b43-01d8f9e630cc]\n", "known to Run:ai only"},
+		"a priority class":         {"rules: {priorityClass: {canEdit: false}}\n", "priorityClass: it has no counterpart"},
+		"attributes":               {"rules: {storage: {pvc: {attributes: {size: {max: 1}}}}}\n", "storage.pvc.attributes"},
+		"a default of GPUs":        {"defaults: {compute: {gpuDevicesRequest: 1}}\n", "sets no default of the number of GPUs"},
+		"no number":                {"rules: {compute: {cpuCoreRequest: {max: many}}}\n", "many is no number"},
+		"an impossible step":       {"rules: {compute: {gpuDevicesRequest: {step: 0}}}\n", "is no step"},
+		"a rule":                   {"rules: {compute: {cpuCoreRequest: {defaultFrom: {field: compute.cpuCoreLimit, factor: 0.5}}}}\n", "defaultFrom"},
+		"additions of labels":      {"rules: {labels: {instances: {canAdd: false}}}\n", "labels.canAdd"},
+		"a department's id":        {"meta: {scope: department, departmentId: \"4\"}\npolicy: {rules: {image: {required: true}}}\n", "it has the id and no name"},
+		"no policy":                {"a: b\n", "no defaults, rules or imposedAssets"},
+		"items' rules":             {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {volumes: {itemRules: {path: {required: true}}}}\n", "volumes.itemRules"},
+		"ports":                    {"apiVersion: run.ai/v2alpha1\nkind: TrainingPolicy\nmetadata: {name: a}\nspec: {ports: {rules: {canAdd: true}}}\n", "ports: it has no counterpart"},
+		"a workload":               {"apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: a}\n", "the kind is no policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := refusedEntry(t, convert.RunAI, tc.text); !strings.Contains(got, tc.want) {
 				t.Errorf("the gaps are\n%s\nwant %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A file whose name has the words of two types always applies to all of them.
+func TestRunAITypeIsDeterministic(t *testing.T) {
+	for range 30 {
+		files := []convert.File{{Name: "training-and-inference.yaml", Text: []byte("rules: {image: {required: true}}\n")}}
+		result, err := convert.RunAI(t.Context(), files, inProcess)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Entries) != 1 || len(result.Entries[0].Notes) != 1 {
+			t.Fatalf("entries %+v", result.Entries)
+		}
 	}
 }
 
@@ -210,8 +235,12 @@ func FuzzConvert(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			all := make([]v1alpha1.Policy, len(result.Policies))
+			for i := range result.Policies {
+				all[i] = result.Policies[i].Policy
+			}
 			for _, p := range result.Policies {
-				if problems := checkOf(&p.Policy); len(problems) > 0 {
+				if problems := checkOf(&p.Policy, all); len(problems) > 0 {
 					t.Errorf("%s: %v", p.Policy.Name, problems)
 				}
 			}

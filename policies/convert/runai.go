@@ -44,17 +44,22 @@ var runaiTypes = map[string]v1alpha1.WorkloadType{
 	"DistributedPolicy": v1alpha1.WorkloadTrain, "InferencePolicy": v1alpha1.WorkloadInference,
 }
 
-// typeOfName returns the workload type that a name contains; empty if it contains none.
+// typeOfName returns the workload type that a name contains; empty if it contains none, or several.
 func typeOfName(name string) v1alpha1.WorkloadType {
+	var found v1alpha1.WorkloadType
 	for word, workloadType := range map[string]v1alpha1.WorkloadType{
 		"workspace": v1alpha1.WorkloadInteractive, "interactive": v1alpha1.WorkloadInteractive,
 		"training": v1alpha1.WorkloadTrain, "distributed": v1alpha1.WorkloadTrain, "inference": v1alpha1.WorkloadInference,
 	} {
-		if strings.Contains(strings.ToLower(name), word) {
-			return workloadType
+		if !strings.Contains(strings.ToLower(name), word) {
+			continue
 		}
+		if found != "" && found != workloadType {
+			return ""
+		}
+		found = workloadType
 	}
-	return ""
+	return found
 }
 
 // addObject adds the draft of an object, in the form before version 2.18.
@@ -80,6 +85,7 @@ func (r *runai) addObject(d *sourceObject, all []sourceObject) {
 	}
 	spec := object(d.content["spec"])
 	for _, name := range keys(spec) {
+		refuseUnlessMap(e, name, spec[name])
 		w.addOldField(name, object(spec[name]))
 	}
 	r.addWriter(w)
@@ -126,11 +132,17 @@ func (r *runai) addDocument(d *sourceObject) {
 		e.refuse("meta.scope", fmt.Sprintf("the scope %q is unknown", scope), "use tenant, cluster, department or project")
 		return
 	}
+	if assets := content["imposedAssets"]; assets != nil && list(assets) == nil {
+		e.refuse("imposedAssets", fmt.Sprintf("it is %v, and must be a list", assets), "correct the file")
+	}
 	for i, asset := range list(content["imposedAssets"]) {
 		e.refuse(fmt.Sprintf("imposedAssets[%d]", i), fmt.Sprintf("the asset %v is known to Run:ai only", asset), "add its volume as a default")
 	}
 	if unknown := unknownKeys(content, "defaults", "rules", "imposedAssets"); len(unknown) > 0 {
 		e.refuse(unknown[0], "the field is unknown", "remove it")
+	}
+	for _, name := range []string{"defaults", "rules"} {
+		refuseUnlessMap(e, name, content[name])
 	}
 	w.addTree("", object(content["defaults"]), object(content["rules"]))
 	r.addWriter(w)
@@ -147,16 +159,26 @@ func (r *runai) addWriter(w *runaiWriter) {
 // sections are the maps of fields in defaults and rules.
 var sections = []string{"compute", "security", "storage"}
 
+// refuseUnlessMap reports a value that is set and no map: nothing of it would be converted.
+func refuseUnlessMap(e *Entry, part string, value any) {
+	if value != nil && object(value) == nil {
+		e.refuse(part, fmt.Sprintf("it is %v, and must be a map of fields", value), "correct the file")
+	}
+}
+
 // addTree adds all fields of defaults and rules.
 func (w *runaiWriter) addTree(prefix string, defaults, rules map[string]any) {
 	for _, name := range union(keys(defaults), keys(rules)) {
 		fieldPath := prefix + name
 		byDefault, has := defaults[name]
 		rule := object(rules[name])
+		refuseUnlessMap(w.entry, "rules."+fieldPath, rules[name])
 		switch {
 		case prefix == "" && slices.Contains(sections, name):
+			refuseUnlessMap(w.entry, "defaults."+fieldPath, byDefault)
 			w.addTree(name+".", object(byDefault), rule)
 		case runaiLists[fieldPath] != nil:
+			refuseUnlessMap(w.entry, "defaults."+fieldPath, byDefault)
 			w.addList(fieldPath, object(byDefault), rule)
 		case has && byDefault == nil && len(rule) == 0:
 		default:

@@ -117,6 +117,16 @@ func (w *runaiWriter) addList(fieldPath string, defaults, rules map[string]any) 
 	if defaults["attributes"] != nil || rules["attributes"] != nil {
 		w.entry.refuse(fieldPath+".attributes", "defaults and rules of attributes have no counterpart", "write them in Rego")
 	}
+	for _, unknown := range unknownKeys(defaults, "instances", "attributes") {
+		w.entry.refuse("defaults."+fieldPath+"."+unknown, "it has no counterpart", "write it in Rego")
+	}
+	for _, unknown := range unknownKeys(rules, "instances", "attributes") {
+		w.entry.refuse("rules."+fieldPath+"."+unknown, "it has no counterpart", "write it in Rego")
+	}
+	if instances := defaults["instances"]; instances != nil && list(instances) == nil {
+		w.entry.refuse("defaults."+fieldPath+".instances", fmt.Sprintf("it is %v, and must be a list", instances), "correct the file")
+	}
+	refuseUnlessMap(w.entry, "rules."+fieldPath+".instances", rules["instances"])
 	instanceRules := object(rules["instances"])
 	locked := texts(instanceRules["locked"])
 	var known []string
@@ -139,6 +149,10 @@ func (w *runaiWriter) addOldList(name, fieldPath string, content map[string]any)
 	if content["itemRules"] != nil {
 		w.entry.refuse(name+".itemRules", "rules of the fields of an item have no counterpart", "write them in Rego")
 	}
+	for _, unknown := range unknownKeys(content, "items", "rules", "itemRules") {
+		w.entry.refuse(name+"."+unknown, "the field is unknown", "remove it")
+	}
+	refuseUnlessMap(w.entry, name+".items", content["items"])
 	items, known := object(content["items"]), []string{}
 	for i, key := range keys(items) {
 		item := object(items[key])

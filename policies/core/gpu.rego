@@ -84,6 +84,7 @@ warn contains sprintf("%s became %s in node pool %s; the pod counts as %s", [
 	request.description, pools.grant_description, pools.preferred.name, format.gpus(pools.charge),
 ]) if {
 	differs_from_request
+	not several_slices
 }
 
 # The slices are on different GPUs, or cannot be on one.
@@ -93,6 +94,11 @@ warn contains {
 	]),
 	"fix": "request one, or use a node pool with whole GPUs",
 } if {
+	several_slices
+}
+
+# several_slices: the pod requests several GPUs and gets MIG slices.
+several_slices if {
 	pools.preferred.sharing == "MIG"
 	input.workload.form == "Whole"
 	input.workload.devices > 1
@@ -113,4 +119,10 @@ differs_from_request if {
 differs_from_request if {
 	input.workload.form == "Whole"
 	pools.grant.milli < 1000
+}
+
+# The author's resource is removed: the warning says what the pod gets in its place.
+differs_from_request if {
+	needs_other_resource
+	count(remove) > 0
 }

@@ -33,7 +33,12 @@ test_several_gpus_on_mig_pool if {
 
 test_no_warning_for_exact_grant if {
 	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.share(0.5), [fixtures.mig])
-	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), [fixtures.mig])
+	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), [fixtures.whole])
+}
+
+# The removal of nvidia.com/gpu never stands alone.
+test_replaced_resource_is_named if {
+	policy.warn == {"1 GPU became a slice 7g.40gb in node pool mig; the pod counts as 1 GPU"} with input as fixtures.input_for(fixtures.gpus(1), [fixtures.mig])
 }
 
 test_several_devices if {

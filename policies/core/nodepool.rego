@@ -58,6 +58,38 @@ deny contains {
 	input.object.spec.nodeSelector[label.key] == label.value
 }
 
+# No node of the pool has the label, so the pod would wait forever.
+deny contains {
+	"msg": sprintf("no node of node pool %s has the label %s=%s", [pools.preferred.name, key, value]),
+	"field": sprintf("spec.nodeSelector[%s]", [key]),
+	"fix": sprintf("%s; leave the selector out, since Sluice selects the nodes of the pool", [other_pool_fix(key, value)]),
+} if {
+	request.includes_gpu
+	some key, value in input.object.spec.nodeSelector
+	labels := {pool.nodeSelector[key] | some pool in pools.selected}
+	count(labels) > 0
+	not value in labels
+}
+
+# other_pool_fix names the pool that the author probably means.
+other_pool_fix(key, value) := sprintf("name node pool %s in the annotation sluice.dev/node-pools", [meant[0]]) if {
+	meant := [pool.name | some pool in input.nodePools; pool.nodeSelector[key] == value]
+	count(meant) > 0
+} else := sprintf("the project can use node pool %s", [format.list(pools.project_names)])
+
+# Products are known once the pool's nodes are.
+warn contains {
+	"msg": sprintf("no GPU of node pool %s is a %s; it has %s: the pod can wait forever", [pools.preferred.name, value, format.list(products)]),
+	"field": "spec.nodeSelector[nvidia.com/gpu.product]",
+	"fix": "leave the selector out, or name a node pool with this GPU in the annotation sluice.dev/node-pools",
+} if {
+	request.includes_gpu
+	value := input.object.spec.nodeSelector["nvidia.com/gpu.product"]
+	products := [product.name | some pool in pools.selected; some product in pool.products]
+	count(products) > 0
+	not strings.any_prefix_match(value, products)
+}
+
 warn contains {
 	"msg": sprintf("the pod can run in %s; of the pools that it names, %s not used: %s", [
 		format.list([pool.name | some pool in pools.selected]), verb, format.list(unused),

@@ -71,6 +71,27 @@ test_other_pods_do_not_avoid_nodes if {
 	of_daemon_set := object.union(fixtures.cpu, {"owner": {"group": "apps", "kind": "DaemonSet"}})
 	every pod in [fixtures.input_for(fixtures.gpus(1), [fixtures.whole]), fixtures.input_for(of_daemon_set, [])] {
 		count(policy.nodes) == 0 with input as object.union(pod, refusing)
-		count(policy.deny) == 0 with input as object.union(pod, refusing) with input.object.spec.nodeSelector as {"pool": "dgx"}
+		count(policy.deny) == 0 with input as object.union(pod, refusing) with input.object.spec.nodeSelector as {"gpu": "yes"}
 	}
+}
+
+test_selectors_outside_of_the_pool_are_denied if {
+	pod_input := fixtures.input_for(fixtures.gpus(1), [fixtures.whole, fixtures.mig])
+	policy.deny == {{
+		"msg": "no node of node pool whole has the label pool=mig",
+		"field": "spec.nodeSelector[pool]",
+		"fix": "name node pool mig in the annotation sluice.dev/node-pools; leave the selector out, since Sluice selects the nodes of the pool",
+	}} with input as pod_input with input.object.spec.nodeSelector as {"pool": "mig", "kubernetes.io/hostname": "dgx-1"}
+	{denial.fix | some denial in policy.deny} == {"the project can use node pool whole and mig; leave the selector out, since Sluice selects the nodes of the pool"} with input as pod_input
+		with input.object.spec.nodeSelector as {"pool": "a100"}
+	count(policy.deny) == 0 with input as pod_input with input.object.spec.nodeSelector as {"pool": "whole", "disk": "ssd"}
+}
+
+test_warns_of_missing_products if {
+	pod_input := fixtures.input_for(fixtures.share(0.5), [fixtures.mig])
+	{warning.msg | some warning in policy.warn} == {"no GPU of node pool mig is a H100; it has A100: the pod can wait forever"} with input as pod_input
+		with input.object.spec.nodeSelector as {"nvidia.com/gpu.product": "H100"}
+	count(policy.warn) == 0 with input as pod_input with input.object.spec.nodeSelector as {"nvidia.com/gpu.product": "A100-MIG-1g.5gb"}
+	count(policy.warn) == 0 with input as fixtures.input_for(fixtures.gpus(1), [fixtures.whole])
+		with input.object.spec.nodeSelector as {"nvidia.com/gpu.product": "H100"}
 }

@@ -175,6 +175,10 @@ func (e *Evaluator) evaluate(
 	}
 	result.Input, result.InputBytes, result.Evaluations = in, len(request.Raw), outcome.Evaluations
 	result.Denials, result.Warnings, result.Paused = outcome.Denials, outcome.Warnings, outcome.Paused
+	if !request.IsJob { // its template is evaluated as well
+		denials, warnings := CheckKeys(object.Object(), &requested, request.Tenant.Schedulers)
+		result.Denials, result.Warnings = slices.Concat(denials, result.Denials), slices.Concat(warnings, result.Warnings)
+	}
 	result.Exempted = outcome.Exempted
 	result.Warned = warnedFindings(&outcome)
 	result.Transient = slices.ContainsFunc(outcome.Evaluations, func(e engine.Evaluation) bool { return !e.IsComplete() })

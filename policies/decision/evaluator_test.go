@@ -84,6 +84,10 @@ func TestMutate(t *testing.T) {
 			`{"metadata":{"annotations":{"gpu-fraction":"1.7"}},"spec":{"containers":[{"name":"main"}]}}`, nil,
 			`metadata.annotations[gpu-fraction]: Invalid value: "1.7"`, nil,
 		},
+		"a misspelled request": {
+			`{"metadata":{"annotations":{"gpu-fractoin":"0.5"}},"spec":{"containers":[{"name":"main","image":"x"}]}}`, nil,
+			`metadata.annotations[gpu-fractoin]: has no meaning to Sluice; did you mean the annotation gpu-fraction?`, nil,
+		},
 		"a denial": {minimalPod, map[string]string{"a": `deny contains {"msg": "no", "field": "spec", "fix": "ask"}`}, "spec: no; ask (policy a)", nil},
 		"a conflict": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`, "b": `overrides := {"metadata": {"labels": {"x": "2"}}}`,

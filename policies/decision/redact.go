@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"slices"
 	"strings"
 
 	"sluice.dev/policies/merge/schema"
@@ -19,9 +20,19 @@ const (
 // Redacted stands for what [Redact] replaces.
 const Redacted = "***"
 
+// redactedFields are the fields whose texts can be secret, at any depth: arguments of containers, of Ray and of Argo, scripts, and
+// options of volumes and probes. Of the lists in namedValues that holds for the value of each element, not for its name.
+var (
+	redactedFields = []string{
+		"args", "command", "entrypoint", "manifest", "rayStartParams", "runtimeEnvYAML", "serveConfigV2", "source", "volumeAttributes",
+	}
+	namedValues = []string{"env", "httpHeaders", "parameters"}
+)
+
 // Redact replaces values of variables and arguments of containers in the message of a policy, and parts of them, since they
-// can be secret and others than the author of the object read the status of a Policy. The message is as short as that of an
-// example: the work grows with its length and that of all values.
+// can be secret and others than the author of the object read the status of a Policy. The same holds for the other fields in
+// which workloads have such texts. The message is as short as that of an example: the work grows with its length and that of
+// all values.
 func Redact(message string, object map[string]any) string {
 	if message == "" {
 		return message
@@ -31,8 +42,7 @@ func Redact(message string, object map[string]any) string {
 		quoted[message[i:i+minQuoteLength]] = false
 	}
 	var short []string
-	replace := func(value any) {
-		text := schema.AsString(value)
+	replace := func(text string) {
 		if len(text) >= minSecretLength && len(text) < minQuoteLength {
 			short = append(short, text)
 		}
@@ -42,37 +52,51 @@ func Redact(message string, object map[string]any) string {
 			}
 		}
 	}
-	var visit func(value any)
-	visit = func(value any) {
-		switch value := value.(type) {
-		case []any:
-			for _, element := range value {
-				visit(element)
-			}
-		case map[string]any:
-			for key, element := range value {
-				list, _ := element.([]any)
-				switch key {
-				case "env":
-					for _, variable := range list {
-						replace(schema.AsMap(variable)["value"])
-					}
-				case "args", "command":
-					for _, argument := range list {
-						replace(argument)
-					}
-				default:
-					visit(element)
-				}
-			}
-		}
-	}
-	visit(object["spec"])
+	visitSecrets(object, replace)
 	message = maskQuotes(message, quoted)
 	for _, text := range short {
 		message = strings.ReplaceAll(message, text, Redacted)
 	}
 	return message
+}
+
+// visitSecrets calls a function for each text in a value that can be secret.
+func visitSecrets(value any, use func(text string)) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			visitSecrets(element, use)
+		}
+	case map[string]any:
+		for key, element := range value {
+			switch list, isList := element.([]any); {
+			case slices.Contains(redactedFields, key):
+				visitTexts(element, use)
+			case slices.Contains(namedValues, key) && isList:
+				for _, named := range list {
+					visitTexts(schema.AsMap(named)["value"], use)
+				}
+			default:
+				visitSecrets(element, use)
+			}
+		}
+	}
+}
+
+// visitTexts calls a function for each text in a value.
+func visitTexts(value any, use func(text string)) {
+	switch value := value.(type) {
+	case string:
+		use(value)
+	case []any:
+		for _, element := range value {
+			visitTexts(element, use)
+		}
+	case map[string]any:
+		for _, element := range value {
+			visitTexts(element, use)
+		}
+	}
 }
 
 // maskQuotes replaces each part of a message that consists of quotes.

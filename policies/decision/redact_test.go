@@ -41,3 +41,39 @@ func TestRedact(t *testing.T) {
 		t.Errorf("a repeated value: %q", got)
 	}
 }
+
+// Guards secrets of authors in the fields of workloads that are no pods, and outside of spec.
+func TestRedactWorkloads(t *testing.T) {
+	const secret = "ghp_0123456789abcdef"
+	for name, object := range map[string]map[string]any{
+		"a PodTemplate": {"template": map[string]any{"spec": map[string]any{"containers": []any{
+			map[string]any{"env": []any{map[string]any{"name": "T", "value": secret}}},
+		}}}},
+		"arguments of a Workflow": {"spec": map[string]any{"arguments": map[string]any{"parameters": []any{
+			map[string]any{"name": "token", "value": secret},
+		}}}},
+		"script of a Workflow":   {"spec": map[string]any{"templates": []any{map[string]any{"script": map[string]any{"source": "export T=" + secret}}}}},
+		"manifest of a Workflow": {"spec": map[string]any{"templates": []any{map[string]any{"resource": map[string]any{"manifest": "t: " + secret}}}}},
+		"a RayService":           {"spec": map[string]any{"serveConfigV2": "env_vars: {T: " + secret + "}"}},
+		"a RayCluster": {"spec": map[string]any{"headGroupSpec": map[string]any{
+			"rayStartParams": map[string]any{"redis-password": secret},
+		}}},
+		"a header of a probe": {"spec": map[string]any{"containers": []any{map[string]any{"livenessProbe": map[string]any{
+			"httpGet": map[string]any{"httpHeaders": []any{map[string]any{"name": "Authorization", "value": "Bearer " + secret}}},
+		}}}}},
+		"a volume": {"spec": map[string]any{"volumes": []any{map[string]any{"csi": map[string]any{
+			"volumeAttributes": map[string]any{"key": secret},
+		}}}}},
+	} {
+		// The character before the secret can be a part of the value.
+		if got := Redact("do not use "+secret, object); strings.Contains(got, "ghp") || strings.Contains(got, "def") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	labeled := map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": "production"}}, "spec": map[string]any{
+		"parameters": []any{map[string]any{"name": "partition"}},
+	}}
+	if got := Redact("production partition", labeled); got != "production partition" {
+		t.Errorf("a label, and the name of a parameter: %q", got)
+	}
+}

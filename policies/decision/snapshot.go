@@ -24,14 +24,8 @@ type Snapshot struct {
 	Department string `json:"department"`
 	// TimeZone is the department's time zone.
 	TimeZone string `json:"timeZone"`
-	// Input has input.project, input.department, input.nodePools, input.namespace and input.use.
-	Input struct {
-		Project    json.RawMessage `json:"project"`
-		Department json.RawMessage `json:"department"`
-		NodePools  json.RawMessage `json:"nodePools"`
-		Namespace  json.RawMessage `json:"namespace"`
-		Use        json.RawMessage `json:"use"`
-	} `json:"input"`
+	// Input has the project, department, nodePools, namespace and use of input, by these names.
+	Input map[string]json.RawMessage `json:"input"`
 	// MaxLabels and MaxAnnotations are the limits of its objects; 0 means the default.
 	MaxLabels      int `json:"maxLabels,omitempty"`
 	MaxAnnotations int `json:"maxAnnotations,omitempty"`
@@ -46,21 +40,14 @@ func (t *Tenant) Snapshot() (*Snapshot, error) {
 	s := &Snapshot{
 		Project: t.Project, Department: t.Department, TimeZone: t.TimeZone.String(), PausedUntil: t.PausedUntil,
 		MaxLabels: t.SizeLimits.Labels, MaxAnnotations: t.SizeLimits.Annotations,
+		Input: make(map[string]json.RawMessage),
 	}
-	for _, part := range []struct {
-		target *json.RawMessage
-		source document.Document
-	}{
-		{&s.Input.Project, t.Documents.Project},
-		{&s.Input.Department, t.Documents.Department},
-		{&s.Input.NodePools, t.Documents.NodePools},
-		{&s.Input.Namespace, t.Documents.Namespace},
-		{&s.Input.Use, t.Documents.Use},
-	} {
-		var err error
-		if *part.target, err = part.source.MarshalJSON(); err != nil {
+	for _, part := range t.Documents.named() {
+		raw, err := part.document.MarshalJSON()
+		if err != nil {
 			return nil, fmt.Errorf("encode input of project %s: %w", t.Project, err)
 		}
+		s.Input[part.name] = raw
 	}
 	if len(t.AddedTemplates) > 0 {
 		s.AddedTemplates = make(map[string][][]string, len(t.AddedTemplates))
@@ -85,18 +72,8 @@ func (s *Snapshot) Tenant() (*Tenant, error) {
 	if t.TimeZone, err = time.LoadLocation(s.TimeZone); err != nil {
 		return nil, fmt.Errorf("timeZone: %w", err)
 	}
-	for _, part := range []struct {
-		name   string
-		target *document.Document
-		source json.RawMessage
-	}{
-		{"project", &t.Documents.Project, s.Input.Project},
-		{"department", &t.Documents.Department, s.Input.Department},
-		{"nodePools", &t.Documents.NodePools, s.Input.NodePools},
-		{"namespace", &t.Documents.Namespace, s.Input.Namespace},
-		{"use", &t.Documents.Use, s.Input.Use},
-	} {
-		if *part.target, err = document.Decode(part.source); err != nil {
+	for _, part := range t.Documents.named() {
+		if *part.document, err = document.Decode(s.Input[part.name]); err != nil {
 			return nil, fmt.Errorf("input.%s: %w", part.name, err)
 		}
 	}
@@ -106,7 +83,7 @@ func (s *Snapshot) Tenant() (*Tenant, error) {
 			t.AddedTemplates[schema.ParseGroupKind(kind)] = paths
 		}
 	}
-	if err := json.Unmarshal(s.Input.NodePools, &t.NodePools); err != nil {
+	if err := json.Unmarshal(s.Input["nodePools"], &t.NodePools); err != nil {
 		return nil, fmt.Errorf("input.nodePools: %w", err)
 	}
 	schedulers := make([]v1alpha1.Scheduler, len(t.NodePools))

@@ -59,6 +59,26 @@ type Documents struct {
 	Project, Department, NodePools, Namespace, Use document.Document
 }
 
+// namedDocument is a part of the policies' input with its name in it.
+type namedDocument struct {
+	name     string
+	document *document.Document
+}
+
+// named returns all documents.
+func (d *Documents) named() []namedDocument {
+	return []namedDocument{
+		{"project", &d.Project},
+		{"department", &d.Department},
+		{"nodePools", &d.NodePools},
+		{"namespace", &d.Namespace},
+		{useDocument, &d.Use},
+	}
+}
+
+// useDocument is the name of the document that changes with each pod.
+const useDocument = "use"
+
 // TenantSources are the objects from which a tenant is made. NewTenant does not modify them.
 type TenantSources struct {
 	// Project owns the namespace, and Department is the project's.
@@ -114,17 +134,12 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 		namespace = &corev1.Namespace{}
 		namespace.Name = project.NamespaceName()
 	}
-	for _, part := range []struct {
-		target *document.Document
-		source any
-	}{
-		{&tenant.Documents.Namespace, input.NewNamespace(namespace)},
-		{&tenant.Documents.Project, projectInput},
-		{&tenant.Documents.Department, departmentInput},
-		{&tenant.Documents.NodePools, tenant.NodePools},
-		{&tenant.Documents.Use, input.NewUse(project)},
-	} {
-		if *part.target, err = document.FromGo(part.source); err != nil {
+	values := map[string]any{
+		"project": projectInput, "department": departmentInput, "nodePools": tenant.NodePools,
+		"namespace": input.NewNamespace(namespace), useDocument: input.NewUse(project),
+	}
+	for _, part := range tenant.Documents.named() {
+		if *part.document, err = document.FromGo(values[part.name]); err != nil {
 			return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
 		}
 	}
@@ -143,10 +158,13 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 // digest returns the Version of a tenant. The department's document has the time zone, that of the node pools their
 // schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
-	encoded, err := json.Marshal([]any{
-		t.Documents.Project, t.Documents.Department, t.Documents.NodePools, t.Documents.Namespace,
-		t.LongestExtension, t.SizeLimits, t.PausedUntil,
-	})
+	parts := []any{t.LongestExtension, t.SizeLimits, t.PausedUntil}
+	for _, part := range t.Documents.named() {
+		if part.name != useDocument {
+			parts = append(parts, part.document)
+		}
+	}
+	encoded, err := json.Marshal(parts)
 	sum := sha256.Sum256(encoded)
 	return string(sum[:]), err
 }

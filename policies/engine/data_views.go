@@ -184,6 +184,59 @@ func (s *Set) DigestFor(subject Subject, namespace string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// DataDigests returns digests of the data that the policies read for requests in a namespace, by its names, such as config.registries
+// and objects.StorageClass: those that match a subject, or all without one; nil if they read none.
+func (s *Set) DataDigests(namespace string, subjects ...Subject) map[string]string {
+	if s.views == nil {
+		return nil
+	}
+	members := s.members
+	if len(subjects) > 0 {
+		members = nil
+		for _, subject := range subjects {
+			members = append(members, s.admission.match(subject)...)
+		}
+	}
+	digests := make(map[string]string)
+	for _, m := range members {
+		for kind, view := range s.views[m.policy] {
+			if view != nil {
+				view.addDigests(digests, m.module.dataReads[kind], namespace)
+			}
+		}
+	}
+	if len(digests) == 0 {
+		return nil
+	}
+	return digests
+}
+
+// addDigests adds the digests of the data that a policy reads.
+func (v *dataView) addDigests(to map[string]string, reads *DataReads, namespace string) {
+	configs := v.data.configNames()
+	if !reads.AllConfig {
+		configs = nil
+		for _, read := range reads.Config {
+			configs = append(configs, read.Name)
+		}
+	}
+	for _, name := range configs {
+		config, _ := v.data.configOf(name)
+		to["config."+name] = hex.EncodeToString(config.digest[:])
+	}
+	kinds := v.data.kindNames()
+	if !reads.AllKinds {
+		kinds = reads.Kinds
+	}
+	for _, name := range kinds {
+		var sum digest
+		if kind := v.data.kindOf(name); kind != nil {
+			sum = kind.digestOf(namespace)
+		}
+		to["objects."+name] = hex.EncodeToString(sum[:])
+	}
+}
+
 // MissingData returns what each policy of the set reads that does not exist, by the policies' names.
 func (s *Set) MissingData() map[string][]string {
 	var missing map[string][]string

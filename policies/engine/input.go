@@ -46,14 +46,15 @@ type Schedulers string
 func SchedulersOf(schedulers ...v1alpha1.Scheduler) Schedulers {
 	text := ","
 	for _, scheduler := range schedulers {
-		if !Schedulers(text).has(scheduler) {
+		if !Schedulers(text).Has(scheduler) {
 			text += string(scheduler) + ","
 		}
 	}
 	return Schedulers(text)
 }
 
-func (s Schedulers) has(scheduler v1alpha1.Scheduler) bool {
+// Has reports whether a scheduler is in the set.
+func (s Schedulers) Has(scheduler v1alpha1.Scheduler) bool {
 	return s == "" || strings.Contains(string(s), ","+string(scheduler)+",")
 }
 

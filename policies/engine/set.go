@@ -299,5 +299,5 @@ const schedulerPrefix = "schedulers."
 func (p *policy) servesAnyOf(schedulers Schedulers) bool {
 	name := cmp.Or(p.replacedPolicy(), p.source.Name)
 	scheduler, found := strings.CutPrefix(name, schedulerPrefix)
-	return !found || schedulers.has(v1alpha1.Scheduler(scheduler))
+	return !found || schedulers.Has(v1alpha1.Scheduler(scheduler))
 }

@@ -61,6 +61,7 @@ const (
 	unknownTenant      = "SL116"
 	slow               = "SL117"
 	unusedIgnore       = "SL118"
+	unusedFile         = "SL119"
 )
 
 // The codes of style.
@@ -97,6 +98,7 @@ var codes = []Code{
 	{unknownTenant, Warning, "a project or department in the match that the folder does not have, though it has others"},
 	{slow, Warning, "an evaluation that exceeds the processor time of a policy, on an example object"},
 	{unusedIgnore, Warning, "an ignore comment that ignores nothing"},
+	{unusedFile, Warning, "a file of Rego that belongs to no policy and is no unit test, so that nothing evaluates it"},
 	{packageName, Style, "a package that is not named after the policy"},
 	{denyWithoutFix, Style, "a denial that does not say what its author can do"},
 	{noSchema, Style, "parameters without a schema, so that no check finds a misspelled one"},

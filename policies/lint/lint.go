@@ -48,12 +48,18 @@ type linter struct {
 func Run(ctx context.Context, folder *workbench.Folder, options Options) ([]Finding, error) {
 	l := &linter{folder: folder, check: options.Check}
 	if l.check == nil {
-		l.check = func(_ context.Context, source engine.Source, _ check.Environment) (check.Result, error) {
-			return check.Check(source), nil
+		l.check = func(_ context.Context, source engine.Source, environment check.Environment) (check.Result, error) {
+			return check.Check(source, environment.Policies...), nil
 		}
 	}
 	for _, fault := range folder.Faults() {
 		l.add(unreadable, "", fault.Place, "%v", fault.Err)
+	}
+	for _, file := range folder.UnusedRego() {
+		stem := strings.TrimSuffix(file, path.Ext(file))
+		l.add(unusedFile, "", workbench.Place{File: file, Line: firstCodeLine(folder.Text(file)), Column: 1},
+			"nothing evaluates the file: the Rego of a policy is in spec.rego or, without that, in the file beside it, here %s.yaml; "+
+				"unit tests are in files *_test.rego", stem)
 	}
 	l.lintUnitTests()
 	l.lintCases()
@@ -64,6 +70,18 @@ func Run(ctx context.Context, folder *workbench.Folder, options Options) ([]Find
 	}
 	l.applyIgnores()
 	return sortFindings(l.findings), nil
+}
+
+// firstCodeLine returns the first line that is neither empty nor a comment.
+func firstCodeLine(text string) int {
+	number := 1
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return number
+		}
+		number++
+	}
+	return 1
 }
 
 func (l *linter) add(code, policy string, place workbench.Place, format string, args ...any) {
@@ -105,8 +123,10 @@ func (l *linter) lintPolicy(ctx context.Context, policy *v1alpha1.Policy) error 
 	}
 	p.lintConditions()
 	p.lintRules()
-	p.lintParameters()
-	p.lintScope()
+	if !p.source.IsLibrary() { // the parameters and the match are those of its importers
+		p.lintParameters()
+		p.lintScope()
+	}
 	p.lintFormat()
 	if len(result.Problems) > 0 {
 		return nil

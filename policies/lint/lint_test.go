@@ -139,11 +139,11 @@ func TestFindingsOfFiles(t *testing.T) {
 		"no tests":           {map[string]string{"p.yaml": policy}, []string{"p.yaml:3:12: SL204: the policy has no unit tests and no cases"}},
 		"a case":             {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n"}, nil},
 		"a unit test":        {map[string]string{"p.yaml": policy, "other_test.rego": "package p_test\n\nimport data.p\n\ntest_x if count(p.deny) == 0 with input as {}\n"}, nil},
-		"an unknown key":     {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n---\nname: b\n" + pod + "expect:\n  allowedd: true\n"}, []string{`p.case.yaml:8:3: SL001: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "allowedd"`}},
+		"an unknown key":     {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\n" + pod + "expect: {allowed: true}\n---\nname: b\n" + pod + "expect:\n  allowedd: true\n"}, []string{`p.case.yaml:8:3: SL001: a case: unknown field "allowedd"`}},
 		"an unknown project": {map[string]string{"p.yaml": policy, "p.case.yaml": "name: a\nproject: x\nparameters: {q: {}}\n" + pod + "expect: {allowed: true}\n"}, []string{`p.case.yaml:2:1: SL005: case "a": project: the folder has no Project "x"`, `p.case.yaml:3:14: SL005: case "a": parameters: there is no policy "q"`}},
 		"a broken unit test": {map[string]string{"p.yaml": policy, "p_test.rego": "package p_test\n\ntest_x if {\n"}, []string{"p_test.rego:4:1: SL003"}},
 		"YAML":               {map[string]string{"p.yaml": policy, "p_test.rego": "package p_test\n", "a.yaml": "a: [\n"}, []string{"a.yaml:1:1: SL001"}},
-		"an unknown field":   {map[string]string{"p.yaml": policy + "  matches: {}\n"}, []string{`p.yaml:9:3: SL001: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`}},
+		"an unknown field":   {map[string]string{"p.yaml": policy + "  matches: {}\n"}, []string{`p.yaml:9:3: SL001: a Policy: unknown field "matches"`}},
 		"a project":          {map[string]string{"p.yaml": policy + "  match: {projects: [thesi]}\n", "p_test.rego": "package p_test\n", "t.yaml": project}, []string{"p.yaml:9:22: SL116: spec.match.projects: the folder has no thesi, only thesis"}},
 		"a kind":             {map[string]string{"p.yaml": policy + "  match:\n    kinds: [Pod, Deployment.apps]\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:10:18: SL002: spec.match.kinds[1]"}},
 		"a package":          {map[string]string{"p.yaml": strings.Replace(policy, "package p", "package q", 1), "p_test.rego": "package p_test\n"}, []string{"p.yaml:6:5: SL201: the package is q: name it p"}},
@@ -152,6 +152,9 @@ func TestFindingsOfFiles(t *testing.T) {
 		"no schema":          {map[string]string{"p.yaml": strings.Replace(policy, "> 1", "> input.parameters.max", 1) + "  parameters: {max: 1}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:9:3: SL203"}},
 		"an unread property": {map[string]string{"p.yaml": policy + "  parametersSchema:\n    type: object\n    properties:\n      max: {type: integer}\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:12:7: SL111"}},
 		"no department":      {map[string]string{"p.yaml": policy + "  match: {projects: [thesis]}\n", "p_test.rego": "package p_test\n", "t.yaml": project}, []string{`p.yaml:9:11: SL001: project thesis: spec.department: the folder has no Department "d"`}},
+		"an unused file":     {map[string]string{"p.yaml": policy, "p.rego": "package p\n", "p_test.rego": "package p_test\n", "p-test.rego": "package p_test\n"}, []string{"p-test.rego:1:1: SL119: nothing evaluates the file", "p.rego:1:1: SL119"}},
+		"an ignored file":    {map[string]string{"p.yaml": policy, "p_test.rego": "package p_test\n", "x.rego": "# sluice:ignore SL119 for conftest\npackage x\n"}, nil},
+		"a library":          {map[string]string{"p.yaml": strings.Replace(policy, "package p\n", "package p\n\n    import data.lib.q\n", 1) + "    deny contains {\"msg\": \"x\", \"fix\": \"y\"} if q.bad(input.object.metadata.name)\n  parameters: {name: bad}\n  parametersSchema:\n    type: object\n    properties:\n      name: {type: string}\n", "p_test.rego": "package p_test\n", "q.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: q}\nspec:\n  type: Library\n  enforcement: Deny\n  rego: |\n    package lib.q\n\n    bad(name) if name == input.parameters.name\n", "q_test.rego": "package q_test\n"}, nil},
 		"replaced in DryRun": {map[string]string{"p.yaml": policy + "  enforcement: DryRun\n  replaces: core.type\n", "p_test.rego": "package p_test\n"}, []string{"p.yaml:10:3: SL109"}},
 	} {
 		t.Run(name, func(t *testing.T) {

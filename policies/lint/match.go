@@ -100,16 +100,25 @@ func (p *policyLinter) lintScope() {
 var entryPoints = []string{"deny", "violation", "warn", "defaults", "overrides", "nodes", "append", "remove"}
 
 // lintDuration evaluates the policy alone, with the limits of the webhook, on the objects of the cases and on examples, until one
-// exceeds the limit.
+// exceeds the limit. A library is evaluated with the policies that import it.
 func (p *policyLinter) lintDuration(ctx context.Context) error {
+	if p.source.IsLibrary() {
+		return nil
+	}
+	data, err := p.folder.Data()
+	if err != nil {
+		p.add(unreadable, p.policy.Name, p.fieldPlace("metadata", "name"), "%v", err)
+		return nil
+	}
 	source := p.source
 	source.Enforcement = v1alpha1.EnforcementDeny
 	source.Match.Projects, source.Match.Departments = nil, nil
 	limits := engine.Limits{Request: time.Minute}.WithDefaults()
-	cluster, err := workbench.NewClusterWith([]engine.Source{source}, engine.Options{Limits: limits})
+	cluster, err := workbench.NewClusterWith(append(p.folder.Libraries(), source), engine.Options{Limits: limits})
 	if err != nil {
 		return err
 	}
+	cluster.UseData(data)
 	examples, err := check.Examples()
 	if err != nil {
 		return err

@@ -106,8 +106,8 @@ func (p *policyLinter) lintParameters() {
 		p.add(noSchema, p.policy.Name, p.fieldPlace("spec", "parameters"),
 			"spec.parametersSchema is missing: with it, the webhook refuses parameters that are misspelled or of another type")
 	}
-	if all {
-		return
+	if all || importsTeamLibrary(p.module) {
+		return // a library may read any parameter of its importer
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		if _, isRead := reads[name]; !isRead {
@@ -121,6 +121,15 @@ func (p *policyLinter) lintParameters() {
 				"no rule reads input.parameters.%s: remove it, or read it", name)
 		}
 	}
+}
+
+// importsTeamLibrary reports whether a module imports a library of a team.
+func importsTeamLibrary(module *ast.Module) bool {
+	root := ast.MustParseRef("data.lib")
+	return slices.ContainsFunc(module.Imports, func(i *ast.Import) bool {
+		path, ok := i.Path.Value.(ast.Ref)
+		return ok && path.HasPrefix(root)
+	})
 }
 
 // isTenantParameter reports whether a parameter has the name of a project or department, or a list of them.

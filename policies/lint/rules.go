@@ -12,7 +12,8 @@ import (
 // lintRules finds what is wrong with single rules and calls.
 func (p *policyLinter) lintRules() {
 	expected := strings.NewReplacer("-", "_", ".", "_").Replace(p.policy.Name)
-	if name := strings.TrimPrefix(p.module.Package.Path.String(), "data."); name != expected {
+	// The package of a library is what its importers name.
+	if name := strings.TrimPrefix(p.module.Package.Path.String(), "data."); name != expected && !p.source.IsLibrary() {
 		p.at(packageName, p.module.Package.Location, "the package is %s: name it %s, after the policy, so that unit tests show which it is",
 			name, expected)
 	}
@@ -22,7 +23,7 @@ func (p *policyLinter) lintRules() {
 	}
 	for _, rule := range p.module.Rules {
 		name := ruleName(rule)
-		if name == "deny" || name == "violation" {
+		if (name == "deny" || name == "violation") && !p.source.IsLibrary() {
 			p.lintDenial(rule, name, own)
 		}
 	}

@@ -24,6 +24,9 @@ import (
 // maxReportBytes is the length of an encoded report: half of what annotations may have in all.
 const maxReportBytes = 128 << 10
 
+// maxMissing is the largest number of policies that miss data. Many at once have one cause, which the first ones name.
+const maxMissing = 32
+
 // The limits of an example. They are those of v1alpha1.PolicyExample.
 const (
 	maxExamples     = 5
@@ -61,6 +64,7 @@ func (r Report) reduce(limits detail) Report {
 	byTotal := slices.Clone(r.Violations)
 	slices.SortStableFunc(byTotal, func(a, b Violations) int { return cmp.Compare(b.Total, a.Total) })
 	r.Policies, r.Omitted.Policies = first(r.Policies, limits.entries)
+	r.Missing, _ = first(r.Missing, maxMissing)
 	r.Quarantines, r.Omitted.Quarantines = first(r.Quarantines, limits.entries)
 	r.Violations, r.Omitted.Violations = first(byTotal, limits.entries)
 	r.Violations = slices.Clone(r.Violations)
@@ -116,6 +120,9 @@ func (r *Report) validate() error {
 	if !isText(r.Program, 64) || !policySetPattern.MatchString(r.PolicySet) {
 		return errors.New("program or policySet is malformed")
 	}
+	if r.Data != "" && !policySetPattern.MatchString(r.Data) {
+		return errors.New("data is malformed")
+	}
 	var keys []string
 	for i := range r.Policies {
 		if err := r.Policies[i].validate(); err != nil {
@@ -125,6 +132,19 @@ func (r *Report) validate() error {
 	}
 	if !isAscending(keys) {
 		return errors.New("policies: not in order")
+	}
+	keys = nil
+	if len(r.Missing) > maxMissing {
+		return errors.New("missing: too many")
+	}
+	for i, missing := range r.Missing {
+		if len(validation.IsDNS1123Subdomain(missing.Policy)) > 0 || missing.Data == "" || !isText(missing.Data, maxMessageBytes) {
+			return fmt.Errorf("missing[%d] is malformed", i)
+		}
+		keys = append(keys, missing.Policy)
+	}
+	if !isAscending(keys) {
+		return errors.New("missing: not in order")
 	}
 	keys = nil
 	for i := range r.Quarantines {

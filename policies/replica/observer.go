@@ -84,18 +84,21 @@ func (o *Observer) Expired(now time.Time) []string {
 type Difference string
 
 const (
-	// NoDifference: all replicas have the same program and the same policies, as far as is known.
+	// NoDifference: all replicas have the same program, the same policies and known data, as far as is known.
 	NoDifference Difference = ""
 	// OtherProgram: they run different versions of the program, as during an upgrade.
 	OtherProgram Difference = "program"
 	// OtherPolicies: they run the same program, and one does not have the latest policies yet.
 	OtherPolicies Difference = "policies"
+	// OtherData: they have the same policies, and one has data for them that this one does not know.
+	OtherData Difference = "data"
 )
 
-// Difference returns how other replicas differ from the one with a Lease, a program and a set of policies. It includes
+// Difference returns how other replicas differ from the one with a Lease, a program and a set of policies. data has the
+// [Report.Data] that it knows: the present one and those that it had a moment ago. It includes
 // those that ended or were killed up to [LeaseDuration] ago, since the admission of an object that they mutated may not
 // have ended. A report in a form that this program does not know is one of another program.
-func (o *Observer) Difference(lease, program, policySet string, now time.Time) Difference {
+func (o *Observer) Difference(lease, program, policySet string, data []string, now time.Time) Difference {
 	difference := NoDifference
 	for name, other := range o.seen {
 		if name == lease || errors.Is(other.err, errNoReport) || !other.state.answeredLately(now) {
@@ -104,8 +107,11 @@ func (o *Observer) Difference(lease, program, policySet string, now time.Time) D
 		if other.err != nil || other.state.Report.Program != program {
 			return OtherProgram
 		}
-		if other.state.Report.PolicySet != policySet {
+		switch report := &other.state.Report; {
+		case report.PolicySet != policySet:
 			difference = OtherPolicies
+		case difference == NoDifference && !slices.Contains(data, report.Data):
+			difference = OtherData
 		}
 	}
 	return difference

@@ -138,6 +138,7 @@ func TestDifferenceToOtherReplicas(t *testing.T) {
 	unknown.Annotations[v1alpha1.ReplicaReportAnnotation] = `{"format":2}`
 	foreign.Annotations[v1alpha1.ReplicaReportAnnotation], foreign.Name = `{"format":2}`, "another-lease"
 	itself.Name = own
+	data := []string{report.Data, report.PolicySet}
 	for what, tt := range map[string]struct {
 		lease coordinationv1.Lease
 		want  Difference
@@ -145,6 +146,9 @@ func TestDifferenceToOtherReplicas(t *testing.T) {
 		"the same program and policies":   {same, NoDifference},
 		"another program":                 {other(func(r *Report) { r.Program = "v2" }), OtherProgram},
 		"other policies":                  {other(func(r *Report) { r.PolicySet = Digest(nil) }), OtherPolicies},
+		"unknown data":                    {other(func(r *Report) { r.Data = Digest(nil) }), OtherData},
+		"data of a moment ago":            {other(func(r *Report) { r.Data = report.PolicySet }), NoDifference},
+		"other policies with other data":  {other(func(r *Report) { r.PolicySet, r.Data = Digest(nil), Digest(nil) }), OtherPolicies},
 		"a report of a later version":     {unknown, OtherProgram},
 		"another program that just ended": {other(func(r *Report) { r.Program, r.Ended = "v2", true }), OtherProgram},
 		"a Lease of something else":       {foreign, NoDifference},
@@ -152,10 +156,10 @@ func TestDifferenceToOtherReplicas(t *testing.T) {
 	} {
 		var o Observer
 		o.Observe([]coordinationv1.Lease{same, tt.lease}, start)
-		if got := o.Difference(own, report.Program, report.PolicySet, start.Add(LeaseDuration-time.Second)); got != tt.want {
+		if got := o.Difference(own, report.Program, report.PolicySet, data, start.Add(LeaseDuration-time.Second)); got != tt.want {
 			t.Errorf("%s: %q, want %q", what, got, tt.want)
 		}
-		if got := o.Difference(own, report.Program, report.PolicySet, start.Add(LeaseDuration)); got != NoDifference {
+		if got := o.Difference(own, report.Program, report.PolicySet, data, start.Add(LeaseDuration)); got != NoDifference {
 			t.Errorf("%s, without a renewal since then: %q", what, got)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,8 +88,12 @@ type Report struct {
 	Program string `json:"program"`
 	// PolicySet is the digest of all policies in force, also of those that Policies omits.
 	PolicySet string `json:"policySet"`
+	// Data is the digest of the policies with the data that they read; empty if they read none.
+	Data string `json:"data,omitempty"`
 	// Policies are the policies in force, by name.
 	Policies []Version `json:"policies,omitempty"`
+	// Missing are the policies that fail in this replica because data are missing, by name.
+	Missing []Missing `json:"missing,omitempty"`
 	// Quarantines began in this replica, by policy and project.
 	Quarantines []Quarantine `json:"quarantines,omitempty"`
 	// Violations are those since the start of the replica, by policy.
@@ -103,6 +109,23 @@ type Version struct {
 	Policy     string `json:"policy"`
 	Generation int64  `json:"generation"`
 	Digest     string `json:"digest"`
+}
+
+// Missing is the data that a policy cannot read.
+type Missing struct {
+	Policy string `json:"policy"`
+	// Data says which data and why.
+	Data string `json:"data"`
+}
+
+// MissingOf returns the policies of a set that miss data.
+func MissingOf(set *engine.Set) []Missing {
+	var all []Missing
+	missing := set.MissingData()
+	for _, policy := range slices.Sorted(maps.Keys(missing)) {
+		all = append(all, Missing{policy, shortText(strings.Join(missing[policy], "; "), maxMessageBytes)})
+	}
+	return all
 }
 
 // Quarantine is an [engine.Quarantine].
@@ -144,6 +167,14 @@ func NewReport(program string, versions []engine.Version, quarantines []engine.Q
 		})
 	}
 	return r
+}
+
+// DataOf returns the Data of a report about a set of policies.
+func DataOf(set *engine.Set) string {
+	if set.Digest() == set.PoliciesDigest() {
+		return ""
+	}
+	return set.Digest()
 }
 
 // seconds returns a time as it is after encoding.

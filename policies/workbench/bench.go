@@ -72,6 +72,11 @@ func (f *Folder) NewBaseline(measurements []Measurement) *Baseline {
 	return b
 }
 
+// libraries returns the libraries of the baseline.
+func (b *Baseline) libraries() []engine.Source {
+	return slices.DeleteFunc(slices.Clone(b.Policies), func(s engine.Source) bool { return !s.IsLibrary() })
+}
+
 // Write writes the baseline as JSON.
 func (b *Baseline) Write(output io.Writer) error {
 	encoder := json.NewEncoder(output)
@@ -89,23 +94,32 @@ func (f *Folder) CaseObjects() []map[string]any {
 }
 
 // Bench measures each policy of the folder on the objects that it matches, with a number of rounds. A policy that the baseline
-// has too is measured in turns with its version there: both meet the same noise of the machine.
+// has too is measured in turns with its version there: both meet the same noise of the machine. Libraries are measured with the
+// policies that import them.
 func (f *Folder) Bench(ctx context.Context, objects []map[string]any, rounds int, baseline *Baseline) ([]Measurement, error) {
 	inputs, err := f.inputs(ctx, objects)
 	if err != nil {
 		return nil, err
 	}
+	data, err := f.Data()
+	if err != nil {
+		return nil, err
+	}
+	libraries := f.Libraries()
 	measurements := make([]Measurement, 0, len(f.Policies))
 	for i := range f.Policies {
 		source := engine.FromPolicy(&f.Policies[i])
-		versions := []engine.Source{source}
+		if source.IsLibrary() {
+			continue
+		}
+		versions := []version{{source, libraries}}
 		if baseline != nil {
-			at := slices.IndexFunc(baseline.Policies, func(s engine.Source) bool { return s.Name == source.Name })
+			at := slices.IndexFunc(baseline.Policies, func(s engine.Source) bool { return s.Name == source.Name && !s.IsLibrary() })
 			if at >= 0 {
-				versions = append(versions, baseline.Policies[at])
+				versions = append(versions, version{baseline.Policies[at], baseline.libraries()})
 			}
 		}
-		measured, err := measure(ctx, versions, inputs, rounds)
+		measured, err := measure(ctx, versions, data, inputs, rounds)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", source.Name, err)
 		}
@@ -124,6 +138,11 @@ func (f *Folder) inputs(ctx context.Context, objects []map[string]any) ([]engine
 	if err != nil {
 		return nil, err
 	}
+	data, err := f.Data()
+	if err != nil {
+		return nil, err
+	}
+	cluster.UseData(data)
 	var inputs []engine.Input
 	for _, object := range objects {
 		request, err := f.ExampleRequest(object, v1alpha1.PolicyMatch{})
@@ -143,6 +162,12 @@ func (f *Folder) inputs(ctx context.Context, objects []map[string]any) ([]engine
 	return inputs, nil
 }
 
+// version is a version of a policy, with the libraries that it can import.
+type version struct {
+	source    engine.Source
+	libraries []engine.Source
+}
+
 // contender is a version of a policy with the figures of its rounds.
 type contender struct {
 	set                            *engine.Set
@@ -151,14 +176,16 @@ type contender struct {
 }
 
 // measure measures versions of a policy in turns. The match selects by kind only: projects and departments do not count.
-func measure(ctx context.Context, versions []engine.Source, inputs []engine.Input, rounds int) ([]Measurement, error) {
+func measure(ctx context.Context, versions []version, data *engine.Data, inputs []engine.Input, rounds int) ([]Measurement, error) {
 	contenders := make([]*contender, len(versions))
-	for i, source := range versions {
+	for i := range versions {
+		source := versions[i].source
 		source.Enforcement, source.Match.Projects, source.Match.Departments = v1alpha1.EnforcementDeny, nil, nil
-		cluster, err := NewClusterWith([]engine.Source{source}, engine.Options{Limits: evaluationLimits, CacheEntries: -1})
+		cluster, err := NewClusterWith(append(slices.Clone(versions[i].libraries), source), engine.Options{Limits: evaluationLimits, CacheEntries: -1})
 		if err != nil {
 			return nil, err
 		}
+		cluster.UseData(data)
 		contenders[i] = &contender{set: cluster.set}
 		for _, in := range inputs {
 			outcome, err := cluster.set.Evaluate(ctx, in) // the first evaluation also fills OPA's caches
@@ -181,7 +208,7 @@ func measure(ctx context.Context, versions []engine.Source, inputs []engine.Inpu
 	measurements := make([]Measurement, len(contenders))
 	for i, c := range contenders {
 		measurements[i] = Measurement{
-			Policy: versions[i].Name, Objects: len(c.inputs),
+			Policy: versions[i].source.Name, Objects: len(c.inputs),
 			Nanoseconds: median(c.nanoseconds), Allocations: median(c.allocations), Bytes: median(c.size),
 		}
 	}

@@ -6,6 +6,7 @@ package workbench
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +62,17 @@ type Expectation struct {
 	// have these elements, by name where all of them have one, else exactly. The object is allowed. Pod templates are as the
 	// pods that they create.
 	Object map[string]any `json:"object,omitempty"`
+}
+
+// fieldsOf returns the names of the fields of a struct in JSON, for messages.
+func fieldsOf(value any) string {
+	var names []string
+	for field := range reflect.TypeOf(value).Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // exampleUser creates the objects of requests that name no user.

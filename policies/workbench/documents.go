@@ -25,7 +25,7 @@ func ReadObject(text []byte) (object map[string]any, err error) {
 		if object != nil {
 			return errors.New("it has more than one object")
 		}
-		return yaml.Unmarshal(document, &object)
+		return unmarshalStrict(document, &object)
 	})
 	if err == nil && object == nil {
 		err = errors.New("it has no object")
@@ -91,7 +91,7 @@ func eachDocument(text []byte, use func(document []byte, line int) error) error 
 		}
 		var content any
 		if err := yaml.Unmarshal(document, &content); err != nil {
-			return err
+			return plainError(err)
 		}
 		if content == nil {
 			continue
@@ -111,10 +111,27 @@ func decodeInto[T any](list *[]T, document []byte) error {
 }
 
 func decode[T any](document []byte) (object T, err error) {
-	if err = yaml.UnmarshalStrict(document, &object); err != nil {
-		err = fmt.Errorf("a %T: %w", object, err)
+	if err = unmarshalStrict(document, &object); err != nil {
+		err = fmt.Errorf("a %s: %w", strings.TrimPrefix(path.Ext(fmt.Sprintf("%T", object)), "."), err)
 	}
 	return object, err
+}
+
+// unmarshalStrict decodes YAML, and refuses unknown and duplicate keys.
+func unmarshalStrict(document []byte, object any) error {
+	return plainError(yaml.UnmarshalStrict(document, object))
+}
+
+// plainError returns an error of the YAML decoder without the names of its steps.
+func plainError(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, step := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
+		text = strings.TrimPrefix(text, step)
+	}
+	return errors.New(text)
 }
 
 // yamlDocuments returns the documents of a file with their lines, until the first one that is no YAML. Aliases stay references.

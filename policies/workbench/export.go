@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
 )
 
 // Export returns the files of a policy, by name: the object without what the cluster adds, and its Rego. [Load] reads them.
@@ -36,18 +37,10 @@ func Export(policy *v1alpha1.Policy) (map[string]string, error) {
 	return map[string]string{policy.Name + ending: text, policy.Name + ".rego": policy.Spec.Rego}, nil
 }
 
-// Manifest returns the folder's policies as one text in YAML that kubectl can apply, each with its Rego: libraries first, then by name.
+// Manifest returns the folder's policies as one text in YAML that kubectl can apply, each with its Rego, in the order in
+// which the webhook accepts them.
 func (f *Folder) Manifest() (string, error) {
-	order := func(p *v1alpha1.Policy) int {
-		if p.Spec.Type == v1alpha1.PolicyTypeLibrary {
-			return 0
-		}
-		return 1
-	}
-	sorted := slices.Clone(f.Policies)
-	slices.SortFunc(sorted, func(a, b v1alpha1.Policy) int {
-		return cmp.Or(cmp.Compare(order(&a), order(&b)), cmp.Compare(a.Name, b.Name))
-	})
+	sorted := inApplyOrder(f.Policies)
 	documents := make([]string, len(sorted))
 	for i := range sorted {
 		spec, err := specOf(&sorted[i])
@@ -59,6 +52,30 @@ func (f *Folder) Manifest() (string, error) {
 		}
 	}
 	return strings.Join(documents, "---\n"), nil
+}
+
+// inApplyOrder returns policies sorted by name, after the libraries, each of which follows those that it imports.
+func inApplyOrder(policies []v1alpha1.Policy) []v1alpha1.Policy {
+	var libraries, others []v1alpha1.Policy
+	for i := range policies {
+		if policies[i].Spec.Type == v1alpha1.PolicyTypeLibrary {
+			libraries = append(libraries, policies[i])
+		} else {
+			others = append(others, policies[i])
+		}
+	}
+	byName := func(a, b v1alpha1.Policy) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(libraries, byName)
+	slices.SortFunc(others, byName)
+	var sorted []v1alpha1.Policy
+	var before []engine.Source
+	for len(libraries) > 0 {
+		// If each of them lacks another one, that is not in the folder, or they are a circle, which the webhook refuses.
+		next := max(0, slices.IndexFunc(libraries, func(p v1alpha1.Policy) bool { return !engine.LacksLibrary(engine.FromPolicy(&p), before) }))
+		sorted, before = append(sorted, libraries[next]), append(before, engine.FromPolicy(&libraries[next]))
+		libraries = slices.Delete(libraries, next, next+1)
+	}
+	return append(sorted, others...)
 }
 
 // encodePolicy returns a policy in YAML, with a spec, and without what the cluster adds.

@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge/schema"
 )
 
 // Folder has the policies of a team, their tests, and where these take place.
@@ -42,7 +44,12 @@ type Folder struct {
 	// texts are the files of policies, cases and unit tests, by path.
 	texts  map[string]string
 	faults []*Fault
+	// unused are the files of Rego that no policy has, and that are no unit tests.
+	unused []string
 }
+
+// UnusedRego returns the files of Rego that belong to no policy, sorted. No command evaluates them.
+func (f *Folder) UnusedRego() []string { return f.unused }
 
 // Faults returns the faults of the folder's files, in the order of the files. The folder has what could be read.
 func (f *Folder) Faults() []*Fault { return f.faults }
@@ -159,9 +166,9 @@ func (f *Folder) addCases(name string, text []byte) error {
 	names := make(map[string]bool)
 	return eachDocument(text, func(document []byte, line int) error {
 		c := Case{File: name}
-		err := yaml.UnmarshalStrict(document, &c)
+		err := unmarshalStrict(document, &c)
 		if err != nil {
-			err = fmt.Errorf("a case: %w", err)
+			err = fmt.Errorf("a case: %w; a case has %s, and expect has %s", err, fieldsOf(c), fieldsOf(c.Expect))
 		} else if err = c.validate(); err != nil {
 			err = fmt.Errorf("case %q: %w", c.Name, err)
 		} else if names[c.Name] {
@@ -182,16 +189,21 @@ func (f *Folder) addCases(name string, text []byte) error {
 func (f *Folder) addObjects(name string, text []byte, first int) error {
 	return eachDocument(text, func(document []byte, line int) error {
 		line += first - 1
-		var header struct {
-			APIVersion string           `json:"apiVersion"`
-			Kind       string           `json:"kind"`
-			Items      []map[string]any `json:"items"`
+		var content any
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return plainError(err)
 		}
-		if err := yaml.Unmarshal(document, &header); err != nil {
-			return err
+		header, ok := content.(map[string]any)
+		if !ok {
+			if strings.Contains(string(document), v1alpha1.GroupVersion.Group+"/") {
+				f.fault(name, line, errors.New("it is no object: want objects, separated by ---"))
+			}
+			return nil // what programs print, such as lists
 		}
-		if header.APIVersion == "v1" && header.Kind == "List" {
-			for _, item := range header.Items {
+		apiVersion, kind := schema.AsString(header["apiVersion"]), schema.AsString(header["kind"])
+		if apiVersion == "v1" && kind == "List" {
+			items, _ := header["items"].([]any)
+			for _, item := range items {
 				one, err := yaml.Marshal(item)
 				if err != nil {
 					return err
@@ -202,14 +214,18 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 			}
 			return nil
 		}
-		if header.APIVersion != v1alpha1.GroupVersion.String() {
+		if err := misplaced(apiVersion, kind, header["object"] != nil && header["expect"] != nil); err != nil {
+			f.fault(name, line, err)
+			return nil
+		}
+		if apiVersion != v1alpha1.GroupVersion.String() {
 			if err := f.addDataObject(document); err != nil {
 				f.fault(name, line, err)
 			}
 			return nil
 		}
 		var err error
-		switch header.Kind {
+		switch kind {
 		case "Policy":
 			var policy v1alpha1.Policy
 			if policy, err = decode[v1alpha1.Policy](document); err == nil {
@@ -235,8 +251,30 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 	})
 }
 
-// addPolicy adds a policy, unless the folder has one of its name.
+// misplaced returns why an object would be ignored although its author means it for the workbench.
+func misplaced(apiVersion, kind string, isCase bool) error {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	switch {
+	case isCase && apiVersion == "" && kind == "":
+		return fmt.Errorf("it is a case, which only a file with the ending %s may have: rename the file", caseSuffix)
+	case group == v1alpha1.GroupVersion.Group && apiVersion != v1alpha1.GroupVersion.String():
+		return fmt.Errorf("apiVersion: %q is no version of Sluice: want %s", apiVersion, v1alpha1.GroupVersion)
+	case group == v1alpha1.GroupVersion.Group && !slices.Contains(folderKinds, kind) &&
+		slices.ContainsFunc(folderKinds, func(known string) bool { return strings.EqualFold(known, strings.TrimSuffix(kind, "s")) }):
+		return fmt.Errorf("kind: %q is no kind of %s: want %s", kind, v1alpha1.GroupVersion, strings.Join(folderKinds, ", "))
+	}
+	return nil
+}
+
+// folderKinds are the kinds of Sluice that a folder can have. Other ones are ignored.
+var folderKinds = []string{"Policy", "Project", "Department", "NodePool", "AdmissionParameters"}
+
+// addPolicy adds a policy, unless the API server would refuse its name, or the folder has one of its name.
 func (f *Folder) addPolicy(policy v1alpha1.Policy, file string, line int) {
+	if faults := validation.IsDNS1123Subdomain(policy.Name); len(faults) > 0 {
+		f.fault(file, line, fmt.Errorf("metadata.name: %q: %s", policy.Name, strings.Join(faults, "; ")))
+		return
+	}
 	if f.Has(policy.Name) {
 		f.fault(file, line, fmt.Errorf("policy %s: another policy of the folder has this name", policy.Name))
 		return
@@ -271,6 +309,8 @@ func (f *Folder) addRego(sources map[string]bool) {
 			file := f.files[policy.Name]
 			f.files[policy.Name] = strings.TrimSuffix(file, path.Ext(file)) + ".rego"
 			policy.Spec.Rego = f.texts[f.files[policy.Name]]
+			delete(sources, f.files[policy.Name])
 		}
 	}
+	f.unused = sortedKeys(sources)
 }

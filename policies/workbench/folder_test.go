@@ -188,8 +188,8 @@ func TestCaseSchema(t *testing.T) {
 
 func TestScaffoldNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"Upper": "name: \"Upper\"", "": "name: \"\"", "a.b": "name: \"a.b\"", "9a": "begin with a letter", "in": "use no keyword",
-		"input": "use no keyword", strings.Repeat("a", 64): "name: ", "../a": "name: ",
+		"Upper": "name: \"Upper\"", "": "name: \"\"", "a.b": "name: \"a.b\"", "9a": "begin with a letter", "in": "neither a keyword", "sluice": "neither a keyword",
+		"input": "neither a keyword", strings.Repeat("a", 64): "name: ", "../a": "name: ",
 	} {
 		if _, err := workbench.Scaffold(name, "deny"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
@@ -200,8 +200,8 @@ func TestScaffoldNames(t *testing.T) {
 	}
 }
 
-func noLimits(_ context.Context, source engine.Source, _ check.Environment) (check.Result, error) {
-	return check.Check(source), nil
+func noLimits(_ context.Context, source engine.Source, environment check.Environment) (check.Result, error) {
+	return check.Check(source, environment.Policies...), nil
 }
 
 // A slower version has a ratio above 1, and an equal one has the same allocations.

@@ -50,16 +50,29 @@ func (f *Folder) Sources(inCluster []v1alpha1.Policy) []engine.Source {
 	return store.Sources(policies.BuiltIn(), objects)
 }
 
+// Libraries returns the libraries of the folder. Other policies of the folder can import them.
+func (f *Folder) Libraries() []engine.Source {
+	var libraries []engine.Source
+	for i := range f.Policies {
+		if source := engine.FromPolicy(&f.Policies[i]); source.IsLibrary() {
+			libraries = append(libraries, source)
+		}
+	}
+	return libraries
+}
+
 // Checker checks a policy as the webhook does; see [check.Process.Check].
 type Checker func(context.Context, engine.Source, check.Environment) (check.Result, error)
 
-// CheckPolicies returns a failed outcome for each policy that the webhook would refuse, with its problems.
+// CheckPolicies returns a failed outcome for each policy that the webhook would refuse beside the folder's libraries, with its
+// problems.
 func (f *Folder) CheckPolicies(ctx context.Context, checker Checker) ([]Outcome, error) {
 	var outcomes []Outcome
+	environment := check.Environment{Policies: f.Libraries()}
 	for i := range f.Policies {
 		policy := &f.Policies[i]
 		start := policytime.MachineNow()
-		result, err := checker(ctx, engine.FromPolicy(policy), check.Environment{})
+		result, err := checker(ctx, engine.FromPolicy(policy), environment)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", policy.Name, err)
 		}

@@ -53,8 +53,8 @@ func PackageOf(name string) (string, error) {
 	packageName := strings.ReplaceAll(name, "-", "_")
 	probe := "package " + packageName + "_test\n\nimport data." + packageName
 	_, err := ast.ParseModuleWithOpts("", probe, ast.ParserOptions{RegoVersion: ast.RegoV1})
-	if err != nil || slices.Contains([]string{"input", "data"}, packageName) {
-		return "", fmt.Errorf("name: %q: the package of its Rego cannot be %s: begin with a letter, and use no keyword", name, packageName)
+	if err != nil || slices.Contains([]string{"input", "data", "sluice"}, packageName) {
+		return "", fmt.Errorf("name: %q: the package of its Rego cannot be %s: begin with a letter, and use neither a keyword nor sluice", name, packageName)
 	}
 	return packageName, nil
 }

@@ -6,6 +6,7 @@ package workbench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge/schema"
 	"sluice.dev/policies/store"
 )
@@ -116,15 +118,18 @@ type Effect struct {
 type SetComparison struct{ before, after *Cluster }
 
 // NewSetComparison compiles both sets of policies. Policies in DryRun are not evaluated. An error in the cluster's policies is
-// not one: the set then lacks them.
+// not one: the set then lacks them. One in the folder's policies is, and one that the folder causes, such as by a changed library:
+// without these policies the comparison would show too little.
 func (f *Folder) NewSetComparison(inCluster []v1alpha1.Policy) (*SetComparison, error) {
 	before, err := NewCluster(store.Sources(policies.BuiltIn(), inCluster))
 	if before == nil {
 		return nil, err
 	}
+	known := policiesOf(err)
 	applied := slices.DeleteFunc(slices.Clone(inCluster), func(p v1alpha1.Policy) bool { return f.Has(p.Name) })
 	after, err := NewCluster(store.Sources(policies.BuiltIn(), append(applied, f.Policies...)))
-	if after == nil {
+	isNew := func(name string) bool { return f.Has(name) || !slices.Contains(known, name) }
+	if after == nil || slices.ContainsFunc(policiesOf(err), isNew) {
 		return nil, err
 	}
 	data, err := f.Data()
@@ -134,6 +139,22 @@ func (f *Folder) NewSetComparison(inCluster []v1alpha1.Policy) (*SetComparison, 
 	before.UseData(data)
 	after.UseData(data)
 	return &SetComparison{before, after}, nil
+}
+
+// policiesOf returns the names of the policies that an error of [NewCluster] is about.
+func policiesOf(err error) []string {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return nil
+	}
+	var names []string
+	for _, fault := range joined.Unwrap() {
+		var problem engine.Problem
+		if errors.As(fault, &problem) {
+			names = append(names, problem.Policy)
+		}
+	}
+	return names
 }
 
 // Compare decides an object as if it were created now, with both sets. It returns nil if they decide the same.

@@ -107,10 +107,16 @@ func TestLoadNamesEachFault(t *testing.T) {
 		want  string
 	}{
 		"nothing":             {map[string]string{"readme.md": "x"}, "no policies found"},
-		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a v1alpha1.Policy: error unmarshaling JSON: while decoding JSON: json: unknown field "matches"`},
+		"an unknown field":    {map[string]string{"a.yaml": policyYAML + "  matches: {}\n"}, `a.yaml: a Policy: unknown field "matches"`},
 		"no Rego":             {map[string]string{"b/a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"}, "b/a.yaml: policy a: spec.rego: it is required, here or in the file a.rego"},
 		"a name twice":        {map[string]string{"a.yaml": policyYAML, "b.yaml": policyYAML}, "policy a: another policy of the folder has this name"},
-		"an unknown key":      {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: error unmarshaling JSON: while decoding JSON: json: unknown field "expects"`},
+		"no name":             {map[string]string{"a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nspec: {rego: \"package a\"}\n"}, `a.yaml: metadata.name: ""`},
+		"a name of a path":    {map[string]string{"a.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: Policy\nmetadata: {name: ../a}\nspec: {rego: \"package a\"}\n"}, `a.yaml: metadata.name: "../a"`},
+		"a list of policies":  {map[string]string{"b.yaml": policyYAML, "a.yaml": "- apiVersion: sluice.dev/v1alpha1\n  kind: Policy\n"}, "a.yaml: it is no object: want objects, separated by ---"},
+		"another version":     {map[string]string{"a.yaml": strings.Replace(policyYAML, "v1alpha1", "v1", 1)}, `a.yaml: apiVersion: "sluice.dev/v1" is no version of Sluice: want sluice.dev/v1alpha1`},
+		"another spelling":    {map[string]string{"a.yaml": strings.Replace(policyYAML, "kind: Policy", "kind: policy", 1)}, `a.yaml: kind: "policy" is no kind of sluice.dev/v1alpha1: want Policy, Project, Department, NodePool, AdmissionParameters`},
+		"a misplaced case":    {map[string]string{"a.yaml": policyYAML, "a.case.yml": podCase + "expect: {allowed: true}\n"}, "a.case.yml: it is a case, which only a file with the ending .case.yaml may have: rename the file"},
+		"an unknown key":      {map[string]string{"a.case.yaml": podCase + "expects: {allowed: true}\n"}, `a.case.yaml: a case: unknown field "expects"; a case has name, object, project, namespace, user, groups, now, parameters, expect, and expect has allowed, denied, warnings, object`},
 		"nothing expected":    {map[string]string{"a.case.yaml": podCase}, `a.case.yaml: case "a pod": expect: one of allowed, denied, warnings and object is required`},
 		"both":                {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true, denied: [a]}\n"}, "a denied object is not allowed"},
 		"an empty text":       {map[string]string{"a.case.yaml": podCase + "expect: {denied: [\"\"]}\n"}, "expect.denied: a text is empty"},
@@ -118,7 +124,7 @@ func TestLoadNamesEachFault(t *testing.T) {
 		"a wrong time":        {map[string]string{"a.case.yaml": podCase + "now: tomorrow\nexpect: {allowed: true}\n"}, `now: "tomorrow" is not a time such as`},
 		"a case twice":        {map[string]string{"a.case.yaml": podCase + "expect: {allowed: true}\n---\n" + podCase + "expect: {allowed: true}\n"}, "another case of this file has the same name"},
 		"no object":           {map[string]string{"a.case.yaml": "name: a\nexpect: {allowed: true}\n"}, "object: it is required"},
-		"YAML that is broken": {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: error converting YAML to JSON"},
+		"YAML that is broken": {map[string]string{"a.yaml": "a: [\n"}, "a.yaml: yaml: line 1: did not find"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.files)
@@ -126,6 +132,18 @@ func TestLoadNamesEachFault(t *testing.T) {
 				t.Errorf("loaded with %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// Files that programs print, such as lint -o json, and objects of other kinds are no faults.
+func TestLoadIgnoresOtherFiles(t *testing.T) {
+	_, err := load(t, map[string]string{
+		"a.yaml": policyYAML, "b.json": "[{\"code\": \"SL001\"}]", "c.yaml": "text", "d.json": "3", "e.yaml": "kind: 3\nitems: 4\n",
+		"f.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "g.yaml": "apiVersion: config.sluice.dev/v1alpha1\nkind: WebhookConfig\n",
+		"h.yaml": "apiVersion: sluice.dev/v1alpha1\nkind: GPUNode\nmetadata: {name: a}\n",
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -197,8 +197,8 @@ func readTemplate(tb testing.TB, content object) (*templates.ConstraintTemplate,
 func importedEngine(tb testing.TB) *engine.Engine {
 	tb.Helper()
 	_, files := documentsOf(tb)
-	result, err := convert.Gatekeeper(tb.Context(), files, func(_ context.Context, source engine.Source) (check.Result, error) {
-		return check.Check(source), nil
+	result, err := convert.Gatekeeper(tb.Context(), files, func(_ context.Context, source engine.Source, libraries ...engine.Source) (check.Result, error) {
+		return check.Check(source, libraries...), nil
 	})
 	if err != nil {
 		tb.Fatal(err)

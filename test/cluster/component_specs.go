@@ -51,8 +51,8 @@ func (p *controlPlaneSetup) etcdSpec() (process.Spec, error) {
 	}, nil
 }
 
-// egressConfig leads the API server's connections to Services, such as those of webhooks,
-// through the socket of a proxy, since this machine does not route to their addresses.
+// egressConfig leads the API server's connections to Services, such as those of webhooks, and
+// to nodes through the socket of a proxy, since this machine does not route to their addresses.
 const egressConfig = `apiVersion: apiserver.k8s.io/v1beta1
 kind: EgressSelectorConfiguration
 egressSelections:
@@ -96,6 +96,11 @@ func (p *controlPlaneSetup) apiServerSpec() (process.Spec, error) {
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--proxy-client-cert-file=" + p.pkiFile("front-proxy-client.crt"),
 			"--proxy-client-key-file=" + p.pkiFile("front-proxy-client.key"),
+			"--kubelet-certificate-authority=" + p.ca.CertFile(),
+			"--kubelet-client-certificate=" + p.pkiFile("apiserver-kubelet-client.crt"),
+			"--kubelet-client-key=" + p.pkiFile("apiserver-kubelet-client.key"),
+			// The proxy to the nodes knows them by name.
+			"--kubelet-preferred-address-types=Hostname",
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true",

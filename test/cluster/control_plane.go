@@ -25,6 +25,10 @@ const (
 	kubernetesService = "10.96.0.1" // first address of the range
 )
 
+// KubeletClientUser is the common name of the certificate with which the API server connects
+// to kubelets. In the API its holder has no rights.
+const KubeletClientUser = "kube-apiserver-kubelet-client"
+
 // controlPlaneSetup starts the control plane.
 type controlPlaneSetup struct {
 	options  Options
@@ -82,6 +86,13 @@ func (p *controlPlaneSetup) issueCertificates() error {
 		return err
 	}
 	if err := front.Write(p.pkiFile("front-proxy-client.crt"), p.pkiFile("front-proxy-client.key")); err != nil {
+		return err
+	}
+	kubelets, err := p.ca.Client(KubeletClientUser)
+	if err != nil {
+		return err
+	}
+	if err := kubelets.Write(p.pkiFile("apiserver-kubelet-client.crt"), p.pkiFile("apiserver-kubelet-client.key")); err != nil {
 		return err
 	}
 	member, err := p.etcdCA.Peer(Etcd)

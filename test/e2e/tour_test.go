@@ -233,6 +233,9 @@ var volatilePatterns = []struct {
 	replacement string
 }{
 	{regexp.MustCompile(`\b(folding|gpuagent|lifecycle|webhook)(-[a-z0-9]{6,10})?-[a-z0-9]{5}\b`), "$1-xxxxx"},
+	{regexp.MustCompile(`\b(context sluice of) \S+ now`), "$1 KUBECONFIG now"},
+	{regexp.MustCompile(`\b(hyper1)-[a-z0-9]{5}\b`), "$1-xxxxx"},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d UTC`), "TIME"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)(\d+(\.\d+)?s)?\b`), "AGE"},
 	{regexp.MustCompile(`(Running|Completed|Pending) +\d+ `), "$1 N "},

@@ -14,7 +14,9 @@ import (
 var (
 	DefaultMask = []string{
 		"/**/env/*/value", "/**/args", "/**/command", "/**/annotations", "/**/httpHeaders/*/value", "/**/volumeAttributes",
-		"/**/flexVolume/options", "/**/rayStartParams", "/**/entrypoint", "/**/runtimeEnvYAML", "/request/userInfo/extra",
+		"/**/flexVolume/options", "/**/rayStartParams", "/**/entrypoint", "/**/runtimeEnvYAML", "/**/serveConfigV2",
+		"/**/parameters/*/value", "/**/parameters/*/default", "/**/withItems", "/**/script/source", "/**/resource/manifest", "/**/http",
+		"/request/userInfo/extra",
 	}
 	DefaultUnmasked = []string{
 		"/**/annotations/sluice.dev~1*", "/**/annotations/gpu-*", "/**/annotations/kai.scheduler~1*", "/**/annotations/runai~1*",

@@ -105,6 +105,55 @@ func TestMaskedTexts(t *testing.T) {
 	}
 }
 
+// Guards secrets in workloads that are no pods: Argo's and Ray's objects have them in fields of their own.
+func TestDefaultMaskOfWorkloads(t *testing.T) {
+	for name, object := range map[string]string{
+		"arguments of a Workflow": `{"spec":{"arguments":{"parameters":[{"name":"token","value":"hunter22"}]}}}`,
+		"inputs of a template":    `{"spec":{"templates":[{"inputs":{"parameters":[{"name":"token","default":"hunter22"}]}}]}}`,
+		"arguments of a step":     `{"spec":{"templates":[{"steps":[[{"arguments":{"parameters":[{"name":"t","value":"hunter22"}]}}]]}]}}`,
+		"items of a step":         `{"spec":{"templates":[{"dag":{"tasks":[{"withItems":[{"token":"hunter22"}]}]}}]}}`,
+		"a script":                `{"spec":{"templates":[{"script":{"image":"python","source":"token = 'hunter22'"}}]}}`,
+		"a manifest":              `{"spec":{"templates":[{"resource":{"action":"create","manifest":"token: hunter22"}}]}}`,
+		"a request":               `{"spec":{"templates":[{"http":{"url":"https://a","headers":[{"name":"Authorization","value":"hunter22"}],"body":"hunter22"}}]}}`,
+		"a CronWorkflow":          `{"spec":{"workflowSpec":{"arguments":{"parameters":[{"name":"token","value":"hunter22"}]}}}}`,
+		"a RayService":            `{"spec":{"serveConfigV2":"runtime_env: {env_vars: {TOKEN: hunter22}}"}}`,
+	} {
+		r := record(t, decisionlog.DefaultMask, decisionlog.DefaultUnmasked, object, "")
+		if strings.Contains(string(r.Input.Object), "hunter22") || len(r.Masked) == 0 {
+			t.Errorf("%s: %s", name, r.Input.Object)
+		}
+	}
+}
+
+// Guards secrets in annotations of namespaces, which tools of others write.
+func TestDefaultMaskOfNamespaces(t *testing.T) {
+	var out bytes.Buffer
+	log, err := decisionlog.New(decisionlog.Options{
+		Output: &out, Objects: true, Mask: decisionlog.DefaultMask, Unmasked: decisionlog.DefaultUnmasked,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entry(`{"spec":{}}`, "")
+	e.Tenant.Documents.Namespace = document.New(map[string]any{
+		"labels":      map[string]any{"team": "a"},
+		"annotations": map[string]any{"example.org/token": "hunter22", "sluice.dev/project": "thesis"},
+	})
+	log.Add(e)
+	log.Close()
+	r, err := decisionlog.Parse(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"annotations":{"example.org/token":"(masked 2)","sluice.dev/project":"thesis"},"labels":{"team":"a"}}`
+	if diff := cmp.Diff(want, string(r.Input.Tenant.Input["namespace"])); diff != "" {
+		t.Errorf("namespace (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/request/userInfo/extra/token/0", "/tenant/input/namespace/annotations/example.org~1token"}, r.Masked); diff != "" {
+		t.Errorf("masked (-want +got):\n%s", diff)
+	}
+}
+
 // Messages never have the values of variables and arguments, whatever is masked and also without objects.
 func TestMessagesAreRedacted(t *testing.T) {
 	for _, objects := range []bool{false, true} {

@@ -22,6 +22,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"sluice.dev/policies/decision"
+	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 )
 
@@ -115,6 +116,8 @@ type Input struct {
 	OldObject json.RawMessage `json:"oldObject,omitempty"`
 	// Tenant is the project.
 	Tenant *decision.Snapshot `json:"tenant"`
+	// Data has digests of the data that the policies in force read, by its names. The data itself is not recorded.
+	Data map[string]string `json:"data,omitempty"`
 }
 
 // Entry is an answer to record. Its parts are not modified.
@@ -126,6 +129,8 @@ type Entry struct {
 	// Patch is the JSON patch, and Tenant the project; nil if no policy was considered.
 	Patch  []byte
 	Tenant *decision.Tenant
+	// Set has the policies with their data; nil if none was considered.
+	Set *engine.Set
 }
 
 // bytes estimates the memory of an entry.
@@ -136,7 +141,7 @@ func (e *Entry) bytes() int64 {
 // omitObjects leaves out what only a record with its input needs. The messages are redacted with the object.
 func (e *Entry) omitObjects() {
 	request := *e.Request
-	request.OldObject.Raw, e.Patch = nil, nil
+	request.OldObject.Raw, e.Patch, e.Set = nil, nil, nil
 	if e.Record.Message == "" && len(e.Record.Warnings) == 0 {
 		request.Object.Raw = nil
 	}
@@ -193,6 +198,9 @@ func (e *Entry) input(m *masker, object document.Document) (*Input, error) {
 		return nil, err
 	}
 	in := &Input{}
+	if e.Set != nil {
+		in.Data = e.Set.DataDigests(e.Request.Namespace)
+	}
 	for _, part := range []struct {
 		name   string
 		value  document.Document
@@ -205,7 +213,13 @@ func (e *Entry) input(m *masker, object document.Document) (*Input, error) {
 			return nil, fmt.Errorf("encode %s: %w", part.name, err)
 		}
 	}
-	in.Tenant, err = e.Tenant.Snapshot()
+	if in.Tenant, err = e.Tenant.Snapshot(); err != nil {
+		return nil, err
+	}
+	// The other parts of a tenant are Sluice's own; anyone may annotate a namespace.
+	m.path = []step{{key: "tenant"}, {key: "input"}}
+	in.Tenant.Input["namespace"], err = json.Marshal(m.at(step{key: "namespace"}, e.Tenant.Documents.Namespace.Value()))
+	m.path = nil
 	return in, err
 }
 

@@ -70,7 +70,7 @@ func NewEntry(webhook string, req *admission.Request, response *admission.Respon
 		record.DeniedBy = strings.Split(denied, ",")
 	}
 	trace.complete(&record)
-	return decisionlog.Entry{Record: record, Request: &req.AdmissionRequest, Patch: response.Patch, Tenant: trace.Tenant}
+	return decisionlog.Entry{Record: record, Request: &req.AdmissionRequest, Patch: response.Patch, Tenant: trace.Tenant, Set: trace.set}
 }
 
 // durationBuckets range from 0.1 ms, a fast response, to 10 s, above the timeout of every webhook of Sluice.

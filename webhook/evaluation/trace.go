@@ -23,6 +23,8 @@ type Trace struct {
 	// Tenant is the project, and Policies the digest of the policies; zero if none were considered.
 	Tenant   *decision.Tenant
 	Policies string
+	// set has the policies and their data; nil if none were considered.
+	set *engine.Set
 	// Decided is what the policies did, and Cached reports that they did it for an equal object.
 	Decided Decided
 	Cached  bool
@@ -96,7 +98,7 @@ func (t *Trace) consider(tenant *decision.Tenant, set *engine.Set) {
 	}
 	t.Tenant = tenant
 	if set != nil {
-		t.Policies = set.Digest()
+		t.Policies, t.set = set.Digest(), set
 	}
 }
 

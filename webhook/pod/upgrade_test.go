@@ -45,6 +45,7 @@ func TestUpgradeOfAReplicaRefusesNoPod(t *testing.T) {
 			"beside replicas of the same policies": {fakeReplicas(replica.NoDifference), http.StatusForbidden, reverted},
 			"beside another version":               {fakeReplicas(replica.OtherProgram), http.StatusTooManyRequests, "run different versions, since an upgrade is in progress"},
 			"beside other policies":                {fakeReplicas(replica.OtherPolicies), http.StatusTooManyRequests, "have different policies, since a policy was just changed"},
+			"beside other data":                    {fakeReplicas(replica.OtherData), http.StatusTooManyRequests, "have different data, since an object or a ConfigMap that policies read just changed"},
 		} {
 			response := handle(upgraded, tt.replicas)
 			status := response.Result

@@ -39,7 +39,7 @@ var _ admission.Handler = (*Validator)(nil)
 //
 // A change of the policies, or of the data that they read, between the two phases refuses no pod wrongly: it is enough that the present policies allow
 // the pod, or those that were replaced within the last half minute, or those that come within [replicaLag]. Where another
-// replica may have mutated the pod under policies that this one does not know, the client repeats the request.
+// replica may have mutated the pod under policies or data that this one does not know, the client repeats the request.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	set, err := v.Evaluator.Engine.Current()
 	if err != nil {
@@ -115,8 +115,12 @@ func (v *Validator) difference(ctx context.Context, set *engine.Set) replica.Dif
 // again. It counts as no violation.
 func retry(denied answer, difference replica.Difference) answer {
 	reason := "have different policies, since a policy was just changed"
-	if difference == replica.OtherProgram {
+	switch difference {
+	case replica.OtherProgram:
 		reason = "run different versions, since an upgrade is in progress"
+	case replica.OtherData:
+		reason = "have different data, since an object or a ConfigMap that policies read just changed"
+	case replica.OtherPolicies, replica.NoDifference:
 	}
 	retries.WithLabelValues(string(difference)).Inc()
 	return answer{response: evaluation.RetryResponse("the replicas of Sluice's webhook " + reason + ", and may not agree on this pod: " +
@@ -126,7 +130,7 @@ func retry(denied answer, difference replica.Difference) answer {
 var retries = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_admission_retries_total",
 	Help: "Pods whose creation the client is asked to repeat, because another replica of the webhook, which may have mutated them, " +
-		"has another version of the program or other policies, by reason: program or policies.",
+		"has another version of the program, other policies or other data, by reason: program, policies or data.",
 }, []string{"reason"})
 
 func init() { metrics.Registry.MustRegister(retries) }

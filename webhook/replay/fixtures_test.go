@@ -55,6 +55,9 @@ func newTenant(tb testing.TB) *decision.Tenant {
 	quota := v1alpha1.GPUQuota{Guaranteed: resource.MustParse("2"), Limit: resource.MustParse("4")}
 	from := decision.TenantSources{
 		Department: &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
+		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "thesis", Annotations: map[string]string{"example.org/token": "secret-7", "sluice.dev/managed": "yes"},
+		}},
 		Project: &v1alpha1.Project{
 			ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 1},
 			Spec:       v1alpha1.ProjectSpec{Department: "students"},
@@ -100,12 +103,19 @@ type recording struct {
 // newRecording returns a webhook with these policies.
 func newRecording(tb testing.TB, options decisionlog.Options, active ...engine.Source) *recording {
 	tb.Helper()
+	return newRecordingWithData(tb, nil, options, active...)
+}
+
+// newRecordingWithData is newRecording with data that the policies read.
+func newRecordingWithData(tb testing.TB, data *engine.Data, options decisionlog.Options, active ...engine.Source) *recording {
+	tb.Helper()
 	policyEngine, err := engine.New(engine.Options{
 		Libraries: policies.Libraries(), Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	policyEngine.UpdateData(data)
 	for _, report := range policyEngine.Update(active) {
 		for _, problem := range report.Problems {
 			tb.Fatal(problem)

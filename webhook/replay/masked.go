@@ -5,6 +5,7 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,20 @@ func (o *observed) add(result *decision.Result) {
 	}
 }
 
+// otherData returns the first name of data that the policies read and that the record does not have with the same digest; "" if there
+// is none.
+func (o *observed) otherData(set *engine.Set, record *decisionlog.Record) string {
+	for _, in := range o.inputs {
+		digests := set.DataDigests(record.Namespace, in.Subject)
+		for _, name := range slices.Sorted(maps.Keys(digests)) {
+			if record.Input.Data[name] != digests[name] {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // readsMasked returns the policies that read what is masked in a record, or change it, and why the decision is not repeated; "" if
 // none does.
 func (o *observed) readsMasked(set *engine.Set, record *decisionlog.Record) (policies []string, reason string) {
@@ -39,6 +54,7 @@ func (o *observed) readsMasked(set *engine.Set, record *decisionlog.Record) (pol
 		other := *in
 		other.Object = document.New(withOtherTexts(in.Object.Value()))
 		other.Review = document.New(withOtherTexts(in.Review.Value()))
+		other.Namespace = document.New(withOtherTexts(in.Namespace.Value()))
 		policies = append(policies, set.Distinguishing(*in, other)...)
 	}
 	if len(policies) > 0 {
@@ -107,6 +123,7 @@ func countMarkers(value any) int {
 // contentFields are the fields whose texts only policies read. Sluice itself decides on other fields of a pod.
 var contentFields = []string{
 	"env", "args", "command", "annotations", "httpHeaders", "volumeAttributes", "flexVolume", "rayStartParams", "entrypoint", "runtimeEnvYAML",
+	"serveConfigV2", "parameters", "withItems", "source", "manifest", "http",
 }
 
 // firstReadBySluice returns the first masked place that Sluice itself may read, and whether there is one.

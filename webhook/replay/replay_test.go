@@ -181,6 +181,8 @@ func TestPolicyThatReadsWhatIsMaskedIsNotReplayed(t *testing.T) {
 		"through the review":    {newPolicy("p", `deny contains "no" if input.review.object.metadata.annotations["example.org/token"] == "x"`), replay.NotReplayed},
 		"an unmasked one":       {newPolicy("p", `deny contains "no" if input.object.metadata.annotations["sluice.dev/gpu"] == "500m"`), replay.NowDenied},
 		"key of an annotation":  {newPolicy("p", `deny contains "no" if input.object.metadata.annotations["example.org/token"]`), replay.NowDenied},
+		"of the namespace":      {newPolicy("p", `deny contains "no" if not input.namespace.annotations["example.org/token"] == "secret-7"`), replay.NotReplayed},
+		"name of the namespace": {newPolicy("p", `deny contains "no" if input.namespace.name == "thesis"`), replay.NowDenied},
 		"the image":             {newPolicy("p", `deny contains "no" if input.object.spec.containers[0].image == "other"`), replay.Same},
 		"override of an arg":    {newPolicy("p", `overrides.spec.containers["0"].args := ["x"]`), replay.NotReplayed},
 		"override of a value":   {newPolicy("p", `overrides.spec.containers["0"].env := [{"name": "TOKEN", "value": "x"}]`), replay.NotReplayed},
@@ -202,6 +204,58 @@ func TestPolicyThatReadsWhatIsMaskedIsNotReplayed(t *testing.T) {
 			}
 			if result.Outcome != replay.Same && !slices.Contains(result.Policies, "p") {
 				t.Errorf("policies %v, want p", result.Policies)
+			}
+		})
+	}
+}
+
+// A decision of a policy that reads data is repeated only with the data of then, of which the record has the digest. Data that other
+// policies read do not count.
+func TestReplayOfPoliciesThatReadData(t *testing.T) {
+	dataOf := func(image, other string) *engine.Data {
+		var configs []engine.ConfigData
+		for name, value := range map[string]string{"images": image, "other": other} {
+			config, err := engine.NewConfigData(name, map[string]any{"refused": value})
+			if err != nil {
+				t.Fatal(err)
+			}
+			configs = append(configs, config)
+		}
+		return engine.NewData(configs, nil)
+	}
+	reading := newPolicy("team-data", `deny contains "no" if input.object.spec.containers[_].image == data.config.images.refused`)
+	more := newPolicy("team-other", `deny contains "other" if input.object.metadata.name == data.config.other.refused`)
+	r := newRecordingWithData(t, dataOf("a:1", "x"), decisionlog.Options{Objects: true}, sources(reading)...)
+	pod := []byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}}`)
+	if response, _ := r.answer(t, "pods", pod); response.Allowed {
+		t.Fatal("the pod is admitted")
+	}
+	record := r.records(t)[0]
+	without := *record
+	input := *record.Input
+	input.Data, without.Input = nil, &input
+	for name, tc := range map[string]struct {
+		record  *decisionlog.Record
+		data    *engine.Data
+		sources []engine.Source
+		outcome replay.Outcome
+		reason  string
+	}{
+		"the same data":                {record, dataOf("a:1", "y"), sources(reading), replay.Same, ""},
+		"other data":                   {record, dataOf("a:2", "x"), sources(reading), replay.NotReplayed, "data.config.images: data of its time are not recorded"},
+		"no data":                      {record, nil, sources(reading), replay.NotReplayed, "data.config.images: data of its time are not recorded"},
+		"data that no policy read":     {record, dataOf("a:1", "x"), sources(reading, more), replay.NotReplayed, "data.config.other: data of its time are not recorded"},
+		"a record without digests":     {&without, dataOf("a:1", "x"), sources(reading), replay.NotReplayed, "data.config.images: data of its time are not recorded"},
+		"policies that read no data":   {record, dataOf("a:2", "x"), sources(), replay.NowAllowed, ""},
+		"no digests, and no data read": {&without, nil, sources(), replay.NowAllowed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replayer, err := replay.New(tc.sources, tc.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := replayer.Replay(t.Context(), tc.record); got.Outcome != tc.outcome || !strings.Contains(got.Reason, tc.reason) {
+				t.Errorf("%s, %q; want %s, %q", got.Outcome, got.Reason, tc.outcome, tc.reason)
 			}
 		})
 	}

@@ -76,7 +76,8 @@ type Replayer struct {
 // limits are longer than those of a cluster, which may be less busy.
 var limits = engine.Limits{Evaluation: 5 * time.Second, Request: time.Minute}
 
-// New compiles policies, which read the data. Records have no data of their time. The error lists each policy that does not compile, with
+// New compiles policies, which read the data. Records have digests of the data of their time alone: a decision is repeated only if
+// what the policies read of the data is equal. The error lists each policy that does not compile, with
 // its problems.
 func New(sources []engine.Source, data *engine.Data) (*Replayer, error) {
 	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
@@ -166,6 +167,9 @@ func (r *Replayer) Replay(ctx context.Context, record *decisionlog.Record) Resul
 	trace := evaluation.Trace{Now: record.PolicyTime, Observe: seen.add}
 	response := r.handlers[record.Webhook](evaluation.WithTrace(context.WithValue(ctx, tenantKey{}, tenant), &trace), *req)
 	entry := evaluation.NewEntry(record.Webhook, req, &response, &trace)
+	if name := seen.otherData(r.set, record); name != "" {
+		return fail("a policy reads data.%s: data of its time are not recorded, and the present data differ or cannot be compared", name)
+	}
 	result := Result{Response: response, Now: entry.Record}
 	incomplete := firstIncomplete(result.Now.Evaluations)
 	isFailure := response.Allowed && result.Now.Message != "" || !response.Allowed && result.Now.Code != http.StatusForbidden

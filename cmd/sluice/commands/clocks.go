@@ -37,7 +37,8 @@ read the WorkloadClocks of one namespace.`,
 	}
 	cluster := addClusterFlags(cmd, listScope)
 	output := addListOutputFlag(cmd)
-	project := cmd.Flags().String("project", "", "List the workloads of this project")
+	project := cmd.Flags().StringP("project", "p", "", "List the workloads of this project")
+	completeFlag(cmd, "project", cluster.completeProjects)
 	cmd.MarkFlagsMutuallyExclusive("all-namespaces", "namespace", "project")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cluster.connect(cmd)
@@ -78,11 +79,10 @@ type clockList struct {
 func listClocks(ctx context.Context, c client.Reader, namespace, project string) (clockList, error) {
 	list := clockList{namespace: namespace}
 	if project != "" {
-		var object v1alpha1.Project
-		if err := c.Get(ctx, types.NamespacedName{Name: project}, &object); err != nil {
-			return list, fmt.Errorf("get project %s: %w", project, err)
+		var err error
+		if list.namespace, err = projectNamespace(ctx, c, project); err != nil {
+			return list, err
 		}
-		list.namespace = object.NamespaceName()
 		list.projects = map[string]string{list.namespace: project}
 	}
 	err := listPages(ctx, c, func(page *v1alpha1.WorkloadClockList) { list.clocks = append(list.clocks, page.Items...) },

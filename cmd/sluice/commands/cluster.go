@@ -25,8 +25,15 @@ import (
 	"sluice.dev/cmd/sluice/up"
 )
 
-// requestTimeout limits each request to the API server.
+// requestTimeout limits each request to the API server, unless --request-timeout does.
 const requestTimeout = 30 * time.Second
+
+// The most requests to the API server. It has its own limits for each user; these keep one command from
+// many waiting ones.
+const (
+	requestsPerSecond = 50
+	requestBurst      = 300
+)
 
 // scope says which namespaces a command works in.
 type scope int
@@ -37,8 +44,8 @@ const (
 	listScope                   // -n or -A
 )
 
-// clusterFlags are the flags that select a cluster and a namespace, as kubectl has
-// them, and --dir for an embedded cluster.
+// clusterFlags are all flags of kubectl that select a cluster, a namespace and a user, and --dir for an
+// embedded cluster.
 type clusterFlags struct {
 	*genericclioptions.ConfigFlags
 	dir           string
@@ -46,11 +53,11 @@ type clusterFlags struct {
 }
 
 func addClusterFlags(cmd *cobra.Command, s scope) *clusterFlags {
-	f := &clusterFlags{ConfigFlags: &genericclioptions.ConfigFlags{KubeConfig: new(string), Context: new(string)}}
-	if s != clusterScope {
-		f.Namespace = new(string)
+	f := &clusterFlags{ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(requestsPerSecond).WithDiscoveryBurst(requestBurst)}
+	if s == clusterScope {
+		f.Namespace = nil
 	}
-	f.AddFlags(cmd.Flags())
+	addConnectionFlags(cmd, f)
 	cmd.Flags().StringVar(&f.dir, "dir", "", "Folder of an embedded cluster (default: the folder of the kubeconfig, if it has one)")
 	if s == listScope {
 		cmd.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "List the objects of all namespaces")
@@ -106,9 +113,9 @@ func (f *clusterFlags) kubeconfigDir() (string, error) {
 	if current == nil {
 		return "", nil
 	}
-	server := raw.Clusters[current.Cluster]
-	if server == nil || server.LocationOfOrigin == "" {
-		return "", nil
+	server := raw.Clusters[cmp.Or(*f.ClusterName, current.Cluster)]
+	if server == nil || server.LocationOfOrigin == "" || *f.APIServer != "" && *f.APIServer != server.Server {
+		return "", nil // or --server names another one
 	}
 	return filepath.Abs(filepath.Dir(server.LocationOfOrigin))
 }
@@ -131,7 +138,9 @@ func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
+	if !cmd.Flags().Changed("request-timeout") {
+		config.Timeout = requestTimeout
+	}
 	config.UserAgent = "sluice/" + apiconfig.Version
 	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
 	clock, err := f.policyClock()
@@ -158,9 +167,9 @@ func (f *clusterFlags) restConfig() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("read kubeconfig: %w", err)
 	}
-	if _, err := rest.InClusterConfig(); err != nil && clientcmdapi.IsConfigEmpty(&raw) {
+	if _, err := rest.InClusterConfig(); err != nil && clientcmdapi.IsConfigEmpty(&raw) && *f.APIServer == "" {
 		return nil, "", errors.New("no cluster selected: name a kubeconfig with --kubeconfig or in KUBECONFIG, " +
-			"or an embedded cluster's folder with --dir")
+			"an embedded cluster's folder with --dir, or a server with --server")
 	}
 	config, err := f.ToRESTConfig()
 	if err != nil {

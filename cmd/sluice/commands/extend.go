@@ -32,16 +32,21 @@ func newExtendCommand() *cobra.Command {
 	var by, reason string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "extend KIND/NAME",
+		Use:   "extend NAME",
 		Short: "Request more time for a workload",
 		Long: `Request more time for a workload, and wait for the decision. Requests within your
 department's self-service are approved at once. An approver decides all others. The
-command fails if the request is denied. To renew a project, use sluice renew.`,
-		Example: `  # Request 24 more hours for a Job
+command fails if the request is denied. NAME is the workload, or KIND/NAME if several have
+the name. To renew a project, use sluice renew.`,
+		Example: `  # Request 24 more hours for a workload
+  sluice extend training --by 24h --reason "the last epoch is left"
+
+  # Request 24 more hours for a Job of another namespace
   sluice extend job/training -n thesis-mueller --by 24h --reason "two epochs are left"`,
 		Args: cobra.ExactArgs(1),
 	}
-	cluster := addClusterFlags(cmd, namespaceScope)
+	flags := addWorkloadFlags(cmd, namespaceScope)
+	cmd.ValidArgsFunction = flags.completeWorkload
 	output := addTextOutputFlag(cmd)
 	cmd.Flags().StringVar(&by, "by", "", "Additional time, such as 24h")
 	cmd.Flags().StringVar(&reason, "reason", "", "Reason of the request, in one sentence")
@@ -54,11 +59,20 @@ command fails if the request is denied. To renew a project, use sluice renew.`,
 				return fmt.Errorf("--by: %w", err)
 			}
 		}
-		c, err := cluster.connect(cmd)
+		c, err := flags.connectWorkloads(cmd)
 		if err != nil {
 			return err
 		}
-		target, err := resolveExtensionTarget(cmd.Context(), c, c.namespace, args[0])
+		text := args[0]
+		if !strings.Contains(text, "/") {
+			w, err := c.reader.Find(cmd.Context(), c.namespace, text)
+			if err != nil {
+				return err
+			}
+			kind := w.Object.GroupVersionKind().GroupKind()
+			text = strings.ToLower(kind.String()) + "/" + text // such as job.batch/training
+		}
+		target, err := resolveExtensionTarget(cmd.Context(), c, c.namespace, text)
 		if err != nil {
 			return err
 		}

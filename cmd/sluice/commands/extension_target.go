@@ -12,11 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/workloads"
 )
 
 // resolvedTarget is the object that an Extension is for.
@@ -40,7 +40,7 @@ func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text
 	if err != nil {
 		return resolvedTarget{}, err
 	}
-	kind, err := resolveKind(c.RESTMapper(), resource)
+	kind, err := workloads.ResolveKind(c.RESTMapper(), resource)
 	if err != nil {
 		return resolvedTarget{}, err
 	}
@@ -108,19 +108,4 @@ func parseTarget(text string) (resource, name string, err error) {
 		return "", "", fmt.Errorf("%q: want KIND/NAME, such as job/training", text)
 	}
 	return strings.ToLower(resource), name, nil
-}
-
-// resolveKind resolves job, jobs, jobs.batch and jobs.v1.batch alike.
-func resolveKind(mapper meta.RESTMapper, resource string) (schema.GroupVersionKind, error) {
-	versioned, grouped := schema.ParseResourceArg(resource)
-	if versioned != nil {
-		if kind, err := mapper.KindFor(*versioned); err == nil {
-			return kind, nil
-		}
-	}
-	kind, err := mapper.KindFor(grouped.WithVersion(""))
-	if err != nil {
-		return kind, fmt.Errorf("kind %q: %w", resource, err)
-	}
-	return kind, nil
 }

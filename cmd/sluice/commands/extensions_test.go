@@ -22,6 +22,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/workloads"
 )
 
 var (
@@ -140,7 +141,7 @@ func FuzzParseTarget(f *testing.F) {
 		if resource == "" || name == "" || strings.Contains(name, "/") {
 			t.Fatalf("parseTarget(%q) = %q, %q", text, resource, name)
 		}
-		if _, err := resolveKind(mapper, resource); err == nil {
+		if _, err := workloads.ResolveKind(mapper, resource); err == nil {
 			t.Fatalf("%q resolves to a kind of an empty mapper", resource)
 		}
 	})

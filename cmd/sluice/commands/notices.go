@@ -48,7 +48,8 @@ func newNoticesListCommand() *cobra.Command {
 	}
 	cluster := addClusterFlags(cmd, clusterScope)
 	output := addListOutputFlag(cmd)
-	cmd.Flags().StringVar(&filter.project, "project", "", "List the notices about this project")
+	cmd.Flags().StringVarP(&filter.project, "project", "p", "", "List the notices about this project")
+	completeFlag(cmd, "project", cluster.completeProjects)
 	cmd.Flags().StringVar(&filter.recipient, "recipient", "", "List the notices to this address")
 	addChoiceFlag(cmd, &phase, "phase", "", "List the notices in this phase", noticePhases)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -44,8 +44,9 @@ that the use was not measured. The efficiency is the used part of what was measu
 	}
 	cluster := addClusterFlags(cmd, listScope)
 	output := addOutputFlag(cmd, []string{tableFormat, jsonFormat, yamlFormat})
-	project := cmd.Flags().String("project", "", "Show the workloads in this project")
-	user := cmd.Flags().String("user", "", "Show the workloads of this user (default: you)")
+	project := cmd.Flags().StringP("project", "p", "", "Show the workloads in this project")
+	completeFlag(cmd, "project", cluster.completeProjects)
+	user := cmd.Flags().String("created-by", "", "Show the workloads of this user (default: you)")
 	cmd.MarkFlagsMutuallyExclusive("all-namespaces", "namespace", "project")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cluster.connect(cmd)
@@ -75,7 +76,7 @@ func currentUser(ctx context.Context, config *rest.Config) (string, error) {
 	}
 	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("get your user name: %w", explainForbidden(err, "name yourself with --user"))
+		return "", fmt.Errorf("get your user name: %w", explainForbidden(err, "name yourself with --created-by"))
 	}
 	return review.Status.UserInfo.Username, nil
 }

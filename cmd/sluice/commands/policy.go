@@ -24,7 +24,7 @@ import (
 
 const policyHelp = `Write, check and test policies before they are applied.
 
-Only diff and export, and eval without --policies, need a cluster. No command changes one.`
+Only audit, diff and export, and eval without --policies, need a cluster. No command changes one.`
 
 func newPolicyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -94,7 +94,7 @@ func readPoliciesOrFolder(stdin io.Reader, path string) ([]v1alpha1.Policy, erro
 	if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
 		return readPolicies(stdin, path)
 	}
-	folder, err := loadFolder(path)
+	folder, err := loadPolicies(path)
 	if err != nil {
 		return nil, err
 	}

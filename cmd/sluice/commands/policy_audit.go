@@ -109,7 +109,7 @@ func auditNow(cmd *cobra.Command, c *clusterClient, flags *auditFlags) (*auditDo
 	}
 	folder := workbench.FromCluster(nil, nil, nil, observed.parameters)
 	if flags.directory != "" {
-		if folder, err = loadFolder(flags.directory); err != nil {
+		if folder, err = loadPolicies(flags.directory); err != nil {
 			return nil, err
 		}
 	}

@@ -79,7 +79,7 @@ func bench(cmd *cobra.Command, directory string, flags *benchFlags) ([]workbench
 	if flags.count < 1 || flags.threshold <= 0 {
 		return nil, errors.New("--count must be at least 1, and --threshold above 0")
 	}
-	folder, err := loadFolder(directory)
+	folder, err := loadPolicies(directory)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ come first. Tests, cases and other objects are left out. The output can contain 
   sluice policy build policies/ > policies.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			folder, err := loadFolder(args[0])
+			folder, err := loadPolicies(args[0])
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ stay as they are in any case: policies are evaluated for new ones only.`,
 	output := addTextOutputFlag(cmd)
 	cmd.Flags().BoolVar(&objects, "objects", objects, "Evaluate the objects of the cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		folder, err := loadFolder(args[0])
+		folder, err := loadPolicies(args[0])
 		if err != nil {
 			return err
 		}

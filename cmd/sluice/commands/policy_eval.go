@@ -193,7 +193,7 @@ func evalRequest(stdin io.Reader, folder *workbench.Folder, flags *evalFlags) (w
 		return request, err
 	}
 	if request.Object, err = workbench.ReadObject(text); err != nil {
-		return request, fmt.Errorf("%s: %w", flags.file, err)
+		return request, fmt.Errorf("%s: %w", sourceName(flags.file), err)
 	}
 	if flags.now != "" {
 		if request.Now, err = time.Parse(time.RFC3339, flags.now); err != nil {
@@ -204,11 +204,32 @@ func evalRequest(stdin io.Reader, folder *workbench.Folder, flags *evalFlags) (w
 	return request, err
 }
 
-func readFileOrInput(stdin io.Reader, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(stdin)
+// maxObjectFile is the largest file that is read: the API server accepts no object of half its size.
+const maxObjectFile = 4 << 20
+
+// sourceName returns the name of a file for messages.
+func sourceName(file string) string {
+	if file == "-" {
+		return "the standard input"
 	}
-	return os.ReadFile(name)
+	return file
+}
+
+// readFileOrInput reads a file; - is the standard input.
+func readFileOrInput(stdin io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		stdin = file
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, maxObjectFile+1))
+	if err == nil && len(text) > maxObjectFile {
+		err = fmt.Errorf("%s has more than %d bytes, the most that is read of an object", sourceName(name), maxObjectFile)
+	}
+	return text, err
 }
 
 // printDecision prints a decision. The error says that the object is denied.

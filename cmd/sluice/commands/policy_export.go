@@ -4,19 +4,14 @@
 package commands
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/policies/workbench"
 )
 
@@ -82,29 +77,15 @@ func exportedFiles(all []v1alpha1.Policy, names []string) (map[string]string, er
 
 // writeExport writes files whose content differs. Without force it writes none if one of them exists with another content.
 func writeExport(output io.Writer, directory string, files map[string]string, force bool) error {
-	var changed []string
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		path := filepath.Join(directory, name)
-		switch text, err := os.ReadFile(path); {
-		case err == nil && string(text) == files[name]:
-			continue
-		case err == nil && !force:
-			return fmt.Errorf("%s exists with another content: name another directory with --output-dir, or overwrite it with --force", path)
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return err
-		}
-		changed = append(changed, name)
+	existing := keepEqual
+	if force {
+		existing = replaceExisting
 	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
+	written, err := writePolicyFiles(directory, files, existing, "name another directory with --output-dir, or overwrite with --force")
+	printWritten(output, written)
+	if err != nil {
 		return err
 	}
-	for _, name := range changed {
-		path := filepath.Join(directory, name)
-		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintln(output, printer.Sanitize("Wrote "+path))
-	}
-	fmt.Fprintf(output, "%d files written, %d unchanged\n", len(changed), len(files)-len(changed))
+	fmt.Fprintf(output, "%d files written, %d unchanged\n", len(written), len(files)-len(written))
 	return nil
 }

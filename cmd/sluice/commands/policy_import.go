@@ -70,8 +70,8 @@ fails if something was not converted.`,
 		if err != nil {
 			return err
 		}
-		result, err := from(cmd.Context(), files, func(ctx context.Context, source engine.Source) (check.Result, error) {
-			return process.Check(ctx, source, check.Environment{})
+		result, err := from(cmd.Context(), files, func(ctx context.Context, source engine.Source, libraries ...engine.Source) (check.Result, error) {
+			return process.Check(ctx, source, check.Environment{Policies: libraries})
 		})
 		if err != nil {
 			return err
@@ -81,7 +81,15 @@ fails if something was not converted.`,
 		}
 		written := []string{}
 		if flags.out != "" {
-			if written, err = writePolicies(flags.out, convert.Files(result), flags.force); err != nil {
+			texts := make(map[string]string)
+			for _, file := range convert.Files(result) {
+				texts[file.Name] = string(file.Text)
+			}
+			existing := refuseExisting
+			if flags.force {
+				existing = replaceExisting
+			}
+			if written, err = writePolicyFiles(flags.out, texts, existing, "--force replaces them"); err != nil {
 				return err
 			}
 		}
@@ -147,41 +155,6 @@ func readSourceFiles(directory string) ([]convert.File, error) {
 		return nil
 	})
 	return files, err
-}
-
-// writePolicies writes the files to a directory, and returns their paths. Without force it writes nothing if one of them exists.
-func writePolicies(directory string, files []convert.File, force bool) ([]string, error) {
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return nil, err
-	}
-	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	} else {
-		var exist []string
-		for _, file := range files {
-			if _, err := os.Lstat(filepath.Join(directory, file.Name)); err == nil {
-				exist = append(exist, file.Name)
-			}
-		}
-		if len(exist) > 0 {
-			return nil, fmt.Errorf("%s has %s already; nothing was written, and --force replaces them", directory, strings.Join(exist, ", "))
-		}
-	}
-	written := make([]string, 0, len(files))
-	for _, file := range files {
-		path := filepath.Join(directory, file.Name)
-		target, err := os.OpenFile(path, mode, 0o644)
-		if err != nil {
-			return written, err
-		}
-		_, err = target.Write(file.Text)
-		if err = errors.Join(err, target.Close()); err != nil {
-			return written, err
-		}
-		written = append(written, path)
-	}
-	return written, nil
 }
 
 // printImport prints a table of all objects, and below it the gaps and the notes of each.

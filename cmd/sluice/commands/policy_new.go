@@ -6,10 +6,6 @@ package commands
 import (
 	"fmt"
 	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,40 +47,16 @@ of the library, under the new name. No file is overwritten.`,
 		if err != nil {
 			return err
 		}
-		return writeNewFiles(cmd.OutOrStdout(), directory, files)
+		written, err := writePolicyFiles(directory, files, refuseExisting, "choose another name or another directory")
+		printWritten(cmd.OutOrStdout(), written)
+		return err
 	}
 	return cmd
 }
 
-// writeNewFiles writes files to a directory, and none if one of them exists.
-func writeNewFiles(output io.Writer, directory string, files map[string]string) error {
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(directory, name)); err == nil {
-			return fmt.Errorf("%s exists: choose another name or another directory", filepath.Join(directory, name))
-		}
+// printWritten prints the paths of files that were written.
+func printWritten(output io.Writer, paths []string) {
+	for _, path := range paths {
+		fmt.Fprintln(output, printer.Sanitize("Wrote "+path))
 	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := writeFileOnce(filepath.Join(directory, name), files[name]); err != nil {
-			return err
-		}
-		fmt.Fprintln(output, printer.Sanitize("Wrote "+filepath.Join(directory, name)))
-	}
-	return nil
-}
-
-// writeFileOnce writes a file that does not exist.
-func writeFileOnce(name, text string) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := io.WriteString(file, text); err != nil {
-		_ = file.Close() // the first error says more
-		return err
-	}
-	return file.Close()
 }

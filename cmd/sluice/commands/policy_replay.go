@@ -35,8 +35,8 @@ func newPolicyReplayCommand() *cobra.Command {
 times, and show which would come out otherwise. A log has the decision records of the webhook, which it writes
 with decisions.objects in its configuration; gzip may have compressed it, and - is the standard input.
 
-A decision cannot be replayed if its object was not recorded, or if a policy reads what was masked. A policy of
-the directory in DryRun counts as Deny. The policies that decided were those of the cluster: the directory needs
+A decision cannot be replayed if its object was not recorded, if a policy reads what was masked, or data that
+differ from those of then. A policy of the directory in DryRun counts as Deny. The policies that decided were those of the cluster: the directory needs
 all of them that are not built in. The command needs no cluster, and changes nothing.`,
 		Example: `  # Which pods of the last day would a changed policy refuse?
   sluice policy replay decisions.jsonl* --policies policies/ --since 24h
@@ -50,7 +50,7 @@ all of them that are not built in. The command needs no cluster, and changes not
 	cmd.Flags().StringVar(&flags.until, "until", "", "Only decisions before this time, in the same form")
 	cmd.Flags().StringVarP(&flags.project, "project", "p", "", "Only decisions in this project")
 	cmd.Flags().IntVar(&flags.show, "show", 3, "Number of examples of each kind of difference")
-	cmd.Flags().BoolVar(&flags.failOnChange, "fail-on-change", false, "Fail if a decision comes out otherwise, or cannot be replayed")
+	cmd.Flags().BoolVar(&flags.failOnChange, "fail-on-change", false, "Fail if a decision comes out otherwise or cannot be replayed, or if there is none")
 	_ = cmd.MarkFlagRequired("policies")
 	output := addTextOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -78,12 +78,29 @@ all of them that are not built in. The command needs no cluster, and changes not
 			fmt.Fprintln(cmd.ErrOrStderr(), printer.Sanitize("Warning: "+warning))
 		}
 		err = output.print(cmd.OutOrStdout(), summary, func(w io.Writer) error { return printReplay(w, summary) })
-		if err == nil && flags.failOnChange && (summary.Differs() || summary.NotReplayed > 0) {
-			return errors.New("decisions come out otherwise, or cannot be replayed")
+		if err == nil {
+			err = flags.failure(summary)
 		}
 		return err
 	}
 	return cmd
+}
+
+// failure returns why the command fails, though it printed the summary; nil if it does not.
+func (f *replayFlags) failure(s *replay.Summary) error {
+	switch {
+	case len(s.Problems) > 0:
+		return fmt.Errorf("logs that could not be read to their end: %d", len(s.Problems))
+	case !f.failOnChange:
+		return nil
+	case s.Differs() || s.NotReplayed > 0:
+		return errors.New("decisions come out otherwise, or cannot be replayed")
+	case s.Skipped.Broken+s.Skipped.TooLong+s.Skipped.Newer > 0:
+		return errors.New("lines of the logs were skipped that may be decisions")
+	case s.Decisions == 0:
+		return errors.New("the logs have no decisions that are selected")
+	}
+	return nil
 }
 
 // options returns the options of the flags. Progress is reported for long work.
@@ -107,6 +124,9 @@ func (f *replayFlags) options(progress io.Writer) (replay.Options, error) {
 			return options, fmt.Errorf("--%s: %q is neither a duration such as 24h nor a time such as 2026-01-05T12:00:00Z", limit.name, limit.text)
 		}
 		*limit.target = at
+	}
+	if !options.Since.IsZero() && !options.Until.IsZero() && !options.Since.Before(options.Until) {
+		return options, fmt.Errorf("--since: %s is not before --until, %s, so no decision is selected", f.since, f.until)
 	}
 	const interval = 5 * time.Second
 	next := policytime.MachineNow().Add(interval)

@@ -130,6 +130,12 @@ func TestPolicyReplayOptions(t *testing.T) {
 	if err := os.WriteFile(compressed, zipped.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	part, newer := filepath.Join(t.TempDir(), "part.gz"), filepath.Join(t.TempDir(), "newer.jsonl")
+	for name, text := range map[string][]byte{part: zipped.Bytes()[:15], newer: []byte("{\"kind\":\"DecisionRecord\",\"version\":99}\n")} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, tc := range map[string]struct {
 		arguments []string
 		want      int
@@ -142,6 +148,11 @@ func TestPolicyReplayOptions(t *testing.T) {
 		"until":           {[]string{replayedLog, "--until", "2026-01-05T12:00:01Z"}, 1, ""},
 		"ago":             {[]string{replayedLog, "--since", "1h"}, 0, ""},
 		"fails":           {[]string{replayedLog, "--fail-on-change"}, 4, "decisions come out otherwise, or cannot be replayed"},
+		"nothing":         {[]string{os.DevNull, "--fail-on-change"}, 0, "the logs have no decisions that are selected"},
+		"a directory":     {[]string{filepath.Dir(compressed)}, 0, "logs that could not be read to their end: 1"},
+		"a part":          {[]string{part}, 0, "logs that could not be read to their end: 1"},
+		"newer":           {[]string{newer, "--fail-on-change"}, 0, "lines of the logs were skipped that may be decisions"},
+		"no interval":     {[]string{replayedLog, "--since", "2026-01-06T12:00:01Z", "--until", "2026-01-05T12:00:01Z"}, 0, "--since: 2026-01-06T12:00:01Z is not before --until, 2026-01-05T12:00:01Z"},
 		"no time":         {[]string{replayedLog, "--since", "yesterday"}, 0, `--since: "yesterday" is neither a duration such as 24h nor a time such as 2026-01-05T12:00:00Z`},
 		"negative":        {[]string{replayedLog, "--show", "-1"}, 0, "--show: -1 is no number of examples"},
 		"no log":          {[]string{filepath.Join(t.TempDir(), "missing")}, 0, "no such file"},

@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -17,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/manifests"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/workbench"
@@ -31,17 +28,20 @@ var schemaFiles = map[string]string{"policy": "policy.schema.json", "case": "cas
 
 func newPolicySchemaCommand() *cobra.Command {
 	var directory string
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "schema [policy|case|input]",
 		Short: "Print JSON schemas for editors",
 		Long: `Print the JSON schema of Policy objects, of cases (*.case.yaml), or of input as the Rego of a policy for pods
 reads it. With --output-dir they are written to files, all of them if none is named: policy.schema.json,
-case.schema.json and input.json, for editors and for opa check --schema.`,
+case.schema.json and input.json, for editors and for opa check --schema. Files that exist with another content are
+not overwritten, unless --force is set: after an update of Sluice the schemas are other ones.`,
 		Example: `  # The schemas for an editor, and for opa check --schema .schemas/input.json
   sluice policy schema --output-dir .schemas`,
 		Args: cobra.MaximumNArgs(1), ValidArgs: schemaNames,
 	}
 	cmd.Flags().StringVar(&directory, "output-dir", "", "Directory to write to, instead of the standard output")
+	cmd.Flags().BoolVar(&force, "force", false, "Overwrite files with another content")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names := args
 		switch {
@@ -52,6 +52,7 @@ case.schema.json and input.json, for editors and for opa check --schema.`,
 		case !slices.Contains(schemaNames, args[0]):
 			return fmt.Errorf("%q is no schema: want policy, case or input", args[0])
 		}
+		files := make(map[string]string, len(names))
 		for _, name := range names {
 			text, err := schemaText(name)
 			if err != nil {
@@ -61,16 +62,9 @@ case.schema.json and input.json, for editors and for opa check --schema.`,
 				_, err := cmd.OutOrStdout().Write(text)
 				return err
 			}
-			if err := os.MkdirAll(directory, 0o755); err != nil {
-				return err
-			}
-			file := filepath.Join(directory, schemaFiles[name])
-			if err := os.WriteFile(file, text, 0o644); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), printer.Sanitize("Wrote "+file))
+			files[schemaFiles[name]] = string(text)
 		}
-		return nil
+		return writeExport(cmd.OutOrStdout(), directory, files, force)
 	}
 	return cmd
 }

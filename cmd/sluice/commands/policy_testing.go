@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/workbench"
@@ -78,12 +79,11 @@ policy in DryRun counts as Deny. The command needs no cluster. It fails if a tes
 
 // reportOutcomes prints outcomes, and writes them to a file in JUnit's format if it has a name.
 func reportOutcomes(output io.Writer, outcomes []workbench.Outcome, junit string) error {
+	var err error
 	if junit != "" {
-		if err := writeFile(junit, func(w io.Writer) error { return workbench.WriteJUnit(w, outcomes) }); err != nil {
-			return err
-		}
+		err = writeFile(junit, func(w io.Writer) error { return workbench.WriteJUnit(w, outcomes) })
 	}
-	return printOutcomes(output, outcomes)
+	return errors.Join(err, printOutcomes(output, outcomes))
 }
 
 // loadFolder reads the policies and tests of a directory.
@@ -96,6 +96,15 @@ func loadFolder(directory string) (*workbench.Folder, error) {
 		return nil, fmt.Errorf("%s is not a directory", directory)
 	}
 	return workbench.Load(os.DirFS(directory))
+}
+
+// loadPolicies reads a directory, which must have a policy.
+func loadPolicies(directory string) (*workbench.Folder, error) {
+	folder, err := loadFolder(directory)
+	if err == nil && len(folder.Policies) == 0 {
+		err = fmt.Errorf("%s has no policies, only cases: want a Policy of %s in a file *.yaml", directory, v1alpha1.GroupVersion)
+	}
+	return folder, err
 }
 
 func writeFile(name string, write func(io.Writer) error) error {

@@ -45,7 +45,7 @@ func TestPolicyNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareGolden(t, "policy/new.txt", created+tested+linted)
-	if again == nil || !strings.Contains(again.Error(), "exists") || !bytes.Equal(before, after) {
+	if again == nil || !strings.Contains(again.Error(), " exist; nothing was written") || !bytes.Equal(before, after) {
 		t.Errorf("a second policy of the name: %v", again)
 	}
 	if _, err := runCommand(t, "policy", "new", "Wrong", "--output-dir", t.TempDir()); err == nil || !strings.Contains(err.Error(), `name: "Wrong"`) {

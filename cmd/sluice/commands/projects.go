@@ -45,6 +45,7 @@ Others name those that they may read.`,
 	}
 	cmd.AddCommand(newProjectsMoveCommand())
 	cluster := addClusterFlags(cmd, clusterScope)
+	cmd.ValidArgsFunction = cluster.completeProjects
 	output := addListOutputFlag(cmd)
 	cmd.Flags().Var(durationFlag{&within}, "expiring-within", "List the projects with a step within this time, such as 60d")
 	cmd.Flags().StringVar(&department, "department", "", "List the projects of this department")

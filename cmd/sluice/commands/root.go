@@ -41,6 +41,7 @@ with simulated DGX nodes.`,
 			root.SetOut(struct{ io.Writer }{root.OutOrStdout()})
 		}
 	}
+	root.SetUsageTemplate(usageTemplate())
 	root.AddCommand(
 		newUpCommand(), newDownCommand(), newStatusCommand(),
 		newGroup("time", "Show or advance the policy time of an embedded cluster", policyTimeHelp,
@@ -62,8 +63,25 @@ with simulated DGX nodes.`,
 		newReportCommand(),
 		newSimulateCommand(),
 		newDoctorCommand(), newAdoptCommand(),
+		newSubmitCommand(), newSubmitDistributedCommand(),
+		newListCommand(), newGetCommand(), newStopCommand(), newStartCommand(), newDeleteCommand(), newCloneCommand(),
+		newLogsCommand(), newExecCommand(), newBashCommand(), newAttachCommand(), newPortForwardCommand(), newOpenCommand(),
+		newGroup("project", "Choose or list projects", projectHelp, newProjectListCommand(), newProjectSetCommand("set", "project set")),
+		newGroup("config", "Change the kubeconfig", configHelp, newProjectSetCommand("project", "config project")),
+		newOptionsCommand(),
 	)
 	return root
+}
+
+// usageTemplate returns cobra's template without the flags that `sluice options` lists.
+func usageTemplate() string {
+	cobra.AddTemplateFunc("ownFlags", ownFlags)
+	cobra.AddTemplateFunc("hasConnectionFlags", hasConnectionFlags)
+	text := strings.Replace((&cobra.Command{}).UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}",
+		"{{(ownFlags .).FlagUsages | trimTrailingWhitespaces}}{{end}}", 1)
+	return text + `{{if hasConnectionFlags .}}
+Use "{{.Root.DisplayName}} options" for kubectl's flags, which this command accepts too.
+{{end}}`
 }
 
 // newGroup returns a command that only has subcommands.

@@ -48,7 +48,7 @@ func checkExample(t *testing.T, cmd *cobra.Command, line, readme string) {
 		}
 		return
 	}
-	found, flags, err := NewRootCommand().Find(words[1:])
+	found, flags, err := NewRootCommand().Find(PrepareArguments(words[1:]))
 	if err == nil {
 		err = found.ParseFlags(flags)
 	}

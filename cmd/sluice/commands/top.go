@@ -59,7 +59,8 @@ at most every five minutes, and hourly while nothing changes.`,
 	}
 	cluster := addClusterFlags(cmd, namespaceScope)
 	output := addOutputFlag(cmd, []string{tableFormat, wideFormat, jsonFormat, yamlFormat})
-	cmd.Flags().StringVar(&view.filter.project, "project", "", "Show this project only")
+	cmd.Flags().StringVarP(&view.filter.project, "project", "p", "", "Show this project only")
+	completeFlag(cmd, "project", cluster.completeProjects)
 	cmd.Flags().StringVar(&view.filter.node, "node", "", "Show this node only")
 	cmd.Flags().StringVar(&idle, "idle", "", "Show only what has been idle for at least this long, such as 30m")
 	cmd.Flags().BoolVar(&once, "once", false, "Print the table once, also in a terminal")

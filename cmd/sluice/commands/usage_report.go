@@ -48,7 +48,8 @@ administrators of the cluster.`,
 	output := addListOutputFlag(cmd, csvFormat)
 	cmd.Flags().StringVar(&month, "month", "", "Month as YYYY-MM (default: the current month of policy time)")
 	cmd.Flags().StringVar(&department, "department", "", "Report this department only")
-	cmd.Flags().StringVar(&project, "project", "", "Report this project only")
+	cmd.Flags().StringVarP(&project, "project", "p", "", "Report this project only")
+	completeFlag(cmd, "project", cluster.completeProjects)
 	cmd.Flags().BoolVar(&efficiency, "efficiency", false, "Also report the used and the idle GPU-hours")
 	addChoiceFlag(cmd, &by, "by", "", "Group the rows by this field (default: by project, user and type)",
 		[]string{string(groupByProject), string(groupByUser), string(groupByType), string(groupByPool)})

@@ -14,14 +14,15 @@ import (
 
 func newWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "why [KIND/]NAME",
+		Use:   "why NAME",
 		Short: "Explain why a workload waits, was refused, stopped or preempted, or when it ends",
 		Long: `Explain in plain words why a workload waits, was refused, stopped or preempted, or when and
 why it ends, and what you can do about it now.
 
 The answer comes from the workload and its pods, its clock, the queues and the scheduler,
 the events of its controllers, and the quotas of the namespace. A member of the project may
-read all of them. NAME may be that of a pod: its workload is explained.`,
+read all of them. NAME is the workload, or KIND/NAME if several have the name. It may be that
+of a pod: its workload is explained.`,
 		Example: `  # Explain why a Job has not started
   sluice why training -n thesis-mueller
 
@@ -32,23 +33,15 @@ read all of them. NAME may be that of a pod: its workload is explained.`,
   sluice why training -o json`,
 		Args: cobra.ExactArgs(1),
 	}
-	cluster := addClusterFlags(cmd, namespaceScope)
+	flags := addWorkloadFlags(cmd, namespaceScope)
 	output := addTextOutputFlag(cmd)
-	project := cmd.Flags().StringP("project", "p", "", "Project of the workload")
-	cmd.MarkFlagsMutuallyExclusive("namespace", "project")
+	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := cluster.connect(cmd)
+		c, err := flags.connectWorkloads(cmd)
 		if err != nil {
 			return err
 		}
-		if *project != "" {
-			object, err := getProject(cmd.Context(), c, "project/"+*project)
-			if err != nil {
-				return err
-			}
-			c.namespace = object.NamespaceName()
-		}
-		reader := workloadFactsReader{targetReader: c, facts: explanation.Facts{
+		reader := workloadFactsReader{Client: c.reader.Client, facts: explanation.Facts{
 			Namespace: c.namespace, Now: c.clock.Now(), MachineNow: policytime.MachineNow(), Zone: time.Local,
 		}}
 		facts, err := reader.read(cmd.Context(), args[0])

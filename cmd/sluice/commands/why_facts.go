@@ -6,6 +6,8 @@ package commands
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +21,13 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/explanation"
+	"sluice.dev/cmd/sluice/workloads"
 )
 
 // workloadFactsReader reads the facts of one workload with the rights of the user. What the user
 // may not read is listed in the facts.
 type workloadFactsReader struct {
-	targetReader
+	client.Client
 	facts explanation.Facts
 	// objects are the UIDs of the workload and of the objects that it controls, without pods.
 	objects map[types.UID]bool
@@ -32,28 +35,19 @@ type workloadFactsReader struct {
 	pods map[types.UID]bool
 }
 
-// controllerKinds are the kinds between a root workload and its pods.
-var controllerKinds = []schema.GroupVersionKind{
-	{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
-	{Group: "batch", Version: "v1", Kind: "Job"},
-	{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-}
-
-// read returns the facts of KIND/NAME or NAME.
+// read returns the facts of the workload NAME or KIND/NAME, or of the workload that this is a part of.
 func (r *workloadFactsReader) read(ctx context.Context, text string) (explanation.Facts, error) {
-	var err error
-	if r.facts.Workload, r.facts.Root, err = findRoot(ctx, r, r.facts.Namespace, text); err != nil {
+	r.objects, r.pods = map[types.UID]bool{}, map[types.UID]bool{}
+	if err := r.find(ctx, text); err != nil {
 		return r.facts, err
 	}
-	r.objects, r.pods = map[types.UID]bool{}, map[types.UID]bool{}
 	steps := []struct {
 		what string
 		read func(context.Context) error
 	}{
 		{"the project", r.readProject},
 		{"the clock", r.readClock},
-		{"the controllers of pods", r.readControllers},
-		{"pods", r.readPods},
+		{"pods", r.readRemainingPods},
 		{"events", r.readEvents},
 		{"quotas", r.readQuotas},
 		{"requests for more time", r.readExtensions},
@@ -70,7 +64,79 @@ func (r *workloadFactsReader) read(ctx context.Context, text string) (explanatio
 			r.facts.Unread = append(r.facts.Unread, step.what+": "+err.Error())
 		}
 	}
+	slices.SortStableFunc(r.facts.Pods, func(a, b corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
 	return r.facts, ctx.Err()
+}
+
+// find finds the workload, or its clock if it no longer exists.
+func (r *workloadFactsReader) find(ctx context.Context, text string) error {
+	named, err := r.parse(text)
+	if err != nil {
+		return err
+	}
+	w, err := workloads.Reader{Client: r.Client}.Find(ctx, r.facts.Namespace, text)
+	var part *workloads.PartError
+	switch {
+	case errors.As(err, &part):
+		w = part.Workload
+	case errors.Is(err, workloads.ErrNotFound):
+		r.facts.Workload, err = r.findFormer(ctx, named)
+		return err
+	case err != nil:
+		return err
+	}
+	r.facts.Root, r.facts.Clock, r.facts.Workload = w.Object, w.Clock, newReference(w.Object.GroupVersionKind(), w.Object.GetName())
+	r.objects[w.Object.GetUID()] = true
+	for _, part := range w.Parts {
+		r.objects[part.GetUID()] = true
+	}
+	for _, pod := range w.Pods {
+		r.addPod(pod)
+	}
+	return nil
+}
+
+// parse returns what the user named: a kind, if there is one, and a name.
+func (r *workloadFactsReader) parse(text string) (v1alpha1.WorkloadReference, error) {
+	reference, err := workloads.ParseReference(text)
+	if err != nil || reference.Resource == "" {
+		return v1alpha1.WorkloadReference{Name: reference.Name}, err
+	}
+	kind, err := workloads.ResolveKind(r.RESTMapper(), reference.Resource)
+	if err != nil {
+		return v1alpha1.WorkloadReference{}, err
+	}
+	if kind.Group == v1alpha1.Group {
+		return v1alpha1.WorkloadReference{}, fmt.Errorf("%q: want a workload, such as job/training; `sluice whoami` shows your projects", text)
+	}
+	return newReference(kind, reference.Name), nil
+}
+
+func newReference(kind schema.GroupVersionKind, name string) v1alpha1.WorkloadReference {
+	apiVersion, kindName := kind.ToAPIVersionAndKind()
+	return v1alpha1.WorkloadReference{APIVersion: apiVersion, Kind: kindName, Name: name}
+}
+
+// findFormer finds a workload that no longer exists by its clock, the latest first. Without a clock it returns what
+// the user named.
+func (r *workloadFactsReader) findFormer(ctx context.Context, named v1alpha1.WorkloadReference) (v1alpha1.WorkloadReference, error) {
+	if named.Kind != "" {
+		return named, nil
+	}
+	found, latest := named, metav1.Time{}
+	list, err := listClocks(ctx, r, r.facts.Namespace, "")
+	if apierrors.IsForbidden(err) {
+		return named, nil // the facts say so
+	}
+	for i := range list.clocks {
+		clock := &list.clocks[i]
+		if clock.Spec.Root.Name == named.Name && !clock.CreationTimestamp.Before(&latest) {
+			found, latest = clock.Spec.Root, clock.CreationTimestamp
+		}
+	}
+	return found, err
 }
 
 func (r *workloadFactsReader) readProject(ctx context.Context) error {
@@ -90,67 +156,42 @@ func (r *workloadFactsReader) readProject(ctx context.Context) error {
 	return nil
 }
 
-// readClock reads the clock of the workload.
+// readClock reads the clock of the workload, unless it was found with it.
 func (r *workloadFactsReader) readClock(ctx context.Context) error {
-	if r.facts.Root != nil {
-		r.objects[r.facts.Root.GetUID()] = true
+	if r.facts.Clock == nil {
+		var clock v1alpha1.WorkloadClock
+		key := types.NamespacedName{Namespace: r.facts.Namespace, Name: r.facts.Workload.ClockName()}
+		if r.facts.Workload.Kind == "" {
+			return nil
+		}
+		if err := r.Get(ctx, key, &clock); err != nil {
+			return err
+		}
+		r.facts.Clock = &clock
 	}
-	if r.facts.Workload.Kind == "" {
-		return nil
-	}
-	var clock v1alpha1.WorkloadClock
-	key := types.NamespacedName{Namespace: r.facts.Namespace, Name: r.facts.Workload.ClockName()}
-	if err := r.Get(ctx, key, &clock); err != nil {
-		return err
-	}
-	r.facts.Clock = &clock
-	for _, uid := range clock.Status.PodControllers {
+	for _, uid := range r.facts.Clock.Status.PodControllers {
 		r.objects[uid] = true
 	}
 	return nil
 }
 
-// readControllers finds the objects that the workload controls.
-func (r *workloadFactsReader) readControllers(ctx context.Context) error {
-	var all []metav1.PartialObjectMetadata
-	for _, kind := range controllerKinds {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := r.List(ctx, list, client.InNamespace(r.facts.Namespace))
-		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return err
-		}
-		all = append(all, list.Items...)
+// readRemainingPods reads the pods of a workload that no longer exists.
+func (r *workloadFactsReader) readRemainingPods(ctx context.Context) error {
+	if r.facts.Root != nil || len(r.objects) == 0 {
+		return nil
 	}
-	for range maxOwners {
-		before := len(r.objects)
-		for i := range all {
-			if owner := metav1.GetControllerOf(&all[i]); owner != nil && r.objects[owner.UID] {
-				r.objects[all[i].UID] = true
-			}
-		}
-		if len(r.objects) == before {
-			break
-		}
-	}
-	return nil
-}
-
-func (r *workloadFactsReader) readPods(ctx context.Context) error {
-	err := listPages(ctx, r, func(page *corev1.PodList) {
+	return listPages(ctx, r, func(page *corev1.PodList) {
 		for i := range page.Items {
-			pod := &page.Items[i]
-			owner := metav1.GetControllerOf(pod)
-			if r.objects[pod.UID] || owner != nil && r.objects[owner.UID] {
-				r.facts.Pods = append(r.facts.Pods, *pod)
-				r.pods[pod.UID] = true
+			if owner := metav1.GetControllerOf(&page.Items[i]); owner != nil && r.objects[owner.UID] {
+				r.addPod(&page.Items[i])
 			}
 		}
 	}, client.InNamespace(r.facts.Namespace))
-	slices.SortStableFunc(r.facts.Pods, func(a, b corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return err
+}
+
+func (r *workloadFactsReader) addPod(pod *corev1.Pod) {
+	r.facts.Pods = append(r.facts.Pods, *pod)
+	r.pods[pod.UID] = true
 }
 
 // readEvents reads the events on the workload, its controllers and its pods; on a workload that no

@@ -150,7 +150,7 @@ func whyObjects() []client.Object {
 
 func readFacts(t *testing.T, c client.Client, text string) (explanation.Facts, error) {
 	t.Helper()
-	reader := workloadFactsReader{targetReader: c, facts: explanation.Facts{Namespace: "thesis"}}
+	reader := workloadFactsReader{Client: c, facts: explanation.Facts{Namespace: "thesis"}}
 	return reader.read(t.Context(), text)
 }
 
@@ -179,11 +179,11 @@ func TestWhyFacts(t *testing.T) {
 		t.Errorf("what does not exist is missing: %v", err)
 	}
 	for text, want := range map[string]string{
-		"double":              "name one of them: ",
+		"double":              "name one of deployment/double, job/double",
 		"project/thesis":      "sluice whoami",
 		"nonsense/web":        `kind "nonsense"`,
-		"job/":                "want KIND/NAME",
-		"deployment/web/more": "want KIND/NAME",
+		"job/":                "want NAME or KIND/NAME",
+		"deployment/web/more": "want NAME or KIND/NAME",
 	} {
 		if _, err := readFacts(t, c, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)

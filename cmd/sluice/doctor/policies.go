@@ -44,12 +44,15 @@ func checkPolicies(o *Observation) (out outcome) {
 			out.add(Error, object, "it is in quarantine: "+c.Message, "make it cheaper (docs/platform/policies.md), and apply it again")
 		}
 		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforced); c != nil && c.Status == metav1.ConditionFalse {
-			result := Warning
-			if c.Reason == v1alpha1.ReasonNoReplicas {
+			result, advice := Warning, "wait half a minute; then see the check webhook-replicas"
+			switch c.Reason {
+			case v1alpha1.ReasonNoReplicas:
 				result = Error
+			case v1alpha1.ReasonDataMissing:
+				result, advice = Error, "correct spec.policyData of the AdmissionParameters, or the ConfigMap (docs/platform/policy-data.md)"
 			}
 			out.add(result, object, fmt.Sprintf("not in force on all replicas of the webhook (%s): %s", c.Reason, c.Message),
-				"wait half a minute; then see the check webhook-replicas")
+				advice)
 		}
 		if policy.Status.ObservedGeneration != policy.Generation {
 			out.add(Warning, object, "lifecycle has not observed its current spec", "see the check lifecycle; if it was just changed, try again")

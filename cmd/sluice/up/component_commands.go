@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/streaming"
 	"sluice.dev/test/cluster/kwok"
 	"sluice.dev/test/cluster/launcher"
 	"sluice.dev/test/cluster/process"
@@ -34,16 +36,41 @@ func fakekubeletCommand(s componentContext) (process.Spec, error) {
 	if err != nil {
 		return process.Spec{}, err
 	}
+	streams, err := streamsConfig(s)
+	if err != nil {
+		return process.Spec{}, err
+	}
 	err = fakekubelet.WriteConfig(s.configFile(), fakekubelet.Config{
 		Kubeconfig: s.kubeconfig,
 		Dir:        s.cluster.Dir(),
 		Nodes:      s.nodes,
+		Streams:    streams,
 	})
 	return process.Spec{
 		Path:  self,
 		Args:  append(slices.Clone(simulateKubeletArgs), "--config", s.configFile()),
 		Ready: kubeletsReady(s.cluster.Dir(), s.nodes),
 	}, err
+}
+
+// streamsConfig issues the certificate with which the simulated kubelets serve logs, exec,
+// attach and port-forward to the API server.
+func streamsConfig(s componentContext) (*streaming.Config, error) {
+	names := []string{controlPlaneNode}
+	for _, node := range s.nodes {
+		names = append(names, node.Name)
+	}
+	pair, err := s.cluster.CA().Server(names...)
+	if err != nil {
+		return nil, err
+	}
+	config := &streaming.Config{
+		Certificate: filepath.Join(s.dir, "kubelet.crt"),
+		Key:         filepath.Join(s.dir, "kubelet.key"),
+		ClientCA:    s.cluster.CA().CertFile(),
+		Client:      cluster.KubeletClientUser,
+	}
+	return config, pair.Write(config.Certificate, config.Key)
 }
 
 // launcherCommand returns the launcher, which runs in this process: it adds the pods' containers
@@ -74,6 +101,7 @@ func launcherCommand(s componentContext) (process.Spec, error) {
 				Programs:    programs,
 				HostFolder:  func(node, path string) string { return nodeFolder(s.cluster.Dir(), node, path) },
 				ProxySocket: s.cluster.ServiceSocket(),
+				Kubelet:     launcher.KubeletAddress{Socket: fakekubelet.StreamSocket(s.cluster.Dir()), Port: fakekubelet.KubeletPort},
 				Log:         slog.New(slog.NewTextHandler(process.Log(ctx), nil)),
 			})
 		},

@@ -83,7 +83,8 @@ func createControlPlaneNode(ctx context.Context, in *cluster.Cluster, c client.C
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: controlPlaneKey, Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity,
-			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version.GitVersion, OperatingSystem: "linux", Architecture: "amd64"},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: controlPlaneNode}},
+			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: version.GitVersion, OperatingSystem: "linux", Architecture: "amd64"},
 			// The scheduler need not wait for kwok.
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",

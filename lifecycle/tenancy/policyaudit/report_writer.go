@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/audit"
@@ -39,14 +40,20 @@ func (a *Auditor) writeReports(ctx context.Context, report *audit.Report) (v1alp
 		namespace := report.Entries[i].Namespace
 		entries[namespace] = append(entries[namespace], report.Entries[i])
 	}
+	var refused []error
 	for _, namespace := range slices.Sorted(maps.Keys(report.Namespaces)) {
 		err := a.writeReport(ctx, audit.NewOpenReport(namespace, entries[namespace], report.Namespaces[namespace]))
-		if isNotServed(err) {
+		switch {
+		case isNotServed(err):
 			return v1alpha1.AuditReportsStatusOnly, nil // the kind was uninstalled
-		}
-		if err != nil {
+		case isRefused(err):
+			refused = append(refused, err)
+		case err != nil:
 			return "", err
 		}
+	}
+	if len(refused) > 0 {
+		log.FromContext(ctx).Error(refused[0], "Failed to write reports, and continued with those of other namespaces", "reports", len(refused))
 	}
 	if err := a.deleteReports(ctx, report.Namespaces); err != nil && !isNotServed(err) {
 		return "", err
@@ -114,6 +121,12 @@ func (a *Auditor) deleteReports(ctx context.Context, keep map[string]audit.Count
 			return nil
 		}
 	}
+}
+
+// isRefused reports whether the API server refuses an object for good, such as for a ResourceQuota of its namespace or an object of
+// a user that is too large. The owners of one namespace must not end the audit of the others.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // isNotServed reports whether an error says that the API server no longer has the kind.

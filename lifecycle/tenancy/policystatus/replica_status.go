@@ -34,6 +34,8 @@ type replicaView struct {
 	live, current int
 	// others are the live replicas with another version, or without the policy.
 	others []string
+	// missing are the live replicas that lack data for it, with what they lack.
+	missing []string
 	// quarantines are those in force, the widest and longest one of each project.
 	quarantines []replica.Quarantine
 	// counted are the violations of the version, by Lease.
@@ -60,6 +62,11 @@ func newReplicaView(version engine.Version, states []replica.State, now time.Tim
 				view.current++
 			} else {
 				view.others = append(view.others, s.Lease+" "+describeOther(s, version.Policy, known))
+			}
+			for _, missing := range s.Report.Missing {
+				if missing.Policy == version.Policy {
+					view.missing = append(view.missing, s.Lease+": "+missing.Data)
+				}
 			}
 		}
 		for _, q := range s.Report.Quarantines {
@@ -187,6 +194,10 @@ func enforcedCondition(view replicaView) metav1.Condition {
 	case view.current < view.live:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonReplicasDiffer
 		condition.Message += ": " + joinNames(view.others, "; ")
+	case len(view.missing) > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonDataMissing
+		condition.Message += fmt.Sprintf(", and in %d of them the policy fails, because data is missing: ", len(view.missing)) +
+			joinNames(view.missing, "; ")
 	}
 	condition.Message = v1alpha1.TruncateText(condition.Message, v1alpha1.MaxConditionMessageBytes)
 	return condition

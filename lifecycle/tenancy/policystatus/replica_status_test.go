@@ -27,6 +27,7 @@ type reporter struct {
 	version     engine.Version
 	counter     replica.Counter
 	quarantines []engine.Quarantine
+	missing     []replica.Missing
 	ended       bool
 	renewals    int
 	renewed     time.Time
@@ -65,7 +66,7 @@ func (r *reporter) lease(t *testing.T) coordinationv1.Lease {
 	t.Helper()
 	versions := []engine.Version{r.version}
 	report := replica.NewReport("v1", versions, r.quarantines, r.counter.Violations(versions))
-	report.Ended = r.ended
+	report.Ended, report.Missing = r.ended, r.missing
 	text, err := replica.Encode(report)
 	if err != nil {
 		t.Fatal(err)
@@ -223,5 +224,26 @@ func TestEnforcedAndQuarantinedConditions(t *testing.T) {
 	}
 	if got := text(status, "Quarantined"); got != "" {
 		t.Errorf("after its end: %s", got)
+	}
+}
+
+// A policy that fails in a replica because a kind is too large is not enforced, and the condition says why.
+func TestEnforcedConditionNamesMissingData(t *testing.T) {
+	first, second := newReporter("a", 5), newReporter("b", 5)
+	second.missing = []replica.Missing{{Policy: "other", Data: "x"}, {Policy: "team", Data: "data.objects.StorageClass cannot be read: too large"}}
+	first.renewed, second.renewed = startTime, startTime
+	lifecycle := &lifecycleProcess{}
+	status := lifecycle.update(t, v1alpha1.PolicyStatus{}, 5, startTime, first, second)
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	want := "2 of 2 webhook replicas have generation 5, and in 1 of them the policy fails, because data is missing: " +
+		"sluice-webhook-b: data.objects.StorageClass cannot be read: too large"
+	if condition.Status != metav1.ConditionFalse || condition.Reason != "DataMissing" || condition.Message != want {
+		t.Errorf("the condition is %+v, want %q", condition, want)
+	}
+	second.missing = nil
+	second.renew(t, startTime)
+	status = lifecycle.update(t, status, 5, startTime, first, second)
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced); condition.Status != metav1.ConditionTrue {
+		t.Errorf("with all data: %+v", condition)
 	}
 }

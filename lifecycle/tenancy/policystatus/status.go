@@ -109,7 +109,6 @@ func formatProblem(problem engine.Problem) string {
 const (
 	reasonReplaced          = "Replaced"
 	reasonInvalidParameters = "InvalidParameters"
-	reasonDataMissing       = "DataMissing"
 )
 
 // readyCondition reports whether pods are evaluated by the policy as its object shows it.
@@ -134,7 +133,7 @@ func readyCondition(object *v1alpha1.Policy, report engine.Report, replacements 
 		return notReady(reasonInvalidParameters, summarizeProblems(set)+"; "+inForce)
 	}
 	if len(report.Missing) > 0 {
-		return notReady(reasonDataMissing, strings.Join(report.Missing, "; ")+"; until then "+failureEffect(object))
+		return notReady(v1alpha1.ReasonDataMissing, strings.Join(report.Missing, "; ")+"; until then "+failureEffect(object))
 	}
 	var parts []string
 	for _, replacement := range replacements {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,16 +32,13 @@ func (s *Stopper) patchStop(ctx context.Context, r root, until string) error {
 	if annotated && annotation == until && !requestsPods {
 		return nil
 	}
-	annotations := map[string]any{v1alpha1.AnnotationStoppedUntil: until}
-	if kind.StopAction.Method == workloadkind.StopByScaling && requestsPods {
-		before := workloadkind.ReplicasAt(object, kind.StopAction.Path)
-		annotations[v1alpha1.AnnotationReplicasBefore] = strconv.FormatInt(before, 10)
-	}
-	err := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, annotations))
+	annotations := kind.StopAnnotations(object)
+	annotations[v1alpha1.AnnotationStoppedUntil] = until
+	err := s.applyPatch(ctx, object, r.mergePatch(r.stopPatch(), annotations))
 	if (apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) && requestsPods {
 		// The author can fill the annotations until Sluice's does not fit. The stop matters
 		// more: a restart is then stopped again instead of refused.
-		retryErr := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, nil))
+		retryErr := s.applyPatch(ctx, object, r.mergePatch(r.stopPatch(), nil))
 		if retryErr == nil {
 			ctrl.LoggerFrom(ctx).Info("Stopped workload without annotation", "kind", object.GetKind(),
 				"namespace", object.GetNamespace(), "name", object.GetName(), "reason", err.Error())
@@ -62,45 +58,22 @@ func (s *Stopper) removeStopAnnotation(ctx context.Context, r root) error {
 	if _, annotated := r.object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]; !annotated {
 		return nil
 	}
-	return s.applyPatch(ctx, r.object, r.mergePatch(workloadkind.StopAction{}, map[string]any{v1alpha1.AnnotationStoppedUntil: nil}))
+	return s.applyPatch(ctx, r.object, r.mergePatch(map[string]any{}, map[string]any{v1alpha1.AnnotationStoppedUntil: nil}))
 }
 
-// mergePatch returns the JSON merge patch with an action and annotations. Sluice deletes no volumes:
-// a kind that would delete them when it is scaled keeps them instead. The patch applies only to the
-// object with this UID and, unless anyVersion is set, this resource version.
-func (r root) mergePatch(action workloadkind.StopAction, annotations map[string]any) map[string]any {
-	body := map[string]any{}
-	setNestedValue(body, string(r.object.GetUID()), "metadata", "uid")
+func (r root) stopPatch() map[string]any { return r.kind.StopPatch(r.object, policytime.MachineNow()) }
+
+// mergePatch adds annotations to a JSON merge patch. The patch applies only to the object with this UID and,
+// unless anyVersion is set, this resource version.
+func (r root) mergePatch(body, annotations map[string]any) map[string]any {
+	workloadkind.SetPatchValue(body, string(r.object.GetUID()), "metadata", "uid")
 	if !r.anyVersion {
-		setNestedValue(body, r.object.GetResourceVersion(), "metadata", "resourceVersion")
+		workloadkind.SetPatchValue(body, r.object.GetResourceVersion(), "metadata", "resourceVersion")
 	}
 	for key, value := range annotations {
-		setNestedValue(body, value, "metadata", "annotations", key)
-	}
-	switch action.Method {
-	case workloadkind.StopByField:
-		setNestedValue(body, action.StopValue, action.Path...)
-	case workloadkind.StopByScaling:
-		setNestedValue(body, 0, action.Path...)
-		if r.kind.DeletesScaledVolumes(r.object) { // the controller keeps them from the same write on
-			setNestedValue(body, workloadkind.VolumesRetained, r.kind.ScaledVolumesPath...)
-		}
-	case workloadkind.StopByAnnotation:
-		setNestedValue(body, policytime.MachineNow().UTC().Format(time.RFC3339), action.Path...)
+		workloadkind.SetPatchValue(body, value, "metadata", "annotations", key)
 	}
 	return body
-}
-
-func setNestedValue(body map[string]any, v any, path ...string) {
-	for _, key := range path[:len(path)-1] {
-		next, ok := body[key].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			body[key] = next
-		}
-		body = next
-	}
-	body[path[len(path)-1]] = v
 }
 
 func (s *Stopper) applyPatch(ctx context.Context, object *unstructured.Unstructured, body map[string]any) error {

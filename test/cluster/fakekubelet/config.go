@@ -19,6 +19,7 @@ import (
 
 	"sluice.dev/api/config"
 	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/fakekubelet/streaming"
 )
 
 // Config configures the simulated nodes. Its fields with names in YAML are those of the
@@ -32,6 +33,9 @@ type Config struct {
 	Dir string `json:"dir"`
 	// Nodes lists the nodes, at least one. The package ignores pods on other nodes.
 	Nodes []Node `json:"nodes"`
+	// Streams configures the kubelet's API for logs, exec, attach and port-forward, on
+	// StreamSocket. Without it the nodes serve none.
+	Streams *streaming.Config `json:"streams,omitempty"`
 
 	// API is the client configuration for the API server, with the rights in RBAC.
 	// Required.
@@ -86,6 +90,11 @@ func (c Config) Validate() error {
 		}
 		index[node.Name] = i
 	}
+	if c.Streams != nil {
+		if err := c.Streams.Validate(); err != nil {
+			return fmt.Errorf("streams.%w", err)
+		}
+	}
 	return nil
 }
 
@@ -125,6 +134,9 @@ func LoadConfig(path string) (Config, error) {
 	}
 	base := filepath.Dir(path)
 	c.Dir, c.Kubeconfig = resolveRelative(base, c.Dir), resolveRelative(base, c.Kubeconfig)
+	if s := c.Streams; s != nil {
+		s.Certificate, s.Key, s.ClientCA = resolveRelative(base, s.Certificate), resolveRelative(base, s.Key), resolveRelative(base, s.ClientCA)
+	}
 	if c.API, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return Config{}, fmt.Errorf("fake kubelet's configuration %s: kubeconfig: %w", path, err)
 	}

@@ -13,12 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"sluice.dev/test/cluster/fakekubelet/streaming"
 )
 
 const configYAML = `apiVersion: config.sluice.dev/v1alpha1
 kind: FakeKubeletConfig
 kubeconfig: api.kubeconfig
 dir: state
+streams: {certificate: tls/kubelet.crt, key: tls/kubelet.key, clientCA: ca.crt, client: kube-apiserver-kubelet-client}
 nodes:
 - name: dgx-1
   pool: dgx
@@ -83,7 +86,11 @@ func TestLoadConfig(t *testing.T) {
 	want := Config{
 		Kubeconfig: filepath.Join(dir, "api.kubeconfig"),
 		Dir:        filepath.Join(dir, "state"),
-		Nodes:      []Node{DGXA100("dgx-1", "dgx"), DGXA100Balanced("dgx-2", "dgx-mig"), DGXA100MIG("dgx-3", "dgx-mig")},
+		Streams: &streaming.Config{
+			Certificate: filepath.Join(dir, "tls", "kubelet.crt"), Key: filepath.Join(dir, "tls", "kubelet.key"),
+			ClientCA: filepath.Join(dir, "ca.crt"), Client: "kube-apiserver-kubelet-client",
+		},
+		Nodes: []Node{DGXA100("dgx-1", "dgx"), DGXA100Balanced("dgx-2", "dgx-mig"), DGXA100MIG("dgx-3", "dgx-mig")},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "API", "Log")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -114,6 +121,8 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"no kubeconfig", "kubeconfig: api.kubeconfig", "", "kubeconfig: is empty"},
 		{"a missing kubeconfig", "api.kubeconfig", "other.kubeconfig", "other.kubeconfig"},
 		{"no nodes", configYAML[strings.Index(configYAML, "nodes:"):], "", "nodes: is empty"},
+		{"streams without a key", "key: tls/kubelet.key, ", "", "streams.key: is empty"},
+		{"streams without a client", ", client: kube-apiserver-kubelet-client", "", "streams.client: is empty"},
 		{"a repeated node name", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
 		{"an invalid node name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
 		{"an invalid pool name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},

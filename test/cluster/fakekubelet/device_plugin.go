@@ -107,6 +107,9 @@ func (k *kubelet) discoverDevices() error {
 		return fmt.Errorf("device plugin: %w", err)
 	}
 	gpus, err := devices.ReadGPUs(k.driver, k.node.Machine.Replicas)
+	if err == nil {
+		k.driverVersion, err = k.driver.DriverVersion()
+	}
 	if err != nil {
 		return fmt.Errorf("device plugin: %w", err)
 	}
@@ -145,7 +148,10 @@ func (k *kubelet) restartPlugin() error {
 
 // registerDevices makes the devices of these GPUs the node's devices.
 func (k *kubelet) registerDevices(gpus []devices.GPU) {
-	k.discovered, k.reported, k.memory = gpus, devices.OfGPUs(gpus), devices.MemoryMiB(gpus)
+	k.mu.Lock()
+	k.discovered = gpus
+	k.mu.Unlock()
+	k.reported, k.memory = devices.OfGPUs(gpus), devices.MemoryMiB(gpus)
 	k.relabel = true
 	k.setState(k.state.WithInventory(k.reported))
 }

@@ -16,6 +16,11 @@
 //	<dir>/nodes/<node>/gpus.json
 //	<dir>/nodes/<node>/nvml.sock
 //	<dir>/nodes/<node>/proc/
+//	<dir>/nodes/kubelets.sock
+//
+// The last socket serves the kubelet's API for logs, exec, attach and port-forward of all
+// nodes, if it is configured (package streaming). The log and the shell of a container are
+// simulated as well.
 //
 // The device plugin reads the GPUs when this process starts and after SIGHUP. It then
 // withdraws the node's devices for a moment, in which no pod gets any. In proc, this

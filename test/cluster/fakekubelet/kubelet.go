@@ -26,6 +26,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/fakekubelet/streaming"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -56,6 +57,14 @@ func Run(ctx context.Context, cfg Config) error {
 			}
 		}
 	})
+	if cfg.Streams != nil {
+		streams, listener, unlock, err := openStreams(ctx, cfg, kubelets)
+		if err != nil {
+			return fmt.Errorf("fake kubelet: %w", err)
+		}
+		defer unlock()
+		group.Go(func() error { return streams.Serve(ctx, listener) })
+	}
 	for _, k := range kubelets {
 		group.Go(func() error {
 			if err := k.run(ctx); err != nil && ctx.Err() == nil {
@@ -123,9 +132,14 @@ type kubelet struct {
 	// components' resources on the Node are then obsolete.
 	booted bool
 
-	gpus   *simulator.Node
-	driver nvml.Library // the GPUs as the device plugin uses them
-	proc   procFS
+	gpus          *simulator.Node
+	driver        nvml.Library // the GPUs as the device plugin uses them
+	driverVersion string
+	proc          procFS
+
+	// streams serves the logs, exec, attach and port-forward of the node's pods; nil if the
+	// node serves none.
+	streams *streaming.Server
 
 	queue workqueue.TypedRateLimitingInterface[string]
 	pods  cache.Store // the pods on this node
@@ -145,6 +159,7 @@ type kubelet struct {
 
 	lastPID uint32 // of the processes on the node
 
+	// mu guards state and discovered for the goroutines that only read them.
 	mu    sync.RWMutex
 	state devices.State
 }
@@ -249,6 +264,9 @@ func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 		})
 	}
 	if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, nodes.HasSynced) {
+		if k.streams != nil {
+			k.streams.Add(k.node.Name, streaming.Node{Pod: k.podNamed, Container: k.containerView})
+		}
 		server := &podResources{deviceHolders: k.deviceHolders}
 		group.Go(func() error { return server.serve(ctx, listener) })
 		group.Go(func() error {

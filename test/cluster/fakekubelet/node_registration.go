@@ -52,6 +52,9 @@ func (k *kubelet) tryRegister(ctx context.Context) error {
 		return fmt.Errorf("read the boot ID: %w", err)
 	}
 	desired := k.node.nodeObject(k.number, version.GitVersion, bootID, k.state, k.discovered)
+	if k.streams != nil {
+		desired.Status.DaemonEndpoints.KubeletEndpoint.Port = KubeletPort
+	}
 	nodes := k.client.CoreV1().Nodes()
 	_, err = nodes.Create(ctx, desired, metav1.CreateOptions{})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
@@ -62,7 +65,9 @@ func (k *kubelet) tryRegister(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	status := map[string]any{"nodeInfo": desired.Status.NodeInfo, "addresses": desired.Status.Addresses}
+	status := map[string]any{
+		"nodeInfo": desired.Status.NodeInfo, "addresses": desired.Status.Addresses, "daemonEndpoints": desired.Status.DaemonEndpoints,
+	}
 	if _, err := k.patchNode(ctx, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}

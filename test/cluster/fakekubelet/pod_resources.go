@@ -138,18 +138,18 @@ func nodeDir(dir, node string) string { return filepath.Join(dir, "nodes", node)
 // earlier process; the caller holds the node's lock, so no other process serves it.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("open PodResources socket: %w", err)
+		return nil, fmt.Errorf("open socket %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open PodResources socket: remove the old one: %w", err)
+		return nil, fmt.Errorf("open socket %s: remove the old one: %w", path, err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("open PodResources socket: %w", err)
+		return nil, fmt.Errorf("open socket %s: %w", path, err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		listener.Close()
-		return nil, fmt.Errorf("open PodResources socket: %w", err)
+		return nil, fmt.Errorf("open socket %s: %w", path, err)
 	}
 	return listener, nil
 }

@@ -124,6 +124,11 @@ func (k *kubelet) podsOnNode(matches func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods
 }
 
+// podNamed returns a pod of this node, or nil.
+func (k *kubelet) podNamed(namespace, name string) *corev1.Pod {
+	return k.cachedPod(objectKey(namespace, name))
+}
+
 // deviceHolders returns the pods and the state from which PodResources answers.
 func (k *kubelet) deviceHolders() ([]*corev1.Pod, devices.State) {
 	k.mu.RLock()

@@ -9,9 +9,9 @@
 // So a Job's pods complete only with RunFor. Containers that end restart by the pod's
 // restart policy, with the usual back-off.
 //
-// The fake kubelet assigns devices, and removes ended pods from the API, since kwok can
-// delete only by name. Not simulated: the duration of init containers, probes, logs, exec,
-// activeDeadlineSeconds, volumes. After a restart kwok may give a pod's address to a second
+// The fake kubelet assigns devices, serves logs, exec, attach and port-forward, and removes
+// ended pods from the API, since kwok can delete only by name. Not simulated: the duration of
+// init containers, probes, activeDeadlineSeconds, volumes. After a restart kwok may give a pod's address to a second
 // pod.
 package kwok
 

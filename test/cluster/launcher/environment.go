@@ -89,7 +89,7 @@ func (w *worker) variable(pod *corev1.Pod, container *corev1.Container, v *corev
 	from := v.ValueFrom
 	switch {
 	case from == nil:
-		return expand(v.Value, before), true, nil
+		return Expand(v.Value, before), true, nil
 	case from.FieldRef != nil:
 		value, err := w.downwardValue(pod, from.FieldRef, nil)
 		return value, true, err
@@ -125,8 +125,8 @@ func missingKey(kind, name, key string, optional *bool) error {
 
 var reference = regexp.MustCompile(`\$\$|\$\([-._a-zA-Z0-9]+\)`)
 
-// expand replaces references $(NAME) to known variables, and $$ by $.
-func expand(text string, values map[string]string) string {
+// Expand replaces references $(NAME) to known variables, and $$ by $.
+func Expand(text string, values map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		if match == "$$" {
 			return "$"
@@ -150,27 +150,36 @@ func (w *worker) downwardValue(pod *corev1.Pod, field *corev1.ObjectFieldSelecto
 		}
 		return "", fmt.Errorf("resourceFieldRef: no container %q", amount.ContainerName)
 	}
-	if key := mapKey.FindStringSubmatch(field.FieldPath); key != nil {
-		if key[1] == "labels" {
-			return pod.Labels[key[2]], nil
-		}
-		return pod.Annotations[key[2]], nil
-	}
-	switch field.FieldPath {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "spec.nodeName":
-		return pod.Spec.NodeName, nil
-	case "spec.serviceAccountName":
-		return pod.Spec.ServiceAccountName, nil
-	case "status.podIP", "status.podIPs":
-		return w.identity.ip.String(), nil
+	if value, known := PodField(pod, field.FieldPath, w.identity.ip.String()); known {
+		return value, nil
 	}
 	return "", fmt.Errorf("fieldRef %s is not supported by the launcher", field.FieldPath)
+}
+
+// PodField returns the value of a field of a pod with this address, by the path of a fieldRef,
+// and whether the path is known.
+func PodField(pod *corev1.Pod, fieldPath, ip string) (value string, known bool) {
+	if key := mapKey.FindStringSubmatch(fieldPath); key != nil {
+		if key[1] == "labels" {
+			return pod.Labels[key[2]], true
+		}
+		return pod.Annotations[key[2]], true
+	}
+	switch fieldPath {
+	case "metadata.name":
+		return pod.Name, true
+	case "metadata.namespace":
+		return pod.Namespace, true
+	case "metadata.uid":
+		return string(pod.UID), true
+	case "spec.nodeName":
+		return pod.Spec.NodeName, true
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, true
+	case "status.podIP", "status.podIPs":
+		return ip, true
+	}
+	return "", false
 }
 
 // resourceValue returns a limit or request of a container in units of the divisor, rounded

@@ -76,8 +76,17 @@ type Config struct {
 	HostFolder func(node, path string) string
 	// ProxySocket is the Unix socket of the proxy to Services; empty for none.
 	ProxySocket string
+	// Kubelet is where the proxy leads connections to simulated nodes.
+	Kubelet KubeletAddress
 	// Log is the logger.
 	Log *slog.Logger
+}
+
+// KubeletAddress is the address of the kubelets of simulated nodes: the Unix socket that
+// serves all of them, and their port in the status of the nodes. The zero value is none.
+type KubeletAddress struct {
+	Socket string
+	Port   int
 }
 
 // launcher runs pods; each has a worker.
@@ -129,7 +138,7 @@ func (l *launcher) run(ctx context.Context) error {
 	// The workers end with ctx, and end their containers.
 	defer l.wait.Wait()
 	if l.ProxySocket != "" {
-		proxy := newProxy(l.registry, l.Log)
+		proxy := newProxy(l.registry, l.Kubelet, l.Log)
 		proxy.watch(ctx, group, l.client, l.Namespaces)
 		listener, err := listenUnix(ctx, l.ProxySocket)
 		if err != nil {

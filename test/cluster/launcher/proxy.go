@@ -29,8 +29,11 @@ import (
 )
 
 // proxy leads connections to Services (HTTP CONNECT) to a ready endpoint each, in turns. The
-// API server connects through it. Like kube-proxy it tries one endpoint per connection.
+// API server connects through it. Like kube-proxy it tries one endpoint per connection. It
+// leads connections to the kubelets of simulated nodes to their socket.
 type proxy struct {
+	// kubelet is the address of the kubelets, by port on any node.
+	kubelet  KubeletAddress
 	registry *registry
 	log      *slog.Logger
 	services []cache.Store
@@ -42,8 +45,8 @@ type proxy struct {
 	last map[string]string // the last error by address, which is logged once
 }
 
-func newProxy(r *registry, log *slog.Logger) *proxy {
-	return &proxy{registry: r, log: log, next: map[string]int{}, last: map[string]string{}}
+func newProxy(r *registry, kubelet KubeletAddress, log *slog.Logger) *proxy {
+	return &proxy{registry: r, kubelet: kubelet, log: log, next: map[string]int{}, last: map[string]string{}}
 }
 
 // watch starts the informers of Services and EndpointSlices.
@@ -95,11 +98,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "the proxy to Services supports only CONNECT", http.StatusMethodNotAllowed)
 		return
 	}
-	address, err := p.resolve(request.Host)
-	var upstream net.Conn
-	if err == nil {
-		upstream, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(request.Context(), "tcp", address)
-	}
+	upstream, err := p.dial(request.Context(), request.Host)
 	p.logOutcome(request.Host, err)
 	client, buffered, hijackErr := w.(http.Hijacker).Hijack()
 	if hijackErr != nil {
@@ -124,6 +123,20 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	go pipe(upstream, buffered)
 	go pipe(client, upstream)
 	<-done
+}
+
+// dial connects to the kubelet or the Service at an address.
+func (p *proxy) dial(ctx context.Context, address string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	// The API server names nodes, and Services by their address.
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && p.kubelet.Socket != "" && port == strconv.Itoa(p.kubelet.Port) && net.ParseIP(host) == nil {
+		return dialer.DialContext(ctx, "unix", p.kubelet.Socket)
+	}
+	if address, err = p.resolve(address); err != nil {
+		return nil, err
+	}
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 // logOutcome logs the first of a row of equal errors.

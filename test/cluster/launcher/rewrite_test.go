@@ -40,7 +40,7 @@ func TestExpand(t *testing.T) {
 	for text, want := range map[string]string{
 		"--node=$(NODE)/$(A.b-c)": "--node=dgx-1/x", "$(OTHER)": "$(OTHER)", "$$(NODE)": "$(NODE)", "100$": "100$", "$(": "$(",
 	} {
-		if got := expand(text, values); got != want {
+		if got := Expand(text, values); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}

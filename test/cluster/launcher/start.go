@@ -95,7 +95,7 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, c *container) error
 		return err
 	}
 	for i := range args {
-		args[i] = w.rewriter.rewrite(expand(args[i], values))
+		args[i] = w.rewriter.rewrite(Expand(args[i], values))
 	}
 	user, err := w.user(pod, c.spec, program)
 	if err != nil {

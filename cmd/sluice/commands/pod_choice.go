@@ -1,0 +1,129 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"sluice.dev/api/workload"
+	"sluice.dev/cmd/sluice/printer"
+	"sluice.dev/cmd/sluice/workloads"
+)
+
+// podFlags choose a pod and a container of a workload.
+type podFlags struct {
+	*workloadFlags
+	pod, container string
+}
+
+func addPodFlags(cmd *cobra.Command) *podFlags {
+	f := &podFlags{workloadFlags: addWorkloadFlags(cmd, namespaceScope)}
+	cmd.Flags().StringVar(&f.pod, "pod", "", "Pod of the workload (default: the first that runs)")
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "Container of the pod (default: its first, or that of its annotation)")
+	return f
+}
+
+// choosePod returns a pod of a workload and one of its containers. It notes on notes which pod it chose if the
+// workload has several.
+func (f *podFlags) choosePod(w *workloads.Workload, needsRunning bool, notes io.Writer) (*corev1.Pod, string, error) {
+	pod, err := selectPod(w, f.pod, needsRunning)
+	if err != nil {
+		return nil, "", err
+	}
+	container, err := selectContainer(pod, f.container)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(w.Pods) > 1 && f.pod == "" {
+		fmt.Fprintf(notes, "%s has %d pods; this is %s. Choose another with --pod.\n", referenceText(w), len(w.Pods), printer.Sanitize(pod.Name))
+	}
+	return pod, container, nil
+}
+
+// selectPod returns the pod of a workload with a name; without a name the first that runs, or else the first.
+func selectPod(w *workloads.Workload, name string, needsRunning bool) (*corev1.Pod, error) {
+	var names []string
+	var chosen *corev1.Pod
+	for _, pod := range w.Pods {
+		names = append(names, pod.Name)
+		running := pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+		switch {
+		case name != "" && pod.Name != name:
+		case chosen == nil, running && chosen.Status.Phase != corev1.PodRunning:
+			chosen = pod
+		}
+	}
+	status, reason := w.Status()
+	if reason != "" {
+		status += ": " + reason
+	}
+	switch {
+	case len(w.Pods) == 0:
+		return nil, fmt.Errorf("%s has no pods (%s); `sluice get %s` says more", referenceText(w), status, referenceText(w))
+	case chosen == nil:
+		return nil, fmt.Errorf("--pod %s: %s has the pods %s", name, referenceText(w), strings.Join(names, ", "))
+	case needsRunning && (chosen.Status.Phase != corev1.PodRunning || chosen.DeletionTimestamp != nil):
+		if workload.IsPodTerminal(chosen) {
+			return nil, fmt.Errorf("pod %s has ended (%s); `sluice logs %s` shows what it wrote", chosen.Name, status, referenceText(w))
+		}
+		return nil, fmt.Errorf("pod %s does not run yet (%s)", chosen.Name, status)
+	}
+	return chosen, nil
+}
+
+// defaultContainer is kubectl's annotation with the container of a pod that commands are for.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
+// selectContainer returns the container of a pod with a name, init containers included; without a name that of the
+// annotation, or the first.
+func selectContainer(pod *corev1.Pod, name string) (string, error) {
+	var names []string
+	for i := range pod.Spec.Containers {
+		names = append(names, pod.Spec.Containers[i].Name)
+	}
+	if len(names) == 0 {
+		return "", fmt.Errorf("pod %s has no containers", pod.Name)
+	}
+	if name == "" {
+		if preferred := pod.Annotations[defaultContainer]; slices.Contains(names, preferred) {
+			return preferred, nil
+		}
+		return names[0], nil
+	}
+	for i := range pod.Spec.InitContainers {
+		names = append(names, pod.Spec.InitContainers[i].Name)
+	}
+	if !slices.Contains(names, name) {
+		return "", fmt.Errorf("--container %s: pod %s has %s", name, pod.Name, strings.Join(names, ", "))
+	}
+	return name, nil
+}
+
+// streamConfig returns the connection for requests that last: without timeout.
+func (c *clusterClient) streamConfig() *rest.Config {
+	config := rest.CopyConfig(c.config)
+	config.Timeout = 0
+	return config
+}
+
+// podRequest returns a request for a subresource of a pod, such as exec.
+func (c *clusterClient) podRequest(method string, pod *corev1.Pod, subresource string) (*rest.Request, error) {
+	clientset, err := kubernetes.NewForConfig(c.streamConfig())
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.config.Host, err)
+	}
+	return clientset.CoreV1().RESTClient().Verb(method).Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource(subresource), nil
+}
+
+// errNoTerminal: a terminal was requested, and standard input is none.
+var errNoTerminal = errors.New("-t needs a terminal on standard input")

@@ -1,0 +1,143 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/printer"
+)
+
+const projectHelp = `Choose the project that the commands of sluice and kubectl work in, or list the projects that
+you may read. sluice projects shows their validity and expiry.`
+
+const configHelp = `Change the kubeconfig, as Run:ai's command of this name does.`
+
+// newProjectSetCommand returns the command, which has two names: project set and config project.
+func newProjectSetCommand(use, path string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use + " NAME",
+		Short: "Choose the project of all further commands",
+		Long: `Write the namespace of a project into the current context of the kubeconfig, as
+kubectl config set-context --current --namespace does. kubectl and all commands of sluice then
+work in this project. You need to be a member or an owner of the project.`,
+		Example: `  # Work in a project
+  sluice ` + path + ` thesis-mueller`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := addClusterFlags(cmd, clusterScope)
+	cmd.ValidArgsFunction = flags.completeProjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.connect(cmd)
+		if err != nil {
+			return err
+		}
+		namespace, err := projectNamespace(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		context, file, err := flags.setNamespace(namespace)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "Project %s: context %s of %s now has namespace %s, for sluice and kubectl\n",
+			printer.Sanitize(args[0]), printer.Sanitize(context), file, printer.Sanitize(namespace))
+		return nil
+	}
+	return cmd
+}
+
+// setNamespace writes a namespace into the current context of the kubeconfig, and returns the context and its file.
+func (f *clusterFlags) setNamespace(namespace string) (name, file string, err error) {
+	loader := f.ToRawKubeConfigLoader()
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return "", "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	name = cmp.Or(*f.Context, raw.CurrentContext)
+	context := raw.Contexts[name]
+	if context == nil {
+		return "", "", errors.New("the kubeconfig has no current context; choose one with kubectl config use-context")
+	}
+	file = cmp.Or(context.LocationOfOrigin, loader.ConfigAccess().GetDefaultFilename())
+	changed := raw.DeepCopy()
+	changed.Contexts[name].Namespace = namespace
+	if err := clientcmd.ModifyConfig(loader.ConfigAccess(), *changed, true); err != nil {
+		return "", "", fmt.Errorf("write kubeconfig %s: %w", file, err)
+	}
+	return name, file, nil
+}
+
+func newProjectListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the projects that you may read",
+		Long: `List the projects with their department, namespace and phase. Only system administrators may
+list all projects, since these contain other users' addresses. sluice whoami shows yours.`,
+		Example: `  # List all projects
+  sluice project list`,
+		Args: cobra.NoArgs,
+	}
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addListOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := cluster.connect(cmd)
+		if err != nil {
+			return err
+		}
+		rows, err := listProjectNames(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		current, _, err := cluster.ToRawKubeConfigLoader().Namespace()
+		if err != nil {
+			return fmt.Errorf("read kubeconfig: %w", err)
+		}
+		table := printer.Table{Columns: printer.Columns("CURRENT", "PROJECT", "DEPARTMENT", "NAMESPACE", "PHASE")}
+		for _, row := range rows {
+			mark := ""
+			if row.Namespace == current {
+				mark = "*"
+			}
+			table.Rows = append(table.Rows, []string{mark, row.Name, row.Department, row.Namespace, row.Phase})
+		}
+		return output.printList(cmd, map[string]any{"projects": rows}, table, "projects")
+	}
+	return cmd
+}
+
+// projectName is a project in the output of project list.
+type projectName struct {
+	Name       string `json:"name"`
+	Department string `json:"department"`
+	Namespace  string `json:"namespace"`
+	Phase      string `json:"phase,omitempty"`
+}
+
+// listProjectNames returns all projects. Members of projects may not list them.
+func listProjectNames(ctx context.Context, c client.Reader) ([]projectName, error) {
+	rows := []projectName{}
+	err := listPages(ctx, c, func(page *v1alpha1.ProjectList) {
+		for i := range page.Items {
+			p := &page.Items[i]
+			rows = append(rows, projectName{p.Name, p.Spec.Department, p.NamespaceName(), string(p.Status.Phase)})
+		}
+	})
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("you may not list all projects; `sluice whoami` shows yours: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list projects: %w", err)
+	}
+	return rows, nil
+}

@@ -1,0 +1,204 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package submission_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/shlex"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/cmd/sluice/submission"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// parse reads a command line as the command does, without the program and the command.
+func parse(arguments []string, framework submission.Framework) (*submission.Request, error) {
+	set := pflag.NewFlagSet("submit", pflag.ContinueOnError)
+	set.SetOutput(new(strings.Builder))
+	flags := submission.AddFlags(set)
+	if framework != "" {
+		flags.AddWorkersFlag()
+	}
+	set.StringP("project", "p", "", "")
+	if err := set.Parse(submission.Prepare(arguments)); err != nil {
+		return nil, err
+	}
+	request, err := flags.Request(set.Args(), set.ArgsLenAtDash())
+	if err == nil && framework != "" {
+		request.Framework = framework
+	}
+	return request, err
+}
+
+// render returns the objects of a command line as YAML.
+func render(arguments []string, framework submission.Framework) (string, error) {
+	request, err := parse(arguments, framework)
+	if err != nil {
+		return "", err
+	}
+	objects, err := submission.Objects(request)
+	if err != nil {
+		return "", err
+	}
+	documents := make([]string, len(objects))
+	for i, object := range objects {
+		raw, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return "", err
+		}
+		documents[i] = string(raw)
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got; -update writes it)\n%s", path, diff)
+	}
+}
+
+// Every command line that Run:ai's documentation shows makes the objects that it describes.
+func TestRunAICommandLines(t *testing.T) {
+	raw, err := os.ReadFile("testdata/runai-commands.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		arguments, err := shlex.Split(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, framework, rest := "distributed", submission.Framework(""), arguments[2:]
+		if arguments[1] == "submit-dist" {
+			// The documentation gives no name; a random one cannot be compared.
+			framework, rest = submission.Framework(arguments[2]), append([]string{name}, arguments[3:]...)
+		} else {
+			name = arguments[2]
+		}
+		t.Run(name, func(t *testing.T) {
+			got, err := render(rest, framework)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareGolden(t, name+".yaml", "# "+line+got)
+		})
+	}
+}
+
+// All other flags.
+func TestFlags(t *testing.T) {
+	for name, line := range map[string]string{
+		"inference": "serve -i registry/serve@sha256:0123 --inference --gpu-memory 8G --port 80:8080 --port 9000 --service-type loadbalancer --cpu 4 --memory 64Gi",
+		"mig":       "slice -i a --mig-profile 3g.40gb --node-pools dgx-mig,dgx --max-runtime 6h --args one --args --two",
+		"volumes": "volumes -i a --pvc data:/data:ro --new-pvc name=scratch,path=/scratch,size=20Gi,storageclass=fast --host-path path=/opt,mount=/opt " +
+			"--nfs server=nas,path=/exports,mount=/nfs,readwrite --configmap-file name=settings,file=a.yaml,mount=/etc/a.yaml --secret-file name=keys,mount=/keys",
+		"preemptible": "notebook -i a -g 1 --interactive --preemptible --port 8888 --service-type nodeport -e A=1 -e B= -e A=2=3",
+		"pytorch":     "ddp -i a -g 2 --pytorch workers=4 -- --epochs 3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := render(strings.Fields(line), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareGolden(t, name+".yaml", "# sluice submit "+line+"\n"+got)
+		})
+	}
+}
+
+// Each fault names the flag, the value and what is allowed, and all faults are reported at once.
+func TestRefusedCommandLines(t *testing.T) {
+	for line, want := range map[string]string{
+		"Upper -i a":                                          `NAME "Upper": use lower case letters, digits and -, beginning with a letter, at most 50 characters`,
+		"n":                                                   `--image "": give an image such as python:3.12`,
+		"n extra -i a":                                        `arguments ["extra"]: give one name; arguments of the command follow -- or --args`,
+		"n -i a -g half":                                      `--gpu "half": want a whole number of GPUs, or a part of one such as 0.5`,
+		"n -i a -g NaN":                                       `--gpu "NaN": want a whole number of GPUs, or a part of one such as 0.5`,
+		"n -i a -g 1.7":                                       "--gpu 1.7: metadata.annotations[sluice.dev/gpu]",
+		"n -i a -g 1 --gpu-memory 8G":                         "--gpu, --gpu-memory and --mig-profile: give one of them",
+		"n -i a --mig-profile 1c.3g.40gb":                     "--mig-profile 1c.3g.40gb: ",
+		"n -i a --gpu-memory -8G":                             `--gpu-memory "-8G": want a quantity such as 8G`,
+		"n -i a --service-type ingress":                       "--service-type ingress: needs --port",
+		"n -i a --port 1 --service-type dns":                  `--service-type "dns": want portforward, nodeport, ingress or loadbalancer`,
+		"n -i a --port 70000":                                 `--port "70000": want a port from 1 to 65535 such as 8888, or SERVICE:CONTAINER such as 80:8888`,
+		"n -i a --port 1 --port 1:2":                          `--port "1:2": port 1 is given twice`,
+		"n -i a -e 1X=2":                                      `--environment "1X": want NAME=VALUE, with letters, digits and _ in the name`,
+		"n -i a -e SECRET":                                    `--environment "SECRET": want NAME=VALUE`,
+		"n -i a --interactive --train":                        "--interactive, --train and --inference: give one of them",
+		"n -i a --interactive --completions 3":                "--parallelism and --completions: only for training (--train)",
+		"n -i a --inference --preemptible":                    "--preemptible: inference stays within the guaranteed quota and is never preempted",
+		"n -i a --inference --pytorch workers=2":              "--pytorch: only for training (--train)",
+		"n -i a --pytorch workers=x":                          `--pytorch "workers=x": want workers=N, such as workers=4`,
+		"n -i a --pytorch workers=0":                          "--workers 0: give a number from 1 to 1000",
+		"n -i a --max-runtime 2weeks":                         `--max-runtime: duration "2weeks"`,
+		"n -i a -v /data":                                     `--volume "/data": want /HOST:/CONTAINER, with :ro for read-only`,
+		"n -i a -v data:/data":                                `--volume "data:/data": path "data": want an absolute path of the node`,
+		"n -i a --pvc data:data":                              `--pvc "data:data": path "data": want an absolute path of the container`,
+		"n -i a --pvc Data:/data":                             `--pvc "Data:/data": name "Data": want lower case letters, digits, - and .`,
+		"n -i a --pvc a:/data --pvc b:/data/":                 `--pvc "b:/data/": path /data/: it is mounted twice`,
+		"n -i a --new-pvc name=a,path=/b":                     `--new-pvc "name=a,path=/b": key "size" is missing; want name=...,path=...,size=...,[storageclass=...],[ro]`,
+		"n -i a --new-pvc name=a,path=/b,size=0":              `size: want a quantity such as 20Gi`,
+		"n -i a --nfs server=a,server=b":                      `key "server" is given twice`,
+		"n -i a --nfs servre=a":                               `key "servre" is unknown; want server=...,path=...,mount=...,[readwrite]`,
+		"n -i a --nfs server=a,path=/b,mount=/c,readwrite=no": `"readwrite=no": want server=...`,
+		"n -i a --secret-file name=a,file=../b,mount=/c":      `file "../b": want a key of the object`,
+		"n -i a --command":                                    "flag needs an argument",
+		"n -i a --command --":                                 "--command: give a command",
+		"n -i a --command sleep -- 5":                         `--command "sleep": what follows -- is a second command; use --args for its arguments`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			got, err := render(strings.Fields(line), "")
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v\nwant %s\n%s", err, want, got)
+			}
+		})
+	}
+}
+
+// Command lines of any bytes make objects or an error.
+func FuzzCommandLine(f *testing.F) {
+	f.Add("n\x00-i\x00a\x00-g\x000.5\x00--command\x00--\x00a\x00b")
+	f.Add("n\x00-i\x00a\x00-e\x00A=hidden-value\x00--new-pvc\x00name=a,path=/b,size=1Gi")
+	f.Add("--\x00--command\x00--")
+	f.Fuzz(func(t *testing.T, text string) {
+		arguments := strings.Split(text, "\x00")
+		if prepared := submission.Prepare(arguments); len(prepared) != len(arguments) {
+			t.Errorf("%q becomes %q", arguments, prepared)
+		}
+		got, err := render(arguments, "")
+		if err == nil && got == "" {
+			t.Error("neither objects nor an error")
+		}
+	})
+}
+
+// Names without a user's choice are valid whatever the image is called.
+func TestNewName(t *testing.T) {
+	for _, image := range []string{"python", "gcr.io/a/B_C:v1", "a@sha256:1", "", "123", "registry:5000/team/" + strings.Repeat("x", 300), "ü/ö:1", "a/-:1"} {
+		if _, err := render([]string{submission.NewName(image), "-i", "a"}, ""); err != nil {
+			t.Errorf("the name for image %q: %v", image, err)
+		}
+	}
+}

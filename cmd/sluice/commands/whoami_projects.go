@@ -27,16 +27,12 @@ func readIdentity(ctx context.Context, c client.Reader, access ownAccess) (*iden
 		More: max(0, len(access.projects)-maxOwnProjects),
 	}
 	r := identityReader{Reader: c, access: &access, departments: map[string]*v1alpha1.Department{}, pools: map[string]*v1alpha1.NodePool{}}
-	for _, name := range access.projects[:min(maxOwnProjects, len(access.projects))] {
-		var project v1alpha1.Project
-		err := c.Get(ctx, types.NamespacedName{Name: name}, &project)
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			continue // it was deleted, or the user removed from it, since the rights were read
-		}
-		if err != nil {
-			return nil, fmt.Errorf("get project %s: %w", name, err)
-		}
-		own, err := r.newOwnProject(ctx, &project)
+	projects, err := access.readProjects(ctx, c, maxOwnProjects)
+	if err != nil {
+		return nil, err
+	}
+	for i := range projects {
+		own, err := r.newOwnProject(ctx, &projects[i])
 		if err != nil {
 			return nil, err
 		}

@@ -127,7 +127,7 @@ func TestWhyAndWhoami(t *testing.T) {
 	createJob("refused", func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 	})
-	expectAnswer("refused", ": Refused", "Pod Security", "hostPort", "kubectl delete job/refused -n "+project)
+	expectAnswer("refused", ": Refused", "Pod Security", "hostPort", "sluice delete job/refused -n "+project)
 
 	eventuallyLong(t, func() error { // the pod of the stopped Job holds its quota until it has ended
 		if pods := sharedCluster.listPods(t, project); len(pods) > 0 {
@@ -142,11 +142,38 @@ func TestWhyAndWhoami(t *testing.T) {
 	expectAnswer("waiting", ": Waiting", "It waits for GPU quota: each pod needs 0.5 of a GPU of node pool dgx-mig",
 		"project "+project+" uses 1 GPU of its limit of 1 GPU", "GPUs are held by", "sluice whoami")
 
-	out, err := sluice("whoami")
+	out, err := sluice("project", "list")
+	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, project) {
+		t.Errorf("project list: %v\n%s", err, out)
+	}
+	out, err = sluice("whoami")
 	if err != nil || !strings.Contains(out, "l2-researcher (project)") {
 		t.Errorf("whoami: %v\n%s", err, out)
 	}
 	t.Logf("$ sluice whoami\n%s", out)
+	expectImagesOfRegistries(t, project, sluice)
+}
+
+// expectImagesOfRegistries expects that the command that whoami names shows whether an image is allowed, as docs/researcher/why.md has it.
+func expectImagesOfRegistries(t *testing.T, project string, sluice func(...string) (string, error)) {
+	t.Helper()
+	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "explained-registries"}, Spec: v1alpha1.PolicySpec{
+		Match: v1alpha1.PolicyMatch{Projects: []string{project}},
+		Rego: "package explained_registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
+			"\"fix\": \"use an image of registry.example.org\"} if {\n" +
+			"\tsome c in input.object.spec.containers\n\tnot startswith(c.image, \"registry.example.org/\")\n}\n",
+	}})
+	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy explained-registries)"
+	eventuallyLong(t, func() error {
+		out, err := sluice("submit", "try", "-i", "docker.io/library/busybox", "--dry-run=server", "-p", project)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			return unexpectedState(want, fmt.Sprint(out, err))
+		}
+		return nil
+	})
+	if out, err := sluice("submit", "try", "-i", "registry.example.org/busybox", "--dry-run=server", "-p", project); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // clientOfKubeconfig returns a client with the rights of a kubeconfig.

@@ -75,7 +75,7 @@ func (d *identity) write(output io.Writer, zone *time.Location) error {
 	text.WriteString("User:    " + printer.Sanitize(d.User) + "\n")
 	text.WriteString("Groups:  " + printer.Sanitize(strings.Join(d.Groups, ", ")) + "\n")
 	if d.AllProjects {
-		text.WriteString("You may read all projects: sluice projects\n")
+		text.WriteString("You may read all projects; those without a role of yours are not shown. To list all: sluice project list\n")
 	}
 	if d.Incomplete {
 		text.WriteString("The API server could not list all your rights, so projects may be missing.\n")
@@ -147,9 +147,11 @@ func (d *identity) notes() string {
 		}
 	}
 	if d.More > 0 {
-		fmt.Fprintf(&text, "%d more projects: sluice projects lists those that you administer\n", d.More)
+		fmt.Fprintf(&text, "You have %d more projects. To list all: sluice project list\n", d.More)
 	}
 	text.WriteString("FREE is what is left of the limit; GPUs beyond the guarantee must be idle in the node pool.\n")
+	text.WriteString("Policies decide on images. To see whether one is allowed: sluice submit try -i IMAGE --dry-run=server -p " +
+		printer.Sanitize(d.Projects[0].Name) + "\n")
 	return text.String()
 }
 

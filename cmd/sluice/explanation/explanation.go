@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sluice.dev/api/v1alpha1"
@@ -123,9 +124,7 @@ func Explain(facts Facts) Answer {
 	}
 	answer.Namespace, answer.Kind, answer.Name, answer.Project = f.Namespace, f.Workload.Kind, f.Workload.Name, f.ProjectName
 	answer.Details = append(answer.Details, f.describeExtensions()...)
-	if text := f.describeDecisions(); text != "" {
-		answer.Details = append(answer.Details, text)
-	}
+	answer.Details = append(answer.Details, f.describeDecisions()...)
 	answer.Unread = f.Unread
 	return *answer
 }
@@ -138,7 +137,7 @@ func explainMissing(f *Facts) *Answer {
 	}
 	a := &Answer{State: StateMissing, Reason: "NotFound", Text: "Nothing with this name exists in namespace " + f.Namespace + ", and no clock remembers it."}
 	a.Details = append(a.Details, "If it was refused when you created it, the message then said why: nothing of it was stored.")
-	a.add("list the workloads of the namespace", "sluice clocks -n "+f.namespace())
+	a.add("list the workloads of the namespace", "sluice list -n "+f.namespace())
 	a.add("see the refusal again without creating anything, with your own file", "kubectl create -n "+f.namespace()+" --dry-run=server -f FILE")
 	return a
 }
@@ -154,12 +153,18 @@ func explainSilence(f *Facts) *Answer {
 // namespace returns the namespace as an argument of a command.
 func (f *Facts) namespace() string { return argument(f.Namespace, "NAMESPACE") }
 
-// target returns the workload as arguments of kubectl: jobs.batch/training -n thesis.
+// target returns the workload as arguments of kubectl and sluice: job/training -n thesis.
 func (f *Facts) target() string { return f.reference() + " -n " + f.namespace() }
 
-// reference returns KIND/NAME, as kubectl and sluice accept it.
+// reference returns KIND/NAME, as kubectl and sluice accept it. A kind whose name Kubernetes' own kinds have, such as
+// Volcano's Job, has its group.
 func (f *Facts) reference() string {
-	return argument(strings.ToLower(f.Workload.Kind), "KIND") + "/" + argument(f.Workload.Name, "NAME")
+	kind := schema.FromAPIVersionAndKind(f.Workload.APIVersion, f.Workload.Kind).GroupKind()
+	text := kind.Kind
+	if strings.Contains(kind.Group, ".") && (kind.Kind == "Job" || kind.Kind == "Service") {
+		text += "." + kind.Group
+	}
+	return argument(strings.ToLower(text), "KIND") + "/" + argument(f.Workload.Name, "NAME")
 }
 
 // argument returns a name as an argument of a command, and a placeholder for a name that a shell

@@ -88,6 +88,13 @@ func pod(phase corev1.PodPhase, change ...func(*corev1.Pod)) corev1.Pod {
 	return p
 }
 
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = at(0) }
+
+// gated is a pod with a scheduling gate.
+func gated(gate string) corev1.Pod {
+	return pod(corev1.PodPending, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}} })
+}
+
 func bound(p *corev1.Pod) {
 	p.Spec.NodeName = "dgx-1"
 	p.Status.StartTime = at(-10)
@@ -177,6 +184,12 @@ func situations(t testing.TB) map[string]Facts {
 		return func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: reason, Message: message}}
 		}
+	}
+	podRoot := func(change func(*Facts)) Facts {
+		facts := jobFacts(t)
+		facts.Workload = v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod", Name: "training"}
+		facts.Root = toRoot(t, "v1", "Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis-ns", Name: "training"}})
+		return with(facts, change)
 	}
 	return map[string]Facts{
 		"missing": {Now: now, MachineNow: now, Namespace: "thesis-ns", ProjectName: "thesis", Workload: v1alpha1.WorkloadReference{Name: "trainnig"}},
@@ -346,9 +359,126 @@ func situations(t testing.TB) map[string]Facts {
 		}),
 		"running": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound, func(p *corev1.Pod) {
-				p.Annotations[v1alpha1.AnnotationDecisions] = `{"core.gpu":["spec.containers[main].resources"],"images":["denial exempted"]}`
+				p.Annotations[v1alpha1.AnnotationDecisions] = `{"core.gpu":["spec.containers[main].resources"],"images":["denial exempted"],"proxy":["spec.containers[main].env[HTTPS_PROXY]"]}`
 			})}
 			f.Clock = running(v1alpha1.EndMaxRuntime, 2000)
+		}),
+		"stopped-start-timeout":   suspended(func(f *Facts) { f.Clock = stopped(v1alpha1.EndStartTimeout, at(40)) }),
+		"stopped-share-exceeded":  suspended(func(f *Facts) { f.Clock = stopped(v1alpha1.EndShareExceeded, at(40)) }),
+		"stopped-preempted":       suspended(func(f *Facts) { f.Clock = stopped(v1alpha1.EndPreempted, at(40)) }),
+		"stopped-deleted-project": suspended(func(f *Facts) { f.Clock = stopped(v1alpha1.EndProjectDeleted, nil) }),
+		"stopped-still-ending": suspended(func(f *Facts) {
+			f.Clock = stopped(v1alpha1.EndMaxRuntime, at(40))
+			f.Clock.Status.State, f.Clock.Status.Limit = v1alpha1.ClockStateStopping, nil
+			f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound, terminating)}
+		}),
+		"refused-deleted-project": job(func(f *Facts) {
+			f.Project.Status.Phase, f.Project.DeletionTimestamp, f.Project.Status.ClosedAt = v1alpha1.ProjectActive, at(-10), at(-10)
+			f.Clock = clock(v1alpha1.ClockStatePending, nil)
+		}),
+		"refused-several-policies": job(func(f *Facts) {
+			f.Events = []corev1.Event{event("FailedCreate", `Error creating: admission webhook "pods.sluice.dev" denied the request: no owner label (policy required-owner)`+"\n"+`image x is of no allowed registry (policy registries)`)}
+		}),
+		"refused-by-controller": job(func(f *Facts) {
+			f.Events = []corev1.Event{event("FailedCreate", `Error creating: Pod "training-x7k2p" is invalid: spec.containers[0].name: Required value`)}
+		}),
+		"waiting-guaranteed-quota": job(func(f *Facts) {
+			f.Events, f.Quotas = []corev1.Event{event("FailedCreate", quotaAnswer)}, []corev1.ResourceQuota{gpuQuota()}
+			f.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
+			for _, name := range []string{"a", "b", "c", "d"} {
+				f.Project.Status.Workloads = append(f.Project.Status.Workloads, v1alpha1.WorkloadUsage{Kind: "Job", Name: name, GPUs: resource.MustParse("250m")})
+			}
+			f.Project.Status.MoreWorkloads = 2
+		}),
+		"waiting-unreadable-quota": job(func(f *Facts) {
+			f.Events, f.Unread = []corev1.Event{event("FailedCreate", quotaAnswer)}, []string{"quotas: forbidden"}
+		}),
+		"waiting-kueue-gate":      job(func(f *Facts) { f.Pods = []corev1.Pod{gated(v1alpha1.GateKueue)} }),
+		"waiting-scheduling-gate": job(func(f *Facts) { f.Pods = []corev1.Pod{gated("example.org/budget")} }),
+		"waiting-admission-check": suspended(func(f *Facts) {
+			f.Queued = []unstructured.Unstructured{kueueWorkload(true, map[string]any{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""})}
+		}),
+		"waiting-kueue-new": suspended(func(f *Facts) { f.Queued = []unstructured.Unstructured{kueueWorkload(true)} }),
+		"waiting-scheduler-event": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodPending)}
+			f.Events = []corev1.Event{event("FailedScheduling", "0/3 nodes are available: 3 node(s) had volume node affinity conflict.")}
+		}),
+		"waiting-scheduler-other": job(func(f *Facts) { f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 Too many pods.")} }),
+		"failed-missing-config": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{waitingContainer("CreateContainerConfigError", `secret "keys" not found`, nil)}
+		}),
+		"failed-restart-limit": with(jobFacts(t, failed("DeadlineExceeded", "Job was active longer than specified deadline")), func(f *Facts) {
+			f.Clock = stopped(v1alpha1.EndMaxRuntime, nil)
+			f.Clock.Status.State = v1alpha1.ClockStateFinished
+		}),
+		"failed-evicted-pod": podRoot(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodFailed, func(p *corev1.Pod) {
+				p.Name, p.Status.Reason, p.Status.Message = "training", "Evicted", "The node was low on resource: ephemeral-storage"
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}}}
+			})}
+		}),
+		"finished-pod": podRoot(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodSucceeded, func(p *corev1.Pod) { p.Name = "training" })}
+		}),
+		"preempted-single-pod": podRoot(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodFailed, func(p *corev1.Pod) {
+				p.Name = "training"
+				p.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager", LastTransitionTime: *at(-3),
+					Message: "Taint manager: deleting due to NoExecute taint",
+				}}
+			})}
+		}),
+		"finished-former":  job(func(f *Facts) { f.Root, f.Clock = nil, clock(v1alpha1.ClockStateFinished, nil) }),
+		"finished-deleted": job(func(f *Facts) { f.Root, f.Clock = nil, clock(v1alpha1.ClockStateDeleted, nil) }),
+		"preempted-deleted": job(func(f *Facts) {
+			f.Root, f.Clock = nil, clock(v1alpha1.ClockStateDeleted, nil)
+			f.Events = []corev1.Event{event("ShareExceeded", "Pod notebook used 12 GiB of GPU memory; its share is 10 GiB")}
+		}),
+		"ending-terminating": job(func(f *Facts) {
+			f.Root.SetDeletionTimestamp(at(0))
+			f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound, terminating)}
+		}),
+		"ending-suspended-project": job(func(f *Facts) {
+			f.Pods, f.Clock = []corev1.Pod{pod(corev1.PodRunning, bound)}, running(v1alpha1.EndProjectSuspended, 600)
+		}),
+		"ending-start-timeout": job(func(f *Facts) {
+			f.Pods, f.Clock = []corev1.Pod{pod(corev1.PodRunning, bound)}, running(v1alpha1.EndStartTimeout, 5)
+		}),
+		"ending-now": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound, func(p *corev1.Pod) {
+				p.Annotations[v1alpha1.AnnotationPreemptAt], p.Annotations[v1alpha1.AnnotationPreemptReason] = at(-1).Format(time.RFC3339), "Preempted"
+			})}
+		}),
+		"running-unlimited": job(func(f *Facts) {
+			f.Pods, f.Clock = []corev1.Pod{pod(corev1.PodRunning, bound)}, clock(v1alpha1.ClockStateRunning, nil)
+		}),
+		"running-without-clock": job(func(f *Facts) { f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound)} }),
+		"ending-held": job(func(f *Facts) {
+			f.Pods, f.Clock = []corev1.Pod{pod(corev1.PodRunning, bound)}, running(v1alpha1.EndMaxRuntime, 30)
+			f.Clock.Status.Deadline.HeldFrom, f.Clock.Status.Limit = at(-30), nil
+			for kind, message := range map[string]string{v1alpha1.ConditionUnstoppable: "the API server refused the patch"} {
+				f.Clock.Status.Conditions = append(f.Clock.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Message: message})
+			}
+			for _, kind := range []string{v1alpha1.ConditionDryRun, v1alpha1.ConditionIdleUnknown} {
+				f.Clock.Status.Conditions = append(f.Clock.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+			}
+			f.Events = []corev1.Event{event("FailedCreate", quotaAnswer)}
+			f.Extensions = []v1alpha1.Extension{{
+				ObjectMeta: metav1.ObjectMeta{Name: "job-training-abc12"}, Spec: v1alpha1.ExtensionSpec{Action: v1alpha1.ActionExtend},
+				Status: v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved},
+			}}
+		}),
+		"paused-released": suspended(func(f *Facts) {
+			f.Pods = []corev1.Pod{pod(corev1.PodRunning, bound, terminating)}
+			f.Events = []corev1.Event{event("StopReleased", "It may be started again: the project was renewed")}
+		}),
+		"paused-pytorchjob": with(Facts{}, func(f *Facts) {
+			*f = jobFacts(t, suspend)
+			f.Root.SetAPIVersion("kubeflow.org/v1")
+			f.Root.SetKind("PyTorchJob")
+			_ = unstructured.SetNestedField(f.Root.Object, true, "spec", "runPolicy", "suspend")
+			f.Workload = v1alpha1.WorkloadReference{APIVersion: "kubeflow.org/v1", Kind: "PyTorchJob", Name: "training"}
 		}),
 		"paused-by-user": suspended(func(*Facts) {}),
 		"unknown":        job(func(f *Facts) { f.Unread = []string{"events: forbidden"} }),
@@ -395,6 +525,30 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Each reason for which Sluice stops a workload has an answer before and after the stop. A text of its own is in neither.
+func TestEachEndReasonIsExplained(t *testing.T) {
+	before, after := map[string]bool{}, map[string]bool{}
+	for _, facts := range situations(t) {
+		switch answer := Explain(facts); answer.State {
+		case StateEnding, StateRunning, StateStarting:
+			before[answer.Reason] = true
+		case StateStopped:
+			after[answer.Reason] = true
+		}
+	}
+	for _, reason := range []v1alpha1.EndReason{
+		v1alpha1.EndMaxRuntime, v1alpha1.EndIdle, v1alpha1.EndProjectSuspended, v1alpha1.EndShareExceeded, v1alpha1.EndPreempted,
+		v1alpha1.EndStartTimeout, v1alpha1.EndProjectDeleted,
+	} {
+		if !after[string(reason)] {
+			t.Errorf("no golden file has a workload that was stopped by %s", reason)
+		}
+		if !before[string(reason)] && reason != v1alpha1.EndProjectDeleted { // such a project stops its workloads at once
+			t.Errorf("no golden file has a workload that %s will end", reason)
+		}
+	}
+}
+
 // FuzzExplain gives each text that another program or user writes: an answer has one line per fact, bounded,
 // without control characters, and no command repeats it.
 func FuzzExplain(f *testing.F) {
@@ -437,4 +591,23 @@ func FuzzExplain(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A kind that has the name of one of Kubernetes' own is named with its group, or a command would change another object.
+func TestReference(t *testing.T) {
+	for want, workload := range map[string]v1alpha1.WorkloadReference{
+		"job/training":                      {APIVersion: "batch/v1", Kind: "Job", Name: "training"},
+		"job.batch.volcano.sh/training":     {APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "training"},
+		"service.serving.knative.dev/model": {APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "model"},
+		"pytorchjob/training":               {APIVersion: "kubeflow.org/v1", Kind: "PyTorchJob", Name: "training"},
+		"KIND/NAME":                         {Name: "$(reboot)"},
+	} {
+		if got := (&Facts{Workload: workload}).reference(); got != want {
+			t.Errorf("%+v is %s, want %s", workload, got, want)
+		}
+	}
+	long := Facts{Workload: v1alpha1.WorkloadReference{Name: strings.Repeat("x", 49)}}
+	if got := long.copyName(); got != "NEW" {
+		t.Errorf("the copy of a long name is %s", got)
+	}
 }

@@ -130,7 +130,7 @@ func (f *Facts) explainUnschedulable(pod *corev1.Pod, message string) *Answer {
 	}
 	if len(a.Steps) == 0 {
 		f.addQuotaHolders(a)
-		a.add("see what runs in the project, and when it ends", "sluice clocks -n "+f.namespace())
+		f.addList(a)
 	}
 	a.Details = append(a.Details, "The scheduler reports: "+sentence(message))
 	a.add("see the pod", f.describePod(pod))
@@ -265,7 +265,7 @@ func (f *Facts) describeLastExit() string {
 // addLogs adds the logs of the newest pod, or of the workload.
 func (f *Facts) addLogs(a *Answer) {
 	if len(f.Pods) > 0 {
-		a.add("read its logs", "kubectl logs pod/"+argument(f.Pods[len(f.Pods)-1].Name, "NAME")+" -n "+f.namespace()+" --tail=50")
+		a.add("read its logs", "sluice logs "+f.reference()+" --pod "+argument(f.Pods[len(f.Pods)-1].Name, "NAME")+" -n "+f.namespace()+" --tail 50")
 		return
 	}
 	a.add("see all that is recorded", "kubectl describe "+f.target())

@@ -51,8 +51,7 @@ func explainKueue(f *Facts) *Answer {
 			if evicted := meta.FindStatusCondition(conditions, "Evicted"); evicted != nil && evicted.Message != "" {
 				a.Details = append(a.Details, "Kueue reports: "+sentence(evicted.Message))
 			}
-			a.add("queue it again, or ask an administrator to, if you may not change Kueue's Workloads", "kubectl patch workloads.kueue.x-k8s.io/"+argument(queued.GetName(), "NAME")+" -n "+f.namespace()+
-				` --type=merge -p '{"spec":{"active":true}}'`)
+			a.add("queue it again, or ask an administrator to, if you may not change Kueue's Workloads", "sluice start "+f.target())
 			return a
 		}
 		return f.explainQueued(conditions)
@@ -138,15 +137,18 @@ func explainPreemptedPod(f *Facts) *Answer {
 				return a
 			}
 			a.Details = append(a.Details, "Its controller creates another pod, which waits for free GPUs.")
-			a.add("see the pods", "kubectl get pods -n "+f.namespace())
+			a.add("see its pods", "sluice get "+f.target())
 			return a
 		}
 	}
 	return nil
 }
 
-// describeDecisions returns what policies changed in the newest pod, from its annotation.
-func (f *Facts) describeDecisions() string {
+// The texts with which admission records that a policy would have refused the pod.
+var sparedDecisions = []string{"denial paused", "denial exempted"}
+
+// describeDecisions returns what policies changed in the newest pod, from its annotation. Sluice's own change each pod.
+func (f *Facts) describeDecisions() []string {
 	var newest *corev1.Pod
 	for i := range f.Pods {
 		if newest == nil || newest.CreationTimestamp.Before(&f.Pods[i].CreationTimestamp) {
@@ -154,21 +156,29 @@ func (f *Facts) describeDecisions() string {
 		}
 	}
 	var decisions map[string][]string
-	if newest == nil || json.Unmarshal([]byte(newest.Annotations[v1alpha1.AnnotationDecisions]), &decisions) != nil || len(decisions) == 0 {
-		return ""
+	if newest == nil || json.Unmarshal([]byte(newest.Annotations[v1alpha1.AnnotationDecisions]), &decisions) != nil {
+		return nil
 	}
-	var names, spared []string
+	var own, details, spared []string
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
-		if slices.Contains(decisions[name], "denial paused") || slices.Contains(decisions[name], "denial exempted") {
+		fields := slices.DeleteFunc(decisions[name], func(field string) bool { return slices.Contains(sparedDecisions, field) })
+		if len(fields) < len(decisions[name]) {
 			spared = append(spared, name)
 		}
-		names = append(names, name)
+		switch {
+		case strings.HasPrefix(name, "core."):
+			own = append(own, name)
+		case len(fields) > 0:
+			details = append(details, sentence("Policy "+name+" changed its pod: "+strings.Join(fields, ", ")))
+		}
 	}
-	text := "Policies that decided on its pod: " + strings.Join(names, ", ") + " (annotation " + v1alpha1.AnnotationDecisions + ")."
+	if len(own) > 0 {
+		details = append(details, "Sluice's own policies changed its pod: "+strings.Join(own, ", ")+"; the annotation "+v1alpha1.AnnotationDecisions+" has the fields.")
+	}
 	if len(spared) > 0 {
-		text += " Without a pause or an exemption, " + strings.Join(spared, ", ") + " would have refused it."
+		details = append(details, "Without a pause or an exemption, policy "+strings.Join(spared, ", ")+" would have refused it.")
 	}
-	return text
+	return details
 }
 
 // maxQuoted is the number of characters of a foreign message that an answer repeats.

@@ -36,7 +36,11 @@ func explainRefusal(f *Facts) *Answer {
 	if event == nil || f.runs() || slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return p.CreationTimestamp.After(eventTime(event)) }) {
 		return nil
 	}
-	message := event.Message
+	return f.explainFailedCreate(event.Message)
+}
+
+// explainFailedCreate answers for the message of a controller that could not create a pod.
+func (f *Facts) explainFailedCreate(message string) *Answer {
 	if rejection, ok := pending.ParseQuotaRejection(message); ok {
 		return f.explainGPUQuota(rejection)
 	}
@@ -74,7 +78,11 @@ func explainRefusal(f *Facts) *Answer {
 
 // explainDenial answers for pods that admission denied.
 func (f *Facts) explainDenial(webhook, message string) *Answer {
-	a := &Answer{State: StateRefused, Reason: "PolicyDenied", Text: "Its pods are refused: " + sentence(policyPattern.ReplaceAllString(message, ""))}
+	reasons := strings.Split(strings.TrimSpace(policyPattern.ReplaceAllString(message, "")), "\n")
+	for i := range reasons {
+		reasons[i] = strings.TrimSpace(reasons[i])
+	}
+	a := &Answer{State: StateRefused, Reason: "PolicyDenied", Text: "Its pods are refused: " + sentence(strings.Join(reasons, "; "))}
 	var policies []string
 	for _, m := range policyPattern.FindAllStringSubmatch(message, 10) {
 		policies = append(policies, m[1])
@@ -97,7 +105,7 @@ func (f *Facts) explainDenial(webhook, message string) *Answer {
 // addCorrection adds how a refused workload is corrected.
 func (f *Facts) addCorrection(a *Answer) {
 	a.add("correct your file, and see whether it is accepted now", "kubectl create -n "+f.namespace()+" --dry-run=server -f FILE")
-	a.add("delete it, then create the corrected one", "kubectl delete "+f.target())
+	a.add("delete it, then create the corrected one", "sluice delete "+f.target())
 }
 
 // explainGPUQuota answers for pods that do not fit into the GPU quota.
@@ -111,8 +119,13 @@ func (f *Facts) explainGPUQuota(rejection pending.QuotaRejection) *Answer {
 	f.addQuotaHolders(a)
 	a.Details = append(a.Details, "Its pods are created by themselves as soon as quota becomes available, the oldest workload first.")
 	a.add("see what is used and free", "sluice whoami")
-	a.add("see what runs in the project, and when it ends", "sluice clocks -n "+f.namespace())
+	f.addList(a)
 	return a
+}
+
+// addList adds the list of the project's workloads.
+func (f *Facts) addList(a *Answer) {
+	a.add("see what runs in the project, whose it is, and how long it may run", "sluice list -n "+f.namespace())
 }
 
 // describeQuota returns how much of the quota is used.

@@ -6,8 +6,10 @@ package explanation
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"sluice.dev/api/v1alpha1"
@@ -30,6 +32,9 @@ func explainPause(f *Facts) *Answer {
 		return a
 	}
 	a := &Answer{State: StatePaused, Reason: "Suspended", Text: "It is suspended or scaled to zero, and Sluice does not hold it: it requests no pods."}
+	if slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
+		a.Details = append(a.Details, "Its pods are still ending.")
+	}
 	if event := f.latestEvent("StopReleased"); event != nil {
 		a.Details = append(a.Details, sentence(event.Message))
 	}
@@ -47,7 +52,7 @@ func explainTermination(f *Facts) *Answer {
 		return nil
 	}
 	a := &Answer{State: StateEnding, Reason: "Terminating", Text: "It is being deleted. Its pods get their grace period to end."}
-	a.add("see what is left of it", "kubectl get pods -n "+f.namespace())
+	a.add("see what is left", "sluice list -n "+f.namespace())
 	return a
 }
 
@@ -82,7 +87,7 @@ func explainRun(f *Facts) *Answer {
 	}
 	f.addClockConditions(a)
 	if event := f.latestEvent(createFailures...); event != nil && eventTime(event).After(f.Pods[len(f.Pods)-1].CreationTimestamp.Time) {
-		a.Details = append(a.Details, "Further pods of it are not created: "+sentence(event.Message))
+		a.Details = append(a.Details, "Further pods of it are not created. "+f.explainFailedCreate(event.Message).Text)
 	}
 	return a
 }
@@ -126,7 +131,7 @@ func (f *Facts) addEndSteps(a *Answer, reason v1alpha1.EndReason) {
 func (f *Facts) addClockConditions(a *Answer) {
 	status := &f.Clock.Status
 	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDryRun) {
-		a.Details = append(a.Details, "Your department only tries its limits out (dry run): nothing is stopped.")
+		a.Details = append(a.Details, "Your department only tries its limits out (dry run): it is announced, and not done.")
 	}
 	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionIdleUnknown) {
 		a.Details = append(a.Details, "Whether its GPUs are idle is unknown now, and does not count.")

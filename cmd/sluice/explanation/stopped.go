@@ -5,7 +5,6 @@ package explanation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +34,12 @@ func explainStop(f *Facts) *Answer {
 	case until == nil:
 		a.Details = append(a.Details, "It can be started again only after an approver has decided.")
 	case f.Now.Before(until.Time):
-		a.Details = append(a.Details, fmt.Sprintf("It can be started again at %s (in %s), or as soon as it gets more time.",
-			f.minute(until.Time), printer.FormatDuration(until.Sub(f.Now))))
+		sooner := ", or as soon as it gets more time"
+		if stop.Reason == v1alpha1.EndShareExceeded || stop.Reason == v1alpha1.EndPreempted {
+			sooner = ""
+		}
+		a.Details = append(a.Details, fmt.Sprintf("It can be started again at %s (in %s)%s.",
+			f.minute(until.Time), printer.FormatDuration(until.Sub(f.Now)), sooner))
 	default:
 		a.Details = append(a.Details, "It can be started again now.")
 		f.addStart(a, "")
@@ -87,35 +90,25 @@ func (f *Facts) addStart(a *Answer, when string) {
 		a.add("create it again"+when+", with your own file", "kubectl create -n "+f.namespace()+" -f FILE")
 		return
 	}
-	command := f.startCommand()
+	kind, _ := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind())
+	kind = kind.ForObject(f.Root)
 	switch {
-	case command == "":
-		a.add("delete it, and create it again"+when+" with your own file", "kubectl delete "+f.target())
-	case strings.Contains(command, "workloads.kueue.x-k8s.io"):
-		a.add("start it again"+when+", or ask an administrator to, if you may not change Kueue's Workloads", command)
+	case !kind.IsReversible():
+		a.add("start a copy of it"+when, "sluice clone "+f.reference()+" "+f.copyName()+" -n "+f.namespace())
+	case kind.KueueManaged && f.Root.GetLabels()[v1alpha1.LabelKueueQueue] != "":
+		a.add("start it again"+when+", or ask an administrator to, if you may not change Kueue's Workloads", "sluice start "+f.target())
 	default:
-		a.add("start it again"+when, command)
+		a.add("start it again"+when, "sluice start "+f.target())
 	}
 }
 
-// startCommand returns the command that starts the workload, if its names are safe in a shell. Kinds with
-// replicas are patched: kubectl scale does not show admission whose the workload is, so that an L2 researcher
-// may not use it.
-func (f *Facts) startCommand() string {
-	if argument(f.Root.GetName(), "") == "" || argument(f.Root.GetNamespace(), "") == "" {
-		return ""
+// copyName returns a name for a copy of the workload.
+func (f *Facts) copyName() string {
+	const most = 50 // controllers add to the name
+	if name := f.Workload.Name + "-2"; len(name) <= most {
+		return argument(name, "NEW")
 	}
-	kind, _ := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind())
-	if kind.StopAction.Method == workloadkind.StopByScaling && slices.Equal(kind.StopAction.Path, []string{"spec", "replicas"}) &&
-		f.Root.GetLabels()[v1alpha1.LabelKueueQueue] == "" {
-		resource := kind.Resource
-		if kind.Group != "" {
-			resource += "." + kind.Group
-		}
-		return fmt.Sprintf(`kubectl patch %s/%s -n %s --type=merge -p '{"spec":{"replicas":%d}}'`, resource, f.Root.GetName(), f.Root.GetNamespace(),
-			workloadkind.PreviousReplicas(f.Root))
-	}
-	return workloadkind.StartCommandOf(f.Root)
+	return "NEW"
 }
 
 // addExtension adds a request for more time.
@@ -241,10 +234,10 @@ func textOr(value any, otherwise string) string {
 	return otherwise
 }
 
-// runs reports whether a pod of the workload runs.
+// runs reports whether a pod of the workload runs, and is not ending.
 func (f *Facts) runs() bool {
 	for i := range f.Pods {
-		if f.Pods[i].Status.Phase == corev1.PodRunning {
+		if f.Pods[i].Status.Phase == corev1.PodRunning && f.Pods[i].DeletionTimestamp == nil {
 			return true
 		}
 	}

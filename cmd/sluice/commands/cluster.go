@@ -143,6 +143,7 @@ func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
 	if !cmd.Flags().Changed("request-timeout") {
 		config.Timeout = requestTimeout
 	}
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.UserAgent = "sluice/" + apiconfig.Version
 	config.WarningHandler = rest.NewWarningWriter(plainWarnings{cmd.ErrOrStderr()}, rest.WarningWriterOptions{Deduplicate: true})
 	clock, err := f.policyClock()

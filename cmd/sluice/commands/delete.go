@@ -133,7 +133,7 @@ a copy of a workload that Sluice stopped at its limit may be refused until this 
 			done = " created (dry run)"
 		}
 		if err != nil {
-			return fmt.Errorf("create %s: %w", name, err)
+			return explainRefusal(err, copied)
 		}
 		return output.printText(cmd.OutOrStdout(), copied, printer.Sanitize(name)+done+"\n")
 	}

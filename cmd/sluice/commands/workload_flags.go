@@ -75,7 +75,6 @@ func (f *workloadFlags) connectWorkloads(cmd *cobra.Command) (*workloadClient, e
 func newWorkloadReader(c *clusterClient) (workloads.Reader, error) {
 	klog.SetLogger(logr.Discard()) // client-go logs the errors that it returns
 	config := rest.CopyConfig(c.config)
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
 	discovered, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -78,10 +78,12 @@ func (r *workloadFactsReader) find(ctx context.Context, text string) error {
 	}
 	w, err := workloads.Reader{Client: r.Client}.Find(ctx, r.facts.Namespace, text)
 	var part *workloads.PartError
+	var missing *workloads.MissingError
 	switch {
 	case errors.As(err, &part):
 		w = part.Workload
-	case errors.Is(err, workloads.ErrNotFound):
+	case errors.As(err, &missing):
+		r.facts.Others = missing.Others
 		r.facts.Workload, err = r.findFormer(ctx, named)
 		return err
 	case err != nil:
@@ -128,7 +130,8 @@ func (r *workloadFactsReader) findFormer(ctx context.Context, named v1alpha1.Wor
 	found, latest := named, metav1.Time{}
 	list, err := listClocks(ctx, r, r.facts.Namespace, "")
 	if apierrors.IsForbidden(err) {
-		return named, nil // the facts say so
+		r.facts.Unread = append(r.facts.Unread, "clocks: forbidden")
+		return named, nil
 	}
 	for i := range list.clocks {
 		clock := &list.clocks[i]

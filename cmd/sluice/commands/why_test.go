@@ -163,8 +163,9 @@ func TestWhyFacts(t *testing.T) {
 	if facts, err := readFacts(t, c, "notebook"); err != nil || facts.Clock == nil || facts.Workload.Kind != "Pod" {
 		t.Errorf("a deleted pod is found by its clock: %+v, %v", facts.Workload, err)
 	}
-	if facts, err := readFacts(t, c, "nothing"); err != nil || explanation.Explain(facts).State != explanation.StateMissing {
-		t.Errorf("what does not exist is missing: %v", err)
+	if facts, err := readFacts(t, c, "nothing"); err != nil || explanation.Explain(facts).State != explanation.StateMissing ||
+		cmp.Diff([]string{"double", "web"}, facts.Others) != "" {
+		t.Errorf("what does not exist is missing beside %v: %v", facts.Others, err)
 	}
 	for text, want := range map[string]string{
 		"double":              "name one of deployment/double, job/double",

@@ -53,6 +53,8 @@ type Facts struct {
 	Workload  v1alpha1.WorkloadReference
 	// Root is the workload, or nil if it does not exist.
 	Root *unstructured.Unstructured
+	// Others are the names of other workloads, if it does not exist.
+	Others []string
 	// Project is the project of the namespace, or nil if it is not a project's or may not be read.
 	Project *v1alpha1.Project
 	// ProjectName is the project that the namespace names.
@@ -136,6 +138,9 @@ func explainMissing(f *Facts) *Answer {
 		return nil
 	}
 	a := &Answer{State: StateMissing, Reason: "NotFound", Text: "Nothing with this name exists in namespace " + f.Namespace + ", and no clock remembers it."}
+	if len(f.Others) > 0 {
+		a.Details = append(a.Details, sentence("The namespace has the workloads "+strings.Join(f.Others, ", ")))
+	}
 	a.Details = append(a.Details, "If it was refused when you created it, the message then said why: nothing of it was stored.")
 	a.add("list the workloads of the namespace", "sluice list -n "+f.namespace())
 	a.add("see the refusal again without creating anything, with your own file", "kubectl create -n "+f.namespace()+" --dry-run=server -f FILE")

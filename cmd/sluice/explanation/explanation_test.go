@@ -192,7 +192,7 @@ func situations(t testing.TB) map[string]Facts {
 		return with(facts, change)
 	}
 	return map[string]Facts{
-		"missing": {Now: now, MachineNow: now, Namespace: "thesis-ns", ProjectName: "thesis", Workload: v1alpha1.WorkloadReference{Name: "trainnig"}},
+		"missing": {Now: now, MachineNow: now, Namespace: "thesis-ns", ProjectName: "thesis", Workload: v1alpha1.WorkloadReference{Name: "trainnig"}, Others: []string{"notebook", "training"}},
 		"waiting-gpu-quota": job(func(f *Facts) {
 			f.Events, f.Quotas = []corev1.Event{event("FailedCreate", quotaAnswer)}, []corev1.ResourceQuota{gpuQuota()}
 			f.Project.Status.Workloads = []v1alpha1.WorkloadUsage{{Kind: "Pod", Name: "notebook", CreatedBy: "ben@example.org", GPUs: resource.MustParse("1")}}

@@ -4,6 +4,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,25 @@ import (
 
 // ErrNotFound means that no workload has the name. Errors of [Reader.Find] wrap it.
 var ErrNotFound = errors.New("not found")
+
+// MissingError means that no workload of a namespace has a name. It wraps [ErrNotFound].
+type MissingError struct {
+	// What is the kind that was named, or workload.
+	What, Name, Namespace string
+	// Others are the names of the workloads of the namespace, the first few.
+	Others []string
+}
+
+// Error implements error.
+func (e *MissingError) Error() string {
+	if len(e.Others) == 0 {
+		return fmt.Sprintf("%s %s %v: namespace %s has no workloads; choose another with -n or -p", e.What, e.Name, ErrNotFound, e.Namespace)
+	}
+	return fmt.Sprintf("%s %s %v in namespace %s, which has %s", e.What, e.Name, ErrNotFound, e.Namespace, strings.Join(e.Others, ", "))
+}
+
+// Unwrap returns [ErrNotFound].
+func (e *MissingError) Unwrap() error { return ErrNotFound }
 
 // PartError means that a name is that of a part of a workload, such as a pod. It wraps [ErrNotFound].
 type PartError struct {
@@ -143,16 +163,9 @@ func explainMissing(list []*Workload, namespace string, reference Reference, kin
 			names = append(names, w.Object.GetName())
 		}
 	}
-	what := "workload"
-	if !kind.Empty() {
-		what = kind.Kind
-	}
 	const most = 5
-	switch {
-	case len(names) == 0:
-		return fmt.Errorf("%s %s %w: namespace %s has no workloads; choose another with -n or -p", what, reference.Name, ErrNotFound, namespace)
-	case len(names) > most:
+	if len(names) > most {
 		names = append(names[:most], "...")
 	}
-	return fmt.Errorf("%s %s %w in namespace %s, which has %s", what, reference.Name, ErrNotFound, namespace, strings.Join(names, ", "))
+	return &MissingError{What: cmp.Or(kind.Kind, "workload"), Name: reference.Name, Namespace: namespace, Others: names}
 }

@@ -45,10 +45,14 @@ func (c Claim) Origin() v1alpha1.NamespaceOrigin {
 	return v1alpha1.NamespaceAdopted
 }
 
-// MembersSince returns the time from which what is created in the project's namespace can be its members': the second
-// after the project's creation. The API server's times have seconds, members get rights only after the project was
-// created, and what an administrator creates with it in one command is older than its members' work.
+// MembersSince returns the time from which what is created in the project's namespace can be its members'. All that a
+// namespace contains can be, which Sluice created for the project. In an adopted one it is the second after the project's
+// creation: the API server's times have seconds, members get rights only after the project was created, and what an
+// administrator creates with it in one command is older than its members' work.
 func MembersSince(project *v1alpha1.Project) metav1.Time {
+	if namespace := project.Status.Namespace; namespace != nil && namespace.Origin == v1alpha1.NamespaceCreated {
+		return project.CreationTimestamp
+	}
 	return metav1.NewTime(project.CreationTimestamp.Add(time.Second))
 }
 

@@ -6,6 +6,7 @@ package tenancy_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,6 +137,22 @@ func TestClaimOrigin(t *testing.T) {
 	} {
 		if got := claim.Origin(); got != want {
 			t.Errorf("%s.Origin() = %s, want %s", claim, got, want)
+		}
+	}
+}
+
+// What a created namespace contains is its members', also in the second in which the project was created; an adopted one can be older.
+func TestMembersSince(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 3, 2, 9, 0, 7, 0, time.UTC))
+	for origin, want := range map[v1alpha1.NamespaceOrigin]time.Time{
+		v1alpha1.NamespaceCreated: created.Time, v1alpha1.NamespaceAdopted: created.Add(time.Second), "": created.Add(time.Second),
+	} {
+		project := projectWithNamespace("thesis", "thesis", nil)
+		if project.CreationTimestamp = created; origin != "" {
+			project.Status.Namespace = &v1alpha1.ProjectNamespace{Origin: origin}
+		}
+		if got := tenancy.MembersSince(project); !got.Time.Equal(want) {
+			t.Errorf("%q: %v, want %v", origin, got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // ReadObject returns the only object of a file in YAML or JSON.
 func ReadObject(text []byte) (object map[string]any, err error) {
-	err = eachDocument(text, func(document []byte, _ int) error {
+	err = EachDocument(text, func(document []byte, _ int) error {
 		if object != nil {
 			return errors.New("it has more than one object")
 		}
@@ -45,21 +45,13 @@ func ReadObjects(folder fs.FS, name string) ([]map[string]any, error) {
 		if err != nil {
 			return err
 		}
-		err = eachDocument(text, func(document []byte, _ int) error {
-			var object map[string]any
-			if err := yaml.Unmarshal(document, &object); err != nil {
-				return err
+		err = EachDocument(text, func(document []byte, _ int) error {
+			var content any
+			err := yaml.Unmarshal(document, &content)
+			if object, ok := content.(map[string]any); ok {
+				objects = append(objects, object)
 			}
-			items, isList := object["items"].([]any)
-			if !isList {
-				items = []any{object}
-			}
-			for _, item := range items {
-				if one, ok := item.(map[string]any); ok {
-					objects = append(objects, one)
-				}
-			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -73,7 +65,7 @@ func ReadObjects(folder fs.FS, name string) ([]map[string]any, error) {
 }
 
 // eachDocument calls a function for each document of a YAML or JSON file that is not empty, with its first line.
-func eachDocument(text []byte, use func(document []byte, line int) error) error {
+func EachDocument(text []byte, use func(document []byte, line int) error) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	line, rest := 1, text
 	for {
@@ -96,10 +88,34 @@ func eachDocument(text []byte, use func(document []byte, line int) error) error 
 		if content == nil {
 			continue
 		}
-		if err := use(document, line); err != nil {
+		documents, err := listItems(content, document)
+		if err != nil {
 			return err
 		}
+		for _, document := range documents {
+			if err := use(document, line); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// listItems returns the items of a List, or the document itself.
+func listItems(content any, document []byte) ([][]byte, error) {
+	object, _ := content.(map[string]any)
+	kind, _ := object["kind"].(string)
+	items, ok := object["items"].([]any)
+	if !ok || !strings.HasSuffix(kind, "List") {
+		return [][]byte{document}, nil
+	}
+	documents := make([][]byte, len(items))
+	for i, item := range items {
+		var err error
+		if documents[i], err = yaml.Marshal(item); err != nil {
+			return nil, err
+		}
+	}
+	return documents, nil
 }
 
 func decodeInto[T any](list *[]T, document []byte) error {

@@ -67,6 +67,9 @@ const (
 // maxFileBytes limits a file.
 const maxFileBytes = 4 << 20
 
+// ErrNoPolicies means that a folder has neither policies nor cases.
+var ErrNoPolicies = errors.New("no policies found")
+
 // Load reads all files in a folder and the folders in it, or only the named ones. A file NAME.rego beside NAME.yaml is the
 // Rego of the only Policy in NAME.yaml, if that has none. Objects of other kinds are ignored. The error lists every fault
 // with its file; the folder then has what could be read.
@@ -101,7 +104,7 @@ func Load(folder fs.FS, names ...string) (*Folder, error) {
 	}
 	f.addRego(sources)
 	if len(f.faults) == 0 && len(f.Policies) == 0 && len(f.Cases) == 0 {
-		return f, errors.New("no policies found")
+		return f, ErrNoPolicies
 	}
 	faults := make([]error, len(f.faults))
 	for i, fault := range f.faults {
@@ -138,7 +141,7 @@ func (f *Folder) loadFile(folder fs.FS, name string, entry fs.DirEntry, sources 
 	case strings.HasSuffix(name, caseSuffix):
 		err = f.addCases(name, text)
 	default:
-		err = f.addObjects(name, text, 1)
+		err = f.addObjects(name, text)
 	}
 	if err != nil {
 		f.fault(name, 1, err)
@@ -164,7 +167,7 @@ func FromCluster(
 // addCases adds the cases of a file, and keeps the faults of each.
 func (f *Folder) addCases(name string, text []byte) error {
 	names := make(map[string]bool)
-	return eachDocument(text, func(document []byte, line int) error {
+	return EachDocument(text, func(document []byte, line int) error {
 		c := Case{File: name}
 		err := unmarshalStrict(document, &c)
 		if err != nil {
@@ -184,11 +187,9 @@ func (f *Folder) addCases(name string, text []byte) error {
 	})
 }
 
-// addObjects adds the objects of a file whose kinds the workbench knows, and keeps the faults of each. The text begins at a line of
-// the file.
-func (f *Folder) addObjects(name string, text []byte, first int) error {
-	return eachDocument(text, func(document []byte, line int) error {
-		line += first - 1
+// addObjects adds the objects of a file whose kinds the workbench knows, and keeps the faults of each.
+func (f *Folder) addObjects(name string, text []byte) error {
+	return EachDocument(text, func(document []byte, line int) error {
 		var content any
 		if err := yaml.Unmarshal(document, &content); err != nil {
 			return plainError(err)
@@ -201,19 +202,6 @@ func (f *Folder) addObjects(name string, text []byte, first int) error {
 			return nil // what programs print, such as lists
 		}
 		apiVersion, kind := schema.AsString(header["apiVersion"]), schema.AsString(header["kind"])
-		if apiVersion == "v1" && kind == "List" {
-			items, _ := header["items"].([]any)
-			for _, item := range items {
-				one, err := yaml.Marshal(item)
-				if err != nil {
-					return err
-				}
-				if err := f.addObjects(name, one, line); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
 		if err := misplaced(apiVersion, kind, header["object"] != nil && header["expect"] != nil); err != nil {
 			f.fault(name, line, err)
 			return nil

@@ -94,6 +94,7 @@ func (c *policyTimeCluster) playScenario(t *testing.T) {
 		},
 	})
 	c.createGovernedProject(t, ns, ns, quotas...)
+	c.createViolation(t, ns)
 	interactive := withWorkloadType(v1alpha1.WorkloadInteractive)
 	computing := newPodWorkload(ns, "computing", v1alpha1.ResourceNVIDIAGPU, interactive, withUtilization("60"))
 	idle := newPodWorkload(ns, "idle", v1alpha1.ResourceNVIDIAGPU, interactive, withUtilization("0"))
@@ -147,6 +148,25 @@ func (c *policyTimeCluster) playScenario(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// createViolation creates a pod that a new policy in DryRun would deny, and waits for the audit that finds it.
+func (c *policyTimeCluster) createViolation(t *testing.T, ns string) {
+	t.Helper()
+	c.createForTest(t, newPod(ns, "without-owner"))
+	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "owner-label"}, Spec: v1alpha1.PolicySpec{
+		Enforcement: v1alpha1.EnforcementDryRun,
+		Rego:        "package owner_label\n\ndeny contains \"the pod has no label owner\" if not input.object.metadata.labels.owner\n",
+	}}
+	c.createForTest(t, policy)
+	c.eventuallyAfterStep(t, func() error {
+		err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
+		if err == nil && policy.Status.EnforcedGeneration != policy.Generation {
+			err = unexpectedState("the policy is in force", policy.Status)
+		}
+		return err
+	})
+	c.waitForAudit(t, time.Time{})
 }
 
 // grafanaPanel is a panel in a dashboard's file.

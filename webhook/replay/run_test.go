@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 	r := newRecording(t, decisionlog.Options{Objects: true, Mask: decisionlog.DefaultMask, Unmasked: decisionlog.DefaultUnmasked}, team)
 	const pods = 200
 	for i := range pods {
-		_, after := r.answer(t, "pods", benchmarkPod(t, i))
+		_, after := r.answer(t, "pods", benchmarkPod(t, i, true))
 		r.answer(t, "pods", after) // as the API server does if another webhook changed it
 		r.answer(t, replay.FinalPods, after)
 	}
@@ -140,7 +140,7 @@ func (failingReader) Read([]byte) (int, error) { return 0, errBroken }
 // No record makes the replay fail, whatever it has.
 func FuzzReplay(f *testing.F) {
 	r := newRecording(f, decisionlog.Options{Objects: true, Mask: decisionlog.DefaultMask}, allowsAll)
-	r.answer(f, "pods", benchmarkPod(f, 1))
+	r.answer(f, "pods", benchmarkPod(f, 1, true))
 	r.answer(f, "templates", []byte(`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}`))
 	r.records(f)
 	for line := range strings.Lines(r.log.String()) {

@@ -4,14 +4,12 @@
 package commands
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
@@ -20,6 +18,7 @@ import (
 	"sluice.dev/policies/check"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
+	"sluice.dev/policies/workbench"
 )
 
 const policyHelp = `Write, check and test policies before they are applied.
@@ -101,38 +100,27 @@ func readPoliciesOrFolder(stdin io.Reader, path string) ([]v1alpha1.Policy, erro
 	return folder.Policies, nil
 }
 
-// readPolicies reads the policies of a file; - is the standard input. Objects of other kinds are
+// readPolicies reads the policies of a file, one by one or in lists; - is the standard input. Objects of other kinds are
 // an error.
 func readPolicies(stdin io.Reader, path string) ([]v1alpha1.Policy, error) {
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }() // it was only read
-		stdin = file
+	text, err := readFileOrInput(stdin, path)
+	if err != nil {
+		return nil, err
 	}
 	var policies []v1alpha1.Policy
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
-	for {
-		raw, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = workbench.EachDocument(text, func(document []byte, _ int) error {
 		var policy v1alpha1.Policy
-		if err := yaml.UnmarshalStrict(raw, &policy); err != nil {
-			return nil, err
+		if err := yaml.UnmarshalStrict(document, &policy); err != nil {
+			return err
 		}
-		switch {
-		case policy.Kind == "" && policy.Name == "": // an empty document
-		case policy.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("Policy"):
-			return nil, fmt.Errorf("%s %s is not a Policy of %s", policy.Kind, policy.Name, v1alpha1.GroupVersion)
-		default:
-			policies = append(policies, policy)
+		if policy.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("Policy") {
+			return fmt.Errorf("%s %s is not a Policy of %s", policy.Kind, policy.Name, v1alpha1.GroupVersion)
 		}
+		policies = append(policies, policy)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(policies) == 0 {
 		return nil, errors.New("no policies found")

@@ -100,6 +100,9 @@ func printOmittedPolicies(output io.Writer, err error) {
 func evalFolder(cmd *cobra.Command, cluster *clusterFlags, flags *evalFlags) (*workbench.Folder, []v1alpha1.Policy, error) {
 	if flags.directory != "" {
 		folder, err := loadFolder(flags.directory)
+		if errors.Is(err, workbench.ErrNoPolicies) && len(folder.Projects) > 0 {
+			err = nil // the built-in policies decide
+		}
 		return folder, nil, err
 	}
 	if flags.project == "" {

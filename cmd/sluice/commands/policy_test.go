@@ -6,7 +6,10 @@ package commands
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/policies/check"
 	"sluice.dev/test/cluster/clustertest"
@@ -62,6 +65,17 @@ spec:
 		t.Errorf("err = %v", err)
 	}
 	compareGolden(t, "policy/check.txt", output)
+	var list strings.Builder
+	list.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	for document := range strings.SplitSeq(text, "---\n") {
+		list.WriteString("- " + strings.ReplaceAll(strings.TrimSuffix(document, "\n"), "\n", "\n  ") + "\n")
+	}
+	if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ofList, _ := runCommand(t, "policy", "check", file); ofList != output {
+		t.Errorf("a list of the policies: %s", cmp.Diff(output, ofList))
+	}
 	for name, want := range map[string]string{
 		"interactive-at-most-one-gpu.yaml": "interactive-at-most-one-gpu: no problems\n",
 		"registries.yaml":                  "registries: no problems\nown-registries: no problems\n",

@@ -13,17 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ownPolicy warns of nothing.
-const ownPolicy = `apiVersion: sluice.dev/v1alpha1
-kind: Policy
-metadata: {name: own}
-spec:
-  rego: |
-    package own
-
-    warn contains "never" if input.project.name == ""
-`
-
 // The policies of the sample university admit each sample of workloads in its project without a warning. The golden files show
 // what becomes of the samples that cannot run in the embedded cluster as they are: there is no operator for PyTorchJobs, no S3,
 // no Git and no Ingress controller. TestWorkloadSamplesRun in test/e2e runs all but the PyTorchJob.
@@ -32,8 +21,6 @@ func TestWorkloadSamples(t *testing.T) {
 	golden := map[string]bool{"pytorch-ddp": true, "data-from-s3-and-git": true, "notebook": true}
 	policies := t.TempDir()
 	copyFiles(t, policies, "../../../manifests/samples/university/*.yaml")
-	// The command requires a policy in the directory.
-	writeFiles(t, policies, map[string]string{"own.yaml": ownPolicy})
 	files, err := filepath.Glob(samples + "*.yaml")
 	if err != nil || len(files) != 8 {
 		t.Fatalf("%d samples: %v", len(files), err)

@@ -77,13 +77,13 @@ else := format.gpus(quotas.milli(input.workload.shareLimit))
 # variables are the variables that limit a container with the pod's GPU, by name. Kueue
 # and KAI-Scheduler can choose one of several pools, of which the smallest share counts.
 variables := mps_variables if {
-	pools.grant
 	pools.preferred.sharing == "MPS"
-} else := driver_variables if {
 	pools.grant
+} else := driver_variables if {
 	every pool in pools.selected {
 		pool.driverLimits
 	}
+	pools.grant # last, since it takes the most time
 } else := {}
 
 # The MPS daemon of NVIDIA's device plugin divides all memory of a GPU by the replicas. A

@@ -6,7 +6,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +21,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/build"
 )
 
 // A researcher with her own token learns from whoami what she may use, and from why what became of
@@ -157,13 +160,21 @@ func TestWhyAndWhoami(t *testing.T) {
 // expectImagesOfRegistries expects that the command that whoami names shows whether an image is allowed, as docs/researcher/why.md has it.
 func expectImagesOfRegistries(t *testing.T, project string, sluice func(...string) (string, error)) {
 	t.Helper()
-	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "explained-registries"}, Spec: v1alpha1.PolicySpec{
+	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "registries"}, Spec: v1alpha1.PolicySpec{
 		Match: v1alpha1.PolicyMatch{Projects: []string{project}},
-		Rego: "package explained_registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
+		Rego: "package registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
 			"\"fix\": \"use an image of registry.example.org\"} if {\n" +
 			"\tsome c in input.object.spec.containers\n\tnot startswith(c.image, \"registry.example.org/\")\n}\n",
 	}})
-	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy explained-registries)"
+	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy registries)"
+	root, err := build.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "researcher", "why.md"))
+	if err != nil || !strings.Contains(string(page), want) {
+		t.Errorf("docs/researcher/why.md lacks %q: %v", want, err)
+	}
 	eventuallyLong(t, func() error {
 		out, err := sluice("submit", "try", "-i", "docker.io/library/busybox", "--dry-run=server", "-p", project)
 		if err == nil || !strings.Contains(err.Error(), want) {

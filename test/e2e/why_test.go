@@ -160,13 +160,13 @@ func TestWhyAndWhoami(t *testing.T) {
 // expectImagesOfRegistries expects that the command that whoami names shows whether an image is allowed, as docs/researcher/why.md has it.
 func expectImagesOfRegistries(t *testing.T, project string, sluice func(...string) (string, error)) {
 	t.Helper()
-	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "registries"}, Spec: v1alpha1.PolicySpec{
+	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "thesis-registries"}, Spec: v1alpha1.PolicySpec{
 		Match: v1alpha1.PolicyMatch{Projects: []string{project}},
-		Rego: "package registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
+		Rego: "package thesis_registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
 			"\"fix\": \"use an image of registry.example.org\"} if {\n" +
 			"\tsome c in input.object.spec.containers\n\tnot startswith(c.image, \"registry.example.org/\")\n}\n",
 	}})
-	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy registries)"
+	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy thesis-registries)"
 	root, err := build.Root()
 	if err != nil {
 		t.Fatal(err)

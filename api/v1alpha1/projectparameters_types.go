@@ -41,20 +41,42 @@ type ServiceTerms struct {
 	IngressHosts []IngressHost `json:"ingressHosts,omitempty"`
 }
 
+// EffectiveTimeLimits are the limits of a type of workload in a project: the tighter ones of the project and its
+// department.
+type EffectiveTimeLimits struct {
+	// MaxRuntimeSeconds is the longest running time. 0 means that there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxRuntimeSeconds int64 `json:"maxRuntimeSeconds"`
+
+	// IdleTimeoutSeconds is the longest idle time of the GPUs. 0 means that there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	IdleTimeoutSeconds int64 `json:"idleTimeoutSeconds"`
+}
+
 // ProjectParametersName is the name of the ProjectParameters of each project's namespace.
 const ProjectParametersName = "sluice"
 
-// ProjectParametersSpec has the terms that admission policies read in a project's namespace.
+// ProjectParametersSpec has the terms that admission policies and members read in a project's namespace.
 type ProjectParametersSpec struct {
 	// Services are the terms of the project's department.
 	//
 	// +optional
 	Services ServiceTerms `json:"services,omitempty,omitzero"`
+
+	// TimeLimits are the effective limits of each type of workload. Members may not read the Department.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	TimeLimits map[WorkloadType]EffectiveTimeLimits `json:"timeLimits,omitempty"`
 }
 
 // ProjectParameters is the parameter object of the admission policies that depend on the project. The
-// lifecycle controller renders one, named sluice, into the namespace of each project, from its
-// department. Other users cannot change it. Without it the API server rejects what the policies cover.
+// lifecycle controller renders one, named sluice, into the namespace of each project, from the project
+// and its department. Other users cannot change it. Without it the API server rejects what the policies cover.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:ac:generate=false

@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -21,7 +22,7 @@ func main() {
 	root := invocation.RootCommand()
 	root.SetArgs(commands.PrepareArguments(os.Args[1:]))
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(invocation.Text(err.Error())))
+		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(invocation.Text(strings.TrimRight(err.Error(), "\n"))))
 		os.Exit(commands.ExitStatus(err))
 	}
 }

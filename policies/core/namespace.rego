@@ -23,9 +23,16 @@ ingress_peers := [{"namespaceSelector": {"matchExpressions": [{
 
 else := []
 
-# The parameters of the admission policy sluice-services.
-objects contains namespaced_object("sluice.dev/v1alpha1", "ProjectParameters", "sluice", {"services": input.department.services}) if {
+# The parameters of the admission policy sluice-services, and the time limits that members read.
+objects contains namespaced_object("sluice.dev/v1alpha1", "ProjectParameters", "sluice", {
+	"services": input.department.services,
+	"timeLimits": time_limits,
+}) if {
 	for_project
+}
+
+time_limits := {type: {"maxRuntimeSeconds": limits.maxRuntimeSeconds, "idleTimeoutSeconds": limits.idleTimeoutSeconds} |
+	some type, limits in input.project.limits
 }
 
 objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"hard": {sprintf("requests.%s", [name]): amount |

@@ -25,7 +25,14 @@ test_ingress_from_own_pods_and_ingress_controllers if {
 				{"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ingress-nginx", "traefik"]}]}},
 			]}],
 		},
-		"ProjectParameters sluice": {"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]}},
+		"ProjectParameters sluice": {
+			"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]},
+			"timeLimits": {
+				"train": {"maxRuntimeSeconds": 172800, "idleTimeoutSeconds": 0},
+				"interactive": {"maxRuntimeSeconds": 28800, "idleTimeoutSeconds": 7200},
+				"inference": {"maxRuntimeSeconds": 0, "idleTimeoutSeconds": 0},
+			},
+		},
 	}
 }
 

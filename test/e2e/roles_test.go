@@ -157,8 +157,10 @@ var accessTable = []struct {
 			"list resourcequotas", "list networkpolicies.networking.k8s.io", "list localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io",
 			"list workloadclocks.sluice.dev", "list extensions.sluice.dev", "get namespaces lab", "get projects.sluice.dev lab",
 			"list presets.sluice.dev", "list presets.sluice.dev in sluice-system",
+			"get nodepools.sluice.dev dgx",
 		},
 		[]string{
+			"get nodepools.sluice.dev dgx-mig", "list nodepools.sluice.dev", "update nodepools.sluice.dev dgx",
 			"create pods", "delete pods", "patch jobs.batch", "create pods/exec", "create pods/portforward", "list secrets", "get secrets", "create extensions.sluice.dev",
 			"list projects.sluice.dev", "get projects.sluice.dev seminar", "get departments.sluice.dev faculty", "list pods in seminar", "list usagerecords.sluice.dev", "list notices.sluice.dev",
 		},

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,7 +149,23 @@ func asProjectMember(c client.WithWatch) client.Client {
 			}
 			return c.List(ctx, list, options...)
 		},
+		Create: answerSelfReviews("anna", resourceRule("projects", []string{"get"}, "thesis-mueller", "deleted"), resourceRule("nodepools", []string{"get"}, "dgx")),
 	})
+}
+
+// answerSelfReviews returns what answers the reviews of a user's own name and rights.
+func answerSelfReviews(user string, rules ...authorizationv1.ResourceRule) func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+	return func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		switch review := object.(type) {
+		case *authenticationv1.SelfSubjectReview:
+			review.Status.UserInfo = authenticationv1.UserInfo{Username: user, Groups: []string{"system:authenticated"}}
+		case *authorizationv1.SelfSubjectRulesReview:
+			review.Status.ResourceRules = rules
+		default:
+			return c.Create(ctx, object, options...)
+		}
+		return nil
+	}
 }
 
 func TestListClocks(t *testing.T) {

@@ -4,10 +4,12 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -141,8 +143,9 @@ func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
 	if !cmd.Flags().Changed("request-timeout") {
 		config.Timeout = requestTimeout
 	}
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.UserAgent = "sluice/" + apiconfig.Version
-	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	config.WarningHandler = rest.NewWarningWriter(plainWarnings{cmd.ErrOrStderr()}, rest.WarningWriterOptions{Deduplicate: true})
 	clock, err := f.policyClock()
 	if err != nil {
 		return nil, err
@@ -156,6 +159,18 @@ func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	return &clusterClient{Client: c, flags: f, config: config, namespace: namespace, clock: clock}, nil
+}
+
+// plainWarnings writes warnings of the API server without the path of the template: the user knows what was submitted.
+type plainWarnings struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w plainWarnings) Write(line []byte) (int, error) {
+	plain := bytes.Replace(line, []byte("spec.template: "), nil, 1)
+	if _, err := w.Writer.Write(plain); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 func (f *clusterFlags) restConfig() (*rest.Config, string, error) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,6 +77,7 @@ func newFakeClient(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
+		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithStatusSubresource(&v1alpha1.Extension{}, &v1alpha1.AdmissionParameters{}).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
 }
 

@@ -48,9 +48,6 @@ func TestMistakesNameCommands(t *testing.T) {
 			}
 		}
 		for _, advice := range adviceCommand.FindAllStringSubmatch(message, -1) {
-			if advice[1] == "whoami" { // not a command of all versions
-				continue
-			}
 			commands++
 			checkAdvice(t, strings.Fields(advice[1]))
 		}

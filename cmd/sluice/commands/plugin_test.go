@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -207,13 +208,27 @@ func TestCompletionEndsSoon(t *testing.T) {
 	}
 }
 
-// The names of projects and node pools are completed for those who may list them.
-func TestListNames(t *testing.T) {
-	c := newFakeClient(t, interceptor.Funcs{},
+// The names of projects and node pools are completed with all for those who may list them, and for others with those
+// that they may get.
+func TestListVisibleNames(t *testing.T) {
+	admin := newFakeClient(t, interceptor.Funcs{},
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}, &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx-mig"}})
-	for want, list := range map[string]client.ObjectList{"thesis": &v1alpha1.ProjectList{}, "dgx-mig": &v1alpha1.NodePoolList{}} {
-		if got, err := listNames(t.Context(), c, list); err != nil || len(got) != 1 || got[0] != want {
-			t.Errorf("names %v, %v; want %s", got, err, want)
+	member := asProjectMember(admin)
+	projects := func(access *ownAccess) []string { return access.projects }
+	pools := func(access *ownAccess) []string { return access.nodePools }
+	for _, tc := range []struct {
+		c    client.Client
+		kind string
+		own  func(*ownAccess) []string
+		want []string
+	}{
+		{admin, "Project", projects, []string{"thesis"}},
+		{admin, "NodePool", pools, []string{"dgx-mig"}},
+		{member, "Project", projects, []string{"deleted", "thesis-mueller"}},
+		{member, "NodePool", pools, []string{"dgx"}},
+	} {
+		if got, err := listVisibleNames(t.Context(), tc.c, tc.kind, tc.own); err != nil || cmp.Diff(tc.want, got) != "" {
+			t.Errorf("%s: names %v, %v; want %v", tc.kind, got, err, tc.want)
 		}
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

@@ -5,14 +5,11 @@ package commands
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
@@ -82,9 +79,10 @@ func newProjectListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the projects that you may read",
-		Long: `List the projects with their department, namespace and phase. Only system administrators may
-list all projects, since these contain other users' addresses. sluice whoami shows yours.`,
-		Example: `  # List all projects
+		Long: `List the projects with their department, namespace and phase: all projects for system
+administrators, and for others those that they own, administer or are members of. sluice whoami
+shows your roles in them, and what is free.`,
+		Example: `  # List your projects
   sluice project list`,
 		Args: cobra.NoArgs,
 	}
@@ -95,10 +93,11 @@ list all projects, since these contain other users' addresses. sluice whoami sho
 		if err != nil {
 			return err
 		}
-		rows, err := listProjectNames(cmd.Context(), c)
+		projects, err := listProjects(cmd.Context(), c, nil)
 		if err != nil {
 			return err
 		}
+		rows := newProjectNames(projects)
 		current, _, err := cluster.ToRawKubeConfigLoader().Namespace()
 		if err != nil {
 			return fmt.Errorf("read kubeconfig: %w", err)
@@ -124,20 +123,12 @@ type projectName struct {
 	Phase      string `json:"phase,omitempty"`
 }
 
-// listProjectNames returns all projects. Members of projects may not list them.
-func listProjectNames(ctx context.Context, c client.Reader) ([]projectName, error) {
-	rows := []projectName{}
-	err := listPages(ctx, c, func(page *v1alpha1.ProjectList) {
-		for i := range page.Items {
-			p := &page.Items[i]
-			rows = append(rows, projectName{p.Name, p.Spec.Department, p.NamespaceName(), string(p.Status.Phase)})
-		}
-	})
-	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("you may not list all projects; `sluice whoami` shows yours: %w", err)
+// newProjectNames returns the rows of projects.
+func newProjectNames(projects []v1alpha1.Project) []projectName {
+	rows := make([]projectName, 0, len(projects))
+	for i := range projects {
+		p := &projects[i]
+		rows = append(rows, projectName{p.Name, p.Spec.Department, p.NamespaceName(), string(p.Status.Phase)})
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list projects: %w", err)
-	}
-	return rows, nil
+	return rows
 }

@@ -65,18 +65,34 @@ func TestSetNamespace(t *testing.T) {
 	}
 }
 
-func TestListProjectNames(t *testing.T) {
+// An administrator lists all projects, and a member those that the member may get; one was deleted since.
+func TestProjectList(t *testing.T) {
 	admin := newClocksClient(t)
-	rows, err := listProjectNames(t.Context(), admin)
-	if want := []projectName{{Name: "thesis-mueller", Namespace: "thesis"}}; err != nil || cmp.Diff(want, rows) != "" {
-		t.Errorf("projects %+v, %v; want %+v", rows, err, want)
+	for name, c := range map[string]client.Client{"administrator": admin, "member": asProjectMember(admin)} {
+		projects, err := listProjects(t.Context(), c, nil)
+		want := []projectName{{Name: "thesis-mueller", Namespace: "thesis"}}
+		if diff := cmp.Diff(want, newProjectNames(projects)); err != nil || diff != "" {
+			t.Errorf("%s: %v; projects differ (-want +got):\n%s", name, err, diff)
+		}
 	}
-	member := interceptor.NewClient(admin, interceptor.Funcs{
+	stranger := interceptor.NewClient(admin, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return forbiddenError()
 		},
+		Create: answerSelfReviews("eve"),
 	})
-	if _, err := listProjectNames(t.Context(), member); err == nil || !strings.Contains(err.Error(), "`sluice whoami` shows yours") {
-		t.Errorf("a member lists projects: %v", err)
+	if projects, err := listProjects(t.Context(), stranger, nil); err != nil || len(projects) != 0 {
+		t.Errorf("a member of nothing has %d projects, %v", len(projects), err)
+	}
+	broken := interceptor.NewClient(admin, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbiddenError()
+		},
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return forbiddenError()
+		},
+	})
+	if _, err := listProjects(t.Context(), broken, nil); err == nil || !strings.Contains(err.Error(), "list projects: get your user name") {
+		t.Errorf("without reviews: %v", err)
 	}
 }

@@ -26,8 +26,8 @@ func newProjectsCommand() *cobra.Command {
 		Use:   "projects [NAME...]",
 		Short: "List projects: phase, expiry, next step and owner",
 		Long: `List projects with their phase, the end of their validity, the next step and its time.
-The project with the next step comes first. System administrators list all projects.
-Others name those that they may read.`,
+The project with the next step comes first. System administrators list all projects, others
+those that they own, administer or are members of.`,
 		Example: `  # List all projects
   sluice projects
 
@@ -106,8 +106,8 @@ func printOrphanedNamespaces(cmd *cobra.Command, c client.Reader, department str
 		"namespaces of former projects")
 }
 
-// listProjects returns the named projects, or all projects.
-func listProjects(ctx context.Context, c client.Reader, names []string) (projects []v1alpha1.Project, err error) {
+// listProjects returns the named projects, or all that the user may read.
+func listProjects(ctx context.Context, c client.Client, names []string) (projects []v1alpha1.Project, err error) {
 	for _, name := range names {
 		var project v1alpha1.Project
 		if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
@@ -118,9 +118,8 @@ func listProjects(ctx context.Context, c client.Reader, names []string) (project
 	if len(names) > 0 {
 		return projects, nil
 	}
-	err = listPages(ctx, c, func(page *v1alpha1.ProjectList) { projects = append(projects, page.Items...) })
-	if err != nil {
-		return nil, fmt.Errorf("list projects: %w", explainForbidden(err, "name your projects: sluice projects NAME..."))
+	if projects, err = listVisibleProjects(ctx, c); err != nil {
+		return nil, fmt.Errorf("list projects: %w", err)
 	}
 	return projects, nil
 }

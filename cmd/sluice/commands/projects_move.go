@@ -145,7 +145,7 @@ func (m *projectMove) markUnmoved() {
 }
 
 // listProjects returns the named projects of the department, or all of them.
-func (m *projectMove) listProjects(ctx context.Context, c client.Reader, names []string) ([]v1alpha1.Project, error) {
+func (m *projectMove) listProjects(ctx context.Context, c client.Client, names []string) ([]v1alpha1.Project, error) {
 	projects, err := listProjects(ctx, c, names)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"sluice.dev/cmd/sluice/printer"
 )
 
 // Every command has a short text and an example. The examples of sluice parse, and
@@ -54,5 +56,16 @@ func checkExample(t *testing.T, cmd *cobra.Command, line, readme string) {
 	}
 	if err != nil || found.CommandPath() != cmd.CommandPath() {
 		t.Errorf("%s --help has the example %q, which runs %s: %v", cmd.CommandPath(), line, found.CommandPath(), err)
+	}
+}
+
+// The suggestion after a misspelled command is readable as main prints it.
+func TestMisspelledCommand(t *testing.T) {
+	_, err := runCommand(t, "sumbit")
+	if err == nil {
+		t.Fatal("sumbit is a command")
+	}
+	if got := printer.SanitizeLines(err.Error()); !strings.Contains(got, "\n  submit") || strings.Contains(got, `\t`) {
+		t.Errorf("sluice sumbit prints\n%s", got)
 	}
 }

@@ -154,6 +154,18 @@ func createObjects(ctx context.Context, c client.Client, objects []*unstructured
 // wrapping is what the API server writes before the text of a webhook or of an admission policy.
 var wrapping = regexp.MustCompile(`^(?:admission webhook "[^"]*" denied the request: |[^ ]+ "[^"]*" is forbidden: ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: )`)
 
+var (
+	// deniedPods is what the webhook writes before the refusal of a template: the object is named already.
+	deniedPods = regexp.MustCompile(`pods of [^ \n]+ [^ \n]+ would be denied: `)
+	// templatePath is the path of a template or of a field in it. A pod has the same fields without it.
+	templatePath = regexp.MustCompile(`(?m)^spec\.template(?:: |\.spec\.|\.metadata\.)`)
+)
+
+// plainRefusal returns the text of a webhook or of an admission policy without what a user of submit does not see.
+func plainRefusal(text string) string {
+	return templatePath.ReplaceAllString(deniedPods.ReplaceAllString(text, ""), "")
+}
+
 // explainRefusal returns why the cluster does not accept an object, and what to do where that is known.
 func explainRefusal(err error, object *unstructured.Unstructured) error {
 	switch {
@@ -166,7 +178,7 @@ func explainRefusal(err error, object *unstructured.Unstructured) error {
 		return fmt.Errorf("namespace %q does not exist: name your project with --project", object.GetNamespace())
 	}
 	if text := err.Error(); wrapping.MatchString(text) {
-		return fmt.Errorf("%s is refused: %s%s", nameOf(object), wrapping.ReplaceAllString(text, ""), flagHint(text))
+		return fmt.Errorf("%s is refused: %s%s", nameOf(object), plainRefusal(wrapping.ReplaceAllString(text, "")), flagHint(text))
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource ") {
 		return fmt.Errorf("your role does not allow %s in namespace %q: %w; `sluice whoami` shows your projects", object.GetKind(), object.GetNamespace(), err)

@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -93,8 +94,13 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for want, err := range map[string]error{
-		"deployment/notebook is refused: pods of Deployment notebook would be denied: image jupyter is not allowed (policy registries)": errors.New(
+		"deployment/notebook is refused: image jupyter is not allowed (policy registries)": errors.New(
 			`admission webhook "templates.sluice.dev" denied the request: pods of Deployment notebook would be denied: image jupyter is not allowed (policy registries)`),
+		"deployment/notebook is refused: the pod counts as 8 GPUs (policy core.quota)\ncontainers[0].image: no version (policy no-latest)": errors.New(
+			`admission webhook "templates.sluice.dev" denied the request: pods of Deployment notebook would be denied: spec.template: the pod counts as 8 GPUs (policy core.quota)` +
+				"\nspec.template.spec.containers[0].image: no version (policy no-latest)"),
+		"deployment/notebook is refused: spec.templates[0].image: no version": errors.New( // not the template of a pod
+			`admission webhook "templates.sluice.dev" denied the request: pods of Workflow w would be denied: spec.templates[0].image: no version`),
 		"deployment/notebook is refused: node pool dgx offers whole GPUs only; use node pool mig: name it in the annotation sluice.dev/node-pools; sluice submit: --node-pools": errors.New(
 			`admission webhook "templates.sluice.dev" denied the request: node pool dgx offers whole GPUs only; use node pool mig: name it in the annotation sluice.dev/node-pools`),
 		"deployment/notebook is refused: request less, or choose priorityClassName sluice-interactive-preemptible; sluice submit: --preemptible": errors.New(
@@ -120,6 +126,18 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 	role := apierrors.NewForbidden(deployments, "notebook", errors.New(`User "a" cannot create resource "deployments" in API group "apps"`))
 	if got := explainRefusal(role, objects[at]).Error(); !strings.HasPrefix(got, `your role does not allow Deployment in namespace "thesis"`) {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestPlainWarnings(t *testing.T) {
+	var out bytes.Buffer
+	for _, line := range []string{"Warning: spec.template: 1 GPU became a slice\n", "Warning: spec.template.spec.x: y\n"} {
+		if n, err := (plainWarnings{&out}).Write([]byte(line)); err != nil || n != len(line) {
+			t.Errorf("wrote %d of %d, %v", n, len(line), err)
+		}
+	}
+	if want := "Warning: 1 GPU became a slice\nWarning: spec.template.spec.x: y\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 

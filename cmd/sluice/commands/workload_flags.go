@@ -75,7 +75,6 @@ func (f *workloadFlags) connectWorkloads(cmd *cobra.Command) (*workloadClient, e
 func newWorkloadReader(c *clusterClient) (workloads.Reader, error) {
 	klog.SetLogger(logr.Discard()) // client-go logs the errors that it returns
 	config := rest.CopyConfig(c.config)
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
 	discovered, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -147,17 +146,17 @@ func contextOf(cmd *cobra.Command) context.Context {
 	return context.Background()
 }
 
-// completeProjects completes the names of the projects that the user may list.
+// completeProjects completes the names of the projects that the user may list or get.
 func (f *clusterFlags) completeProjects(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		return listNames(ctx, c, &v1alpha1.ProjectList{})
+		return listVisibleNames(ctx, c, projectKind, func(access *ownAccess) []string { return access.projects })
 	})(cmd, args, prefix)
 }
 
-// completePools completes the names of the node pools that the user may list.
+// completePools completes the names of the node pools that the user may list or get.
 func (f *clusterFlags) completePools(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		return listNames(ctx, c, &v1alpha1.NodePoolList{})
+		return listVisibleNames(ctx, c, "NodePool", func(access *ownAccess) []string { return access.nodePools })
 	})(cmd, args, prefix)
 }
 
@@ -207,23 +206,4 @@ func workloadNames(list []*workloads.Workload, prefix string) []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-// listNames returns the names of all objects of a kind.
-func listNames(ctx context.Context, c client.Reader, list client.ObjectList) ([]string, error) {
-	if err := c.List(ctx, list); err != nil {
-		return nil, err
-	}
-	var names []string
-	switch list := list.(type) {
-	case *v1alpha1.ProjectList:
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-	case *v1alpha1.NodePoolList:
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return names, nil
 }

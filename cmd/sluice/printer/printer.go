@@ -84,11 +84,11 @@ func Sanitize(text string) string {
 	return out.String()
 }
 
-// SanitizeLines sanitizes each line of a text.
+// SanitizeLines sanitizes each line of a text. A tab becomes two spaces.
 func SanitizeLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = Sanitize(lines[i])
+		lines[i] = Sanitize(strings.ReplaceAll(lines[i], "\t", "  "))
 	}
 	return strings.Join(lines, "\n")
 }

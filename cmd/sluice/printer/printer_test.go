@@ -33,7 +33,7 @@ func TestSanitize(t *testing.T) {
 			t.Errorf("Sanitize(%q) = %s, want %s", text, got, want)
 		}
 	}
-	if got := printer.SanitizeLines("a\x07\nb"); got != `a\a`+"\nb" {
+	if got := printer.SanitizeLines("a\x07\n\tb"); got != `a\a`+"\n  b" {
 		t.Errorf("SanitizeLines = %q", got)
 	}
 }

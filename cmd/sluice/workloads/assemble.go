@@ -8,9 +8,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/podcache"
@@ -50,7 +53,7 @@ func (r Reader) assemble(ctx context.Context, o *observed) ([]*Workload, error) 
 			if err != nil {
 				return nil, err
 			}
-			if root.UID == object.GetUID() {
+			if root.UID == object.GetUID() && !cache.isOrphaned(ctx, object) {
 				add(object)
 			}
 		}
@@ -63,6 +66,9 @@ func (r Reader) assemble(ctx context.Context, o *observed) ([]*Workload, error) 
 		object, err := cache.object(ctx, root)
 		if err != nil {
 			return nil, err
+		}
+		if roots[object.GetUID()] == nil && cache.isOrphaned(ctx, object) && (root.UID != pod.UID || !isOverdue(pod)) {
+			continue
 		}
 		w := add(object)
 		w.Pods = append(w.Pods, pod)
@@ -90,8 +96,13 @@ func assignControllers(ctx context.Context, resolver *owner.Resolver, o *observe
 			if err != nil {
 				return err
 			}
-			if w := roots[root.UID]; w != nil {
-				byController[object.GetUID()] = w
+			w := roots[root.UID]
+			if w == nil {
+				continue
+			}
+			byController[object.GetUID()] = w
+			if root.UID != object.GetUID() && kind != kueueWorkloadKind {
+				w.Parts = append(w.Parts, object)
 			}
 		}
 	}
@@ -207,6 +218,26 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, into client
 		}
 	}
 	return c.Client.Get(ctx, key, into, options...)
+}
+
+// isOrphaned reports whether the controller of an object does not exist: the garbage collector deletes the object.
+func (c *objectCache) isOrphaned(ctx context.Context, object metav1.Object) bool {
+	controller := metav1.GetControllerOf(object)
+	if controller == nil {
+		return false
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind))
+	err := c.Get(ctx, types.NamespacedName{Namespace: object.GetNamespace(), Name: controller.Name}, found)
+	return apierrors.IsNotFound(err) || err == nil && found.UID != controller.UID
+}
+
+// overduePeriod is the time after the deadline of a pod's deletion from which the pod hangs.
+const overduePeriod = time.Minute
+
+// isOverdue reports whether a pod should have ended, and still holds its GPUs.
+func isOverdue(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && policytime.MachineNow().Sub(pod.DeletionTimestamp.Time) > overduePeriod
 }
 
 // object returns a root as listed or from the API server.

@@ -53,11 +53,11 @@ func (w *Workload) Images() []string {
 	return slices.Sorted(maps.Keys(images))
 }
 
-// Nodes returns the nodes of the pods that have not ended, sorted.
+// Nodes returns the nodes of the pods that have not ended and are not terminating, sorted.
 func (w *Workload) Nodes() []string {
 	nodes := map[string]bool{}
 	for _, pod := range w.Pods {
-		if pod.Spec.NodeName != "" && !workload.IsPodTerminal(pod) {
+		if pod.Spec.NodeName != "" && !workload.IsPodTerminal(pod) && pod.DeletionTimestamp == nil {
 			nodes[pod.Spec.NodeName] = true
 		}
 	}

@@ -4,6 +4,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,46 @@ import (
 
 // ErrNotFound means that no workload has the name. Errors of [Reader.Find] wrap it.
 var ErrNotFound = errors.New("not found")
+
+// MissingError means that no workload of a namespace has a name. It wraps [ErrNotFound].
+type MissingError struct {
+	// What is the kind that was named, or workload.
+	What, Name, Namespace string
+	// Others are the names of the workloads of the namespace, the first few.
+	Others []string
+}
+
+// Error implements error.
+func (e *MissingError) Error() string {
+	if len(e.Others) == 0 {
+		return fmt.Sprintf("%s %s %v: namespace %s has no workloads; choose another with -n or -p", e.What, e.Name, ErrNotFound, e.Namespace)
+	}
+	return fmt.Sprintf("%s %s %v in namespace %s, which has %s", e.What, e.Name, ErrNotFound, e.Namespace, strings.Join(e.Others, ", "))
+}
+
+// Unwrap returns [ErrNotFound].
+func (e *MissingError) Unwrap() error { return ErrNotFound }
+
+// PartError means that a name is that of a part of a workload, such as a pod. It wraps [ErrNotFound].
+type PartError struct {
+	Name     string
+	Workload *Workload
+	// pod reports that the part is a pod.
+	pod bool
+}
+
+// Error implements error.
+func (e *PartError) Error() string {
+	part := "it belongs to "
+	if e.pod {
+		part = "it is a pod of "
+	}
+	return fmt.Sprintf("workload %s %v: %s%s/%s", e.Name, ErrNotFound, part,
+		strings.ToLower(e.Workload.Object.GetKind()), e.Workload.Object.GetName())
+}
+
+// Unwrap returns [ErrNotFound].
+func (e *PartError) Unwrap() error { return ErrNotFound }
 
 // Reference is how a user names a workload: NAME or KIND/NAME.
 type Reference struct {
@@ -52,8 +93,8 @@ func ResolveKind(mapper meta.RESTMapper, resource string) (schema.GroupVersionKi
 	return kind, nil
 }
 
-// Find returns the workload of a namespace that NAME or KIND/NAME names. The name of an object of a workload,
-// such as one of its pods, is an error that names the workload, as is a name that several workloads have.
+// Find returns the workload of a namespace that NAME or KIND/NAME names. The name of a part of a workload, such as
+// one of its pods, is a [PartError]. A name that several workloads have is an error that names these.
 func (r Reader) Find(ctx context.Context, namespace, text string) (*Workload, error) {
 	reference, err := ParseReference(text)
 	if err != nil {
@@ -80,7 +121,7 @@ func addNamespaceHint(err error, namespace string) error {
 	if namespace == "" {
 		return fmt.Errorf("%w; name a namespace with -n, or one of your projects with -p", err)
 	}
-	return fmt.Errorf("%w; namespace %s is not one of your projects': `sluice project list` shows these", err, namespace)
+	return fmt.Errorf("%w; namespace %s belongs to none of your projects: `sluice whoami` shows these", err, namespace)
 }
 
 // choose returns the only workload that a reference names. The kind is empty for all kinds.
@@ -110,24 +151,21 @@ func explainMissing(list []*Workload, namespace string, reference Reference, kin
 	for _, w := range list {
 		for _, pod := range w.Pods {
 			if pod.Name == reference.Name && (kind.Empty() || kind == podKind) {
-				return fmt.Errorf("workload %s %w: it is a pod of %s/%s", reference.Name, ErrNotFound,
-					strings.ToLower(w.Object.GetKind()), w.Object.GetName())
+				return &PartError{Name: reference.Name, Workload: w, pod: true}
+			}
+		}
+		for _, part := range w.Parts {
+			if part.GetName() == reference.Name && (kind.Empty() || kind == part.GroupVersionKind().GroupKind()) {
+				return &PartError{Name: reference.Name, Workload: w}
 			}
 		}
 		if !slices.Contains(names, w.Object.GetName()) {
 			names = append(names, w.Object.GetName())
 		}
 	}
-	what := "workload"
-	if !kind.Empty() {
-		what = kind.Kind
-	}
 	const most = 5
-	switch {
-	case len(names) == 0:
-		return fmt.Errorf("%s %s %w: namespace %s has no workloads; choose another with -n or -p", what, reference.Name, ErrNotFound, namespace)
-	case len(names) > most:
+	if len(names) > most {
 		names = append(names[:most], "...")
 	}
-	return fmt.Errorf("%s %s %w in namespace %s, which has %s", what, reference.Name, ErrNotFound, namespace, strings.Join(names, ", "))
+	return &MissingError{What: cmp.Or(kind.Kind, "workload"), Name: reference.Name, Namespace: namespace, Others: names}
 }

@@ -37,6 +37,8 @@ type Workload struct {
 	Kind   workloadkind.Kind
 	// Pods are its pods, by name.
 	Pods []*corev1.Pod
+	// Parts are the objects between it and its pods, such as the ReplicaSets of a Deployment.
+	Parts []*unstructured.Unstructured
 	// Clock is nil for a workload that has never run with a GPU.
 	Clock *v1alpha1.WorkloadClock
 	// Queued is the Workload of Kueue; nil without one.
@@ -75,7 +77,8 @@ type observed struct {
 }
 
 // List returns the root workloads of a namespace, or of all namespaces if it is empty, by namespace, kind and
-// name. Kinds that the user may not list are left out, except pods.
+// name. Kinds that the user may not list are left out, except pods. So is what the garbage collector deletes, since
+// its workload was deleted; a pod that does not end within a minute of its deadline is listed.
 func (r Reader) List(ctx context.Context, namespace string) ([]*Workload, error) {
 	o, err := r.observe(ctx, namespace)
 	if err != nil {

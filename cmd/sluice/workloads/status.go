@@ -247,10 +247,10 @@ func describeContainer(status *corev1.ContainerStatus) (text, reason string) {
 	return "", ""
 }
 
-// ReadyPods returns the numbers of pods that are ready, and of those that have not ended.
+// ReadyPods returns the numbers of pods that are ready, and of those that have not ended and are not terminating.
 func (w *Workload) ReadyPods() (ready, all int) {
 	for _, pod := range w.Pods {
-		if workload.IsPodTerminal(pod) {
+		if workload.IsPodTerminal(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		all++

@@ -11,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/workloadkind"
 )
 
@@ -173,20 +175,22 @@ func TestListReturnsRoots(t *testing.T) {
 func TestFind(t *testing.T) {
 	reader := newTestReader(t, labObjects)
 	tests := map[string]struct{ want, err string }{
-		"notebook":             {want: "Deployment/notebook"},
-		"job/training":         {want: "Job/training"},
-		"jobs.batch/training":  {want: "Job/training"},
-		"pods/training":        {want: "Pod/training"},
-		"training":             {err: "2 workloads in namespace lab are named training: name one of job/training, pod/training"},
-		"notebook-5d-x":        {err: "workload notebook-5d-x not found: it is a pod of deployment/notebook"},
-		"pod/notebook-5d-x":    {err: "it is a pod of deployment/notebook"},
-		"replicaset/nothing":   {err: "ReplicaSet nothing not found in namespace lab, which has"},
-		"trainin":              {err: "workload trainin not found in namespace lab, which has nightly, notebook, nightly-1, training"},
-		"":                     {err: "want NAME or KIND/NAME"},
-		"job/":                 {err: "want NAME or KIND/NAME"},
-		"/training":            {err: "want NAME or KIND/NAME"},
-		"job/training/x":       {err: "want NAME or KIND/NAME"},
-		"trainingjob/training": {err: `kind "trainingjob"`},
+		"notebook":                     {want: "Deployment/notebook"},
+		"job/training":                 {want: "Job/training"},
+		"jobs.batch/training":          {want: "Job/training"},
+		"pods/training":                {want: "Pod/training"},
+		"training":                     {err: "2 workloads in namespace lab are named training: name one of job/training, pod/training"},
+		"notebook-5d-x":                {err: "workload notebook-5d-x not found: it is a pod of deployment/notebook"},
+		"pod/notebook-5d-x":            {err: "it is a pod of deployment/notebook"},
+		"notebook-5d":                  {err: "workload notebook-5d not found: it belongs to deployment/notebook"},
+		"replicasets.apps/notebook-5d": {err: "it belongs to deployment/notebook"},
+		"replicaset/nothing":           {err: "ReplicaSet nothing not found in namespace lab, which has"},
+		"trainin":                      {err: "workload trainin not found in namespace lab, which has nightly, notebook, nightly-1, training"},
+		"":                             {err: "want NAME or KIND/NAME"},
+		"job/":                         {err: "want NAME or KIND/NAME"},
+		"/training":                    {err: "want NAME or KIND/NAME"},
+		"job/training/x":               {err: "want NAME or KIND/NAME"},
+		"trainingjob/training":         {err: `kind "trainingjob"`},
 	}
 	for text, tc := range tests {
 		w, err := reader.Find(t.Context(), "lab", text)
@@ -199,6 +203,62 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := reader.Find(t.Context(), "empty", "x"); err == nil || !strings.Contains(err.Error(), "namespace empty has no workloads") {
 		t.Errorf("in an empty namespace: %v", err)
+	}
+}
+
+// After `sluice delete` the garbage collector deletes the parts of a workload, one after another. They are no workloads. A pod that does not end
+// still holds its GPUs, and is listed.
+func TestListAfterDelete(t *testing.T) {
+	const replicaSet = `
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-1, namespace: lab, uid: r1, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d1, controller: true}]}`
+	pod := func(deletion string) string {
+		return `
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1-x, namespace: lab, uid: p1, finalizers: [x], ` + deletion + `ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: r1, controller: true}]}`
+	}
+	const job = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly-1, namespace: lab, uid: j2, ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: nightly, uid: c1, controller: true}]}`
+	deletedAt := func(age time.Duration) string {
+		return "deletionTimestamp: \"" + policytime.MachineNow().Add(-age).UTC().Format(time.RFC3339) + "\", "
+	}
+	for name, tc := range map[string]struct {
+		objects string
+		want    []string
+	}{
+		"the Deployment is deleted": {replicaSet + "\n---\n" + pod(""), nil},
+		"its ReplicaSet, too":       {pod(""), nil},
+		"the pod ends":              {pod(deletedAt(-20 * time.Second)), nil},
+		"the pod does not end":      {pod(deletedAt(10 * time.Minute)), []string{"Pod/web-1-x"}},
+		"a new Deployment has the name": {replicaSet + "\n---\n" + pod("") + `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: lab, uid: d2}`, []string{"Deployment/web"}},
+		"a CronJob is deleted": {job, nil},
+	} {
+		var got []string
+		for _, w := range listObjects(t, tc.objects) {
+			got = append(got, w.Reference())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: workloads differ (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// After a stop, the pods that are still ending are no longer counted.
+func TestStoppedWorkloadHasNoPods(t *testing.T) {
+	w := newWorkload(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 0}}")
+	ready := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	w.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Spec: corev1.PodSpec{NodeName: "dgx-1"}, Status: ready}}
+	status, _ := w.Status()
+	if ready, all := w.ReadyPods(); status != StatusStopped || ready != 0 || all != 0 || len(w.Nodes()) != 0 {
+		t.Errorf("%s with %d of %d pods on %v", status, ready, all, w.Nodes())
 	}
 }
 

@@ -28,7 +28,7 @@ var namespaceRoles = []v1alpha1.Role{
 }
 
 // ProjectObjects returns the roles and bindings of a project's members. They may get
-// the Project by its name. Its research managers may write it; admission allows them
+// the Project and its NodePools by name. Its research managers may write it; admission allows them
 // only its people and quotas. In its namespace, if that is governed, they have the
 // rights of their roles. The department may be nil. A project that is being deleted
 // has no members.
@@ -46,7 +46,7 @@ func ProjectObjects(project *v1alpha1.Project, department *v1alpha1.Department, 
 	labels := projectLabels(project.Name)
 	name := namePrefix + "project:" + project.Name
 	desired := []client.Object{
-		newClusterRole(name, labels, newRule("projects", project.Name, "get")),
+		newClusterRole(name, labels, projectRules(project)...),
 		newClusterRoleBinding(name, labels, name, all),
 	}
 	if managers := membersWithRole(all, v1alpha1.RoleResearchManager); len(managers) > 0 {
@@ -93,16 +93,33 @@ func DepartmentObjects(department *v1alpha1.Department) []client.Object {
 	return desired
 }
 
+// projectRules returns the rules of all members: they get the Project, and the NodePools of its quotas, whose
+// GPUs and slices they may use. A NodePool has no addresses of users.
+func projectRules(project *v1alpha1.Project) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{newRule("projects", project.Name, "get")}
+	var pools []string
+	for i := range project.Spec.NodePools {
+		pools = append(pools, project.Spec.NodePools[i].Name)
+	}
+	if len(pools) > 0 {
+		slices.Sort(pools)
+		rule := newRule("nodepools", "", "get")
+		rule.ResourceNames = slices.Compact(pools)
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
 // newRule allows verbs on one object of a resource of Sluice.
 func newRule(resource, name string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
 }
 
-func newClusterRole(name string, labels map[string]string, rule rbacv1.PolicyRule) *rbacv1.ClusterRole {
+func newClusterRole(name string, labels map[string]string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Rules:      []rbacv1.PolicyRule{rule},
+		Rules:      rules,
 	}
 }
 

@@ -88,6 +88,8 @@ func TestProjectObjects(t *testing.T) {
 	late := newProject("anna viewer")
 	late.Status.Phase = v1alpha1.ProjectPendingDeletion
 	const get = "sluice:project:thesis is to get projects thesis"
+	pooled := newProject("anna viewer")
+	pooled.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "mig"}, {Name: "dgx"}}
 	tests := map[string]struct {
 		project    *v1alpha1.Project
 		department *v1alpha1.Department
@@ -103,6 +105,13 @@ func TestProjectObjects(t *testing.T) {
 				"ns/sluice:editor: sluice:editor to ServiceAccount ci builder",
 				"ns/sluice:l1-researcher: sluice:l1-researcher to User anna, User zoe",
 				"ns/sluice:l2-researcher: sluice:l2-researcher to Group staff",
+			},
+		},
+		"members get the node pools of the quotas": {
+			project: pooled,
+			want: []string{
+				get, "sluice:project:thesis is to get nodepools dgx,mig",
+				"sluice:project:thesis: sluice:project:thesis to User anna",
 			},
 		},
 		"and of the department": {

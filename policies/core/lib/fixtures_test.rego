@@ -64,9 +64,9 @@ project := {
 	"name": "thesis", "namespace": "thesis", "department": "students", "phase": "Active", "quotaApplied": true,
 	"closed": false, "closedSince": "", "owners": ["Anna Beispiel", "Ben Muster"],
 	"limits": {
-		"train": {"maxRuntime": "48h", "maxRuntimeSeconds": 172800},
-		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800},
-		"inference": {"maxRuntime": "", "maxRuntimeSeconds": 0},
+		"train": {"maxRuntime": "48h", "maxRuntimeSeconds": 172800, "idleTimeoutSeconds": 0},
+		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800, "idleTimeoutSeconds": 7200},
+		"inference": {"maxRuntime": "", "maxRuntimeSeconds": 0, "idleTimeoutSeconds": 0},
 	},
 	"activity": "5%/5m",
 	"objects": {},

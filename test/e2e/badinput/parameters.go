@@ -11,6 +11,9 @@ func projectParametersTable() table {
 		rejected: append([]edit{
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"another name", `{metadata: {name: other}}`, "", "must be named sluice"},
+			{"time limits that are a list", `{spec: {timeLimits: [train]}}`, "spec.timeLimits", "must be of type object"},
+			{"a negative runtime", `{spec: {timeLimits: {train: {maxRuntimeSeconds: -1}}}}`, "spec.timeLimits.train.maxRuntimeSeconds", "should be greater than or equal to 0"},
+			{"a negative idle time", `{spec: {timeLimits: {train: {idleTimeoutSeconds: -1}}}}`, "spec.timeLimits.train.idleTimeoutSeconds", "should be greater than or equal to 0"},
 		}, rejectedServices...),
 		mutable: []edit{
 			{name: "all hosts", patch: `{spec: {services: {ingressHosts: ["*"]}}}`},

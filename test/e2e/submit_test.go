@@ -167,7 +167,6 @@ func TestSubmitAttach(t *testing.T) {
 		if err := command.Wait(); err != nil || !strings.Contains(printed.String(), tt.until) || !strings.Contains(printed.String(), tt.want) {
 			t.Errorf("%s: %v\n%s\nwant %s, and then %s", tt.name, err, printed.String(), tt.until, tt.want)
 		}
-		t.Log(printed.String())
 		if tt.runs {
 			s.waitForLabelledPods(t, ns, tt.name, 1)
 		}

@@ -67,7 +67,7 @@ func waitUntilAttachable(ctx context.Context, reader workloads.Reader, request *
 		}
 		status, reason := w.Status()
 		found = w
-		if _, err := selectPod(w, "", true); err == nil || hasEnded(w, status) {
+		if hasRunningPod(w) || hasEnded(w, status) {
 			return true, nil
 		}
 		if reason != "" {
@@ -80,6 +80,11 @@ func waitUntilAttachable(ctx context.Context, reader workloads.Reader, request *
 		return false, nil
 	})
 	return found, err
+}
+
+func hasRunningPod(w *workloads.Workload) bool {
+	_, err := selectPod(w, "", true)
+	return err == nil
 }
 
 // hasEnded reports whether a workload starts no further pod by itself. A Job tries again after a pod that failed.

@@ -78,3 +78,33 @@ func cancelIf(condition bool, cancel func()) {
 		cancel()
 	}
 }
+
+// A running pod is attached to. Of a workload that ended first, the log is printed, and the command fails as the workload did.
+func TestAttachTo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phase                   corev1.PodPhase
+		conditions              string
+		output, notes, failures string
+	}{
+		"running": {corev1.PodRunning, "[]", "attached to main\n",
+			"Attached to pod training-0; Ctrl-C leaves it running. Earlier output: sluice logs job/training -n thesis\n", ""},
+		"succeeded": {corev1.PodSucceeded, `[{type: Complete, status: "True"}]`, "step 1 tail= follow=\n", "job/training has ended (Succeeded). Its log:\n", ""},
+		"failed": {corev1.PodFailed, `[{type: Failed, status: "True", message: "too often\u001b[2J"}]`, "step 1 tail= follow=\n",
+			"job/training has ended (Failed). Its log:\n", "job/training failed: too often"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, pod := newStreamClient(t, "step 1", "")
+			pod.Status.Phase = tt.phase
+			w := newListedWorkload(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: training, namespace: thesis}, status: {conditions: "+tt.conditions+"}}", 0)
+			w.Pods = []*corev1.Pod{pod}
+			cmd, out, notes := newStreamCommand(t, "")
+			err := c.attachTo(cmd, w, false, false)
+			if out.String() != tt.output || notes.String() != tt.notes {
+				t.Errorf("output %q, notes %q", out, notes)
+			}
+			if (err != nil) != (tt.failures != "") || err != nil && (!strings.HasPrefix(err.Error(), tt.failures) || strings.Contains(err.Error(), "\x1b")) {
+				t.Errorf("error %v, want %s", err, tt.failures)
+			}
+		})
+	}
+}

@@ -51,8 +51,8 @@ type DepartmentSpec struct {
 	// Objects limits the number of objects in the namespace of each project, such as pods: 200
 	// or count/jobs.batch: 100. Defaults, each if it is left out: 500 pods, configmaps and
 	// secrets; 100 services, persistentvolumeclaims, count/cronjobs.batch,
-	// count/deployments.apps, count/statefulsets.apps, count/ingresses.networking.k8s.io and
-	// count/presets.sluice.dev; 1000 count/jobs.batch; 1500 count/replicasets.apps.
+	// count/deployments.apps, count/statefulsets.apps and count/ingresses.networking.k8s.io;
+	// 1000 count/jobs.batch; 1500 count/replicasets.apps.
 	//
 	// +optional
 	Objects ObjectLimits `json:"objects,omitempty"`

@@ -104,7 +104,6 @@ func DefaultObjectLimits() ObjectLimits {
 		"count/statefulsets.apps":           100,
 		"count/replicasets.apps":            1500,
 		"count/ingresses.networking.k8s.io": 100,
-		"count/presets.sluice.dev":          100,
 	}
 }
 

@@ -171,7 +171,12 @@ func printPresets(output io.Writer, objects []*unstructured.Unstructured, dryRun
 	for _, object := range objects {
 		fmt.Fprintf(output, "%s %s in namespace %s\n", printer.Sanitize(nameOf(object)), created, printer.Sanitize(object.GetNamespace()))
 	}
-	if dryRun == dryRunNone {
-		fmt.Fprintf(output, "\nTo use it: sluice submit --preset %s\n", printer.Sanitize(objects[0].GetName()))
+	if dryRun == dryRunServer {
+		return
 	}
+	where := ""
+	if namespace := objects[0].GetNamespace(); namespace != v1alpha1.SystemNamespace {
+		where = " -n " + namespace
+	}
+	fmt.Fprintf(output, "\nTo use it: sluice submit --preset %s%s\n", printer.Sanitize(objects[0].GetName()), printer.Sanitize(where))
 }

@@ -144,7 +144,7 @@ func TestPresetRefusals(t *testing.T) {
 	}
 	var out strings.Builder
 	printPresets(&out, objects, dryRunNone)
-	if want := "preset/a created in namespace lab\n\nTo use it: sluice submit --preset a\n"; out.String() != want {
+	if want := "preset/a created in namespace lab\n\nTo use it: sluice submit --preset a -n lab\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 	if _, err := new(submission.Presets).Settings([]string{"a"}); err == nil {

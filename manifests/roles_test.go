@@ -4,6 +4,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -117,8 +119,8 @@ func TestRolesCoverAllWorkloadKinds(t *testing.T) {
 	}
 }
 
-// Admission records the creator of each workload, by which an L2 researcher's own workloads are
-// recognized. For pods a policy does.
+// Admission records the creator of each workload and object, by which an L2 researcher's own ones are
+// recognized. For pods a policy does. A connection creates no object.
 func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -134,7 +136,7 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, webhook := range configuration.Webhooks {
-			if webhook.Name != "workloads.sluice.dev" {
+			if !slices.Contains([]string{"workloads.sluice.dev", "objects.sluice.dev"}, webhook.Name) {
 				continue
 			}
 			for _, rule := range webhook.Rules {
@@ -143,7 +145,8 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 		}
 	}
 	for right := range clusterRoles(t)["l2-researcher"] {
-		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !signed[right] {
+		connects := slices.Contains(connections, strings.TrimPrefix(right, "create "))
+		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !connects && !signed[right] {
 			t.Errorf("an L2 researcher may %s, and admission does not record the creator", right)
 		}
 	}
@@ -236,7 +239,7 @@ func TestMailAdministrator(t *testing.T) {
 	}
 	var got []rbacv1.Role
 	for _, object := range objects {
-		if object.GetKind() != "Role" || !strings.HasPrefix(object.GetName(), "sluice:") {
+		if object.GetKind() != "Role" || !strings.HasPrefix(object.GetName(), "sluice:") || object.GetName() == "sluice:preset-reader" {
 			continue
 		}
 		var role rbacv1.Role
@@ -252,7 +255,37 @@ func TestMailAdministrator(t *testing.T) {
 	}
 }
 
-// Each role declares to admission whether it may change other users' workloads.
+// All users may read the images for submissions, and beside them only presets in Sluice's namespace.
+func TestImagesForSubmissionsAreReadable(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	findObject(t, objects, "Role", "sluice-submission", &role)
+	findObject(t, objects, "RoleBinding", "sluice-submission", &binding)
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"submission"}, Verbs: []string{"get"}}}
+	if diff := cmp.Diff(rules, role.Rules); diff != "" || role.Namespace != "sluice-system" || binding.Namespace != role.Namespace {
+		t.Errorf("the Role in %s (-want +got)\n%s", role.Namespace, diff)
+	}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}}
+	if diff := cmp.Diff(subjects, binding.Subjects); diff != "" || binding.RoleRef.Name != role.Name || binding.RoleRef.Kind != "Role" {
+		t.Errorf("the RoleBinding of %s (-want +got)\n%s", binding.RoleRef.Name, diff)
+	}
+	for _, object := range objects {
+		if subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects"); !slices.Contains([]string{binding.Name, "sluice:preset-reader"}, object.GetName()) && strings.Contains(fmt.Sprint(subjects), "system:authenticated") {
+			t.Errorf("%s %s is for all users", object.GetKind(), object.GetName())
+		}
+	}
+}
+
+// connections are the subresources by which users connect to a pod.
+var connections = []string{"pods/attach", "pods/exec", "pods/portforward"}
+
+// Each role declares to admission whether it may change other users' workloads, and connect to their pods. Every role
+// with the right to connect has both verbs: Kubernetes requires get, create or both, depending on version and protocol.
+// Guards invariant 4 of the design.
 func TestOwnOnlyAccessOfRoles(t *testing.T) {
 	for name, may := range clusterRoles(t) {
 		if got, want := may["own-only workloads.sluice.dev"], name == "l2-researcher"; got != want {
@@ -261,10 +294,139 @@ func TestOwnOnlyAccessOfRoles(t *testing.T) {
 		if got, want := may["others workloads.sluice.dev"], slices.Contains([]string{"l1-researcher", "editor", "ml-engineer"}, name); got != want {
 			t.Errorf("%s changes others': %v, want %v", name, got, want)
 		}
-		for _, connection := range []string{"pods/exec", "pods/attach", "pods/portforward"} {
-			if may["own-only workloads.sluice.dev"] && may["create "+connection] {
-				t.Errorf("%s may %s, which names no maker", name, connection)
+		own, others := slices.Contains([]string{"l2-researcher", "ml-engineer"}, name), slices.Contains([]string{"l1-researcher", "editor"}, name)
+		if may["own-only connections.sluice.dev"] != own || may["others connections.sluice.dev"] != others {
+			t.Errorf("%s connects to own pods alone: %v, want %v; to others': %v, want %v",
+				name, may["own-only connections.sluice.dev"], own, may["others connections.sluice.dev"], others)
+		}
+		for _, connection := range connections {
+			for _, verb := range []string{"get", "create"} {
+				if may[verb+" "+connection] != (own || others) {
+					t.Errorf("%s may %s %s: %v, want %v", name, verb, connection, may[verb+" "+connection], own || others)
+				}
+			}
+		}
+		if own && (may["deletecollection services"] || may["deletecollection secrets"]) {
+			t.Errorf("%s deletes all objects at once, which shows no creator", name)
+		}
+	}
+}
+
+// The webhook can read the workloads of all kinds, up to the creator of a pod.
+func TestWebhookReadsAllWorkloadKinds(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := ruleSet{}
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" || object.GetName() != "sluice-webhook" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		may.addRules(role.Rules)
+	}
+	if may["get secrets"] {
+		t.Error("the webhook reads Secrets")
+	}
+	for _, kind := range workloadkind.All() {
+		resource := strings.TrimSuffix(kind.Resource+"."+kind.Group, ".")
+		if !may["get "+resource] && resource != "workloads.kueue.x-k8s.io" { // it controls no pods
+			t.Errorf("the webhook may not get %s", resource)
+		}
+	}
+}
+
+// The API server asks the webhook about each connection that a role permits to own pods, and refuses it if the webhook does
+// not answer. Services of these users fail closed, too; the objects that merely get a creator or a label do not.
+// Guards invariants 2 and 4 of the design.
+func TestWebhooksForOwnObjects(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, object := range objects {
+		// The two configurations have the same fields, as far as the test reads them.
+		if kind := object.GetKind(); kind != "ValidatingWebhookConfiguration" && kind != "MutatingWebhookConfiguration" {
+			continue
+		}
+		var configuration admissionv1.MutatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &configuration); err != nil {
+			t.Fatal(err)
+		}
+		for _, webhook := range configuration.Webhooks {
+			var rules []string
+			for _, rule := range webhook.Rules {
+				for _, operation := range rule.Operations {
+					rules = append(rules, string(operation)+" "+strings.Join(rule.Resources, ","))
+				}
+			}
+			own := len(webhook.MatchConditions) > 0 && strings.Contains(webhook.MatchConditions[0].Expression, `check("own-only")`)
+			if own || webhook.Name == "creator-labels.sluice.dev" {
+				got[webhook.Name] = string(*webhook.FailurePolicy) + ": " + strings.Join(rules, "; ")
 			}
 		}
 	}
+	want := map[string]string{
+		"connections.sluice.dev":    "Fail: CONNECT " + strings.Join(connections, ","),
+		"creator-labels.sluice.dev": "Fail: CREATE pods",
+		"objects.sluice.dev":        "Ignore: CREATE configmaps,persistentvolumeclaims,secrets,services",
+		"own-pods.sluice.dev":       "Ignore: CREATE pods,replicationcontrollers; CREATE deployments,replicasets,statefulsets; CREATE cronjobs,jobs",
+		"own-services.sluice.dev":   "Fail: CREATE services; UPDATE services",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Each role writes the types of presets that docs/platform/roles.md names, with the right on the resource and on the virtual resource
+// of the type: neither alone has an effect. Every user reads those in sluice-system, and nothing else there.
+func TestPresetRights(t *testing.T) {
+	everything := []string{"environment", "datasource", "compute", "template"}
+	want := map[string][]string{
+		"environment-administrator": {"environment"}, "data-source-administrator": {"datasource"},
+		"compute-resource-administrator": {"compute"}, "template-administrator": {"template"},
+		"l1-researcher": everything, "editor": everything, "research-manager": everything, "department-administrator": everything,
+		"system-administrator": everything,
+	}
+	for name, may := range clusterRoles(t) {
+		for _, presetType := range everything {
+			for _, verb := range []string{"create", "update", "delete"} {
+				if got := may[verb+" presets/"+presetType+".sluice.dev"]; got != slices.Contains(want[name], presetType) {
+					t.Errorf("%s: %s presets/%s: %v", name, verb, presetType, got)
+				}
+			}
+		}
+		for _, verb := range []string{"create", "update", "patch", "delete"} {
+			if got := may[verb+" presets.sluice.dev"]; got != (len(want[name]) > 0) {
+				t.Errorf("%s: %s presets: %v", name, verb, got)
+			}
+		}
+		if may["deletecollection presets.sluice.dev"] {
+			t.Errorf("%s deletes all presets at once", name)
+		}
+	}
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Role" || object.GetName() != "sluice:preset-reader" {
+			continue
+		}
+		var role rbacv1.Role
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		wanted := []rbacv1.PolicyRule{{APIGroups: []string{"sluice.dev"}, Resources: []string{"presets"}, Verbs: []string{"get", "list", "watch"}}}
+		if diff := cmp.Diff(wanted, role.Rules); diff != "" || role.Namespace != "sluice-system" {
+			t.Errorf("the Role in %s (-want +got)\n%s", role.Namespace, diff)
+		}
+		return
+	}
+	t.Error("no user may read the presets of all projects")
 }

@@ -67,6 +67,10 @@ const (
 	PathQueuedWorkloads = "/mutate/queued-workloads"
 	PathTemplates       = "/validate/templates"
 	PathAdoptions       = "/validate/adoptions"
+	PathObjects         = "/mutate/objects"
+	PathCreatorLabels   = "/mutate/creator-labels"
+	PathLabeledPods     = "/validate/creator-labels"
+	PathConnections     = "/validate/connections"
 	PathRestarts        = "/validate/restarts"
 	PathProjects        = "/validate/projects"
 	PathDepartments     = "/validate/departments"
@@ -260,6 +264,7 @@ func registerHandlers(
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
+	creators := &workload.CreatorResolver{Live: live, Controllers: tenants}
 	var limits requestLimits
 	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock, Policies: reporter.engine}
 	for _, webhook := range []struct {
@@ -273,6 +278,9 @@ func registerHandlers(
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
+		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
+		{PathLabeledPods, "labeled-pods", &workload.CreatorLabelValidator{Creators: creators}},
+		{PathConnections, "connections", &workload.ConnectionValidator{Creators: creators}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
@@ -285,6 +293,9 @@ func registerHandlers(
 		handler := evaluation.NewRecorder(webhook.name, decisions, webhook.handler)
 		mgr.GetWebhookServer().Register(webhook.path, draining.wrap(limits.wrap(&admission.Webhook{Handler: handler})))
 	}
+	// The decision log gets no Secrets.
+	objects := evaluation.NewRecorder("objects", nil, &workload.Mutator{Base: base})
+	mgr.GetWebhookServer().Register(PathObjects, draining.wrap(limits.wrap(&admission.Webhook{Handler: objects})))
 	return nil
 }
 

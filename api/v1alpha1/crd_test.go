@@ -20,7 +20,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord", "AdmissionParameters", "ProjectParameters"}
+var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord", "AdmissionParameters", "ProjectParameters", "Preset"}
 
 func TestCRDNames(t *testing.T) {
 	type names struct {
@@ -37,6 +37,7 @@ func TestCRDNames(t *testing.T) {
 		"Extension":     {"extensions", "slext", "Namespaced"},
 		"Notice":        {"notices", "slnotice", "Cluster"},
 		"UsageRecord":   {"usagerecords", "sluse", "Cluster"},
+		"Preset":        {"presets", "slpreset", "Namespaced"},
 
 		"AdmissionParameters": {"admissionparameters", "sladm", "Cluster"},
 		"ProjectParameters":   {"projectparameters", "slparam", "Namespaced"},
@@ -47,7 +48,7 @@ func TestCRDNames(t *testing.T) {
 			t.Errorf("%s: categories %v, short names %v", crd.Name, crd.Spec.Names.Categories, crd.Spec.Names.ShortNames)
 			continue
 		}
-		if strings.HasSuffix(crd.Spec.Names.Kind, "Parameters") { // configuration, which has no status
+		if kind := crd.Spec.Names.Kind; strings.HasSuffix(kind, "Parameters") || kind == "Preset" { // configuration, which has no status
 			got[crd.Spec.Names.Kind] = names{crd.Spec.Names.Plural, crd.Spec.Names.ShortNames[0], crd.Spec.Scope}
 			continue
 		}

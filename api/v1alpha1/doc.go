@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 defines the API objects of the group sluice.dev.
-// Users write NodePools, Departments, Projects, Policies and Extensions.
+// Users write NodePools, Departments, Projects, Policies, Extensions and Presets.
 // Sluice writes GPUNodes, WorkloadClocks, Notices and UsageRecords.
 // Both write AdmissionParameters. Lifecycle renders ProjectParameters.
 //

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +28,9 @@ const (
 	// LabelWorkloadType is train, interactive or inference. Users may set it on a pod or pod
 	// template; otherwise the webhook sets it.
 	LabelWorkloadType = "sluice.dev/workload-type"
+	// LabelCreator has the hash of the creator's name, [CreatorLabel], on the pods, the pod templates and in the
+	// selectors of Services of a user who changes only own objects. Admission refuses another value on a pod.
+	LabelCreator = "sluice.dev/creator"
 	// LabelBuiltIn is "true" on the read-only Policies that mirror the built-in ones.
 	LabelBuiltIn = "sluice.dev/built-in"
 	// LabelManagedBy marks the objects that lifecycle rendered.
@@ -127,11 +132,18 @@ const (
 	AggregateToPolicyDataLabel = "sluice.dev/aggregate-to-policy-data"
 )
 
+// CreatorLabel returns the value of [LabelCreator] for a user. A user's name can be longer than a label, and have other
+// characters.
+func CreatorLabel(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	return hex.EncodeToString(sum[:16])
+}
+
 // ManagedKeys returns all labels and annotations of Sluice, sorted. Of a pod and of a workload that a
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {
 	return []string{
-		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, AnnotationDecisions,
+		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, LabelCreator, AnnotationDecisions,
 		LabelDepartment,
 		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
 		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, LabelQueued,

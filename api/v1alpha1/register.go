@@ -41,6 +41,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Extension{}, &ExtensionList{},
 		&Notice{}, &NoticeList{},
 		&UsageRecord{}, &UsageRecordList{},
+		&Preset{}, &PresetList{},
 		&AdmissionParameters{}, &AdmissionParametersList{},
 		&ProjectParameters{}, &ProjectParametersList{},
 	)

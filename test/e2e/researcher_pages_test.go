@@ -40,9 +40,22 @@ func TestSubmitPage(t *testing.T) {
 	t.Parallel()
 	const project, user = "team-c", "jane@example.org"
 	quota := newPoolQuota("dgx-mig", "500m", "1")
+	department := newServiceDepartment(project, quota)
+	department.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"gpu.example.org"}
+	sharedCluster.createForTest(t, department)
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL2Researcher}, quota)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 14)
+}
+
+// TestPresetsPage runs docs/researcher/presets.md as a member of a project, with the presets of manifests/samples/presets/cluster.yaml.
+func TestPresetsPage(t *testing.T) {
+	t.Parallel()
+	const project, user = "presets-course", "jane@example.org"
+	quota := newPoolQuota("dgx-mig", "500m", "1")
 	sharedCluster.createForTest(t, newServiceDepartment(project, quota))
 	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quota)
-	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 9)
+	sharedCluster.createSamplePresets(t)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "presets.md"), user, 10)
 }
 
 // comparePage runs the commands of a page as a user, and compares their output with the page.
@@ -57,15 +70,16 @@ func (s *sluiceCluster) comparePage(t *testing.T, file, user string, atLeast int
 		"KUBECONFIG="+s.writeKubeconfigOf(t, user), "PATH="+filepath.Dir(s.binary)+":"+os.Getenv("PATH")))
 }
 
-// writeKubeconfigOf writes a kubeconfig whose commands are those of a user, and returns its path.
+// writeKubeconfigOf writes a kubeconfig with a login of the user and nothing else, and returns its path.
 func (s *sluiceCluster) writeKubeconfigOf(t *testing.T, user string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(filepath.Join(s.dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, login := range config.AuthInfos {
-		login.Impersonate, login.ImpersonateGroups = user, []string{"system:authenticated"}
+	login := s.issueLogin(t, user)
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = login
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {

@@ -156,6 +156,7 @@ var accessTable = []struct {
 			"get pods", "list jobs.batch", "watch deployments.apps", "get pods/log", "list events", "list configmaps", "list persistentvolumeclaims",
 			"list resourcequotas", "list networkpolicies.networking.k8s.io", "list localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io",
 			"list workloadclocks.sluice.dev", "list extensions.sluice.dev", "get namespaces lab", "get projects.sluice.dev lab",
+			"list presets.sluice.dev", "list presets.sluice.dev in sluice-system",
 			"get nodepools.sluice.dev dgx",
 		},
 		[]string{
@@ -181,11 +182,12 @@ var accessTable = []struct {
 		l2User, // RBAC cannot distinguish creators: see testWorkloadRoles
 		[]string{
 			"create pods", "create jobs.batch", "create deployments.apps", "create notebooks.kubeflow.org", "create pytorchjobs.kubeflow.org", "create rayjobs.ray.io",
-			"patch pods", "delete pods", "update jobs.batch", "delete jobs.batch", "delete deployments.apps", "list configmaps", "create extensions.sluice.dev", "get projects.sluice.dev lab",
+			"patch pods", "delete pods", "update jobs.batch", "delete jobs.batch", "delete deployments.apps", "list configmaps",
+			"create pods/exec", "get pods/exec", "create pods/attach", "create pods/portforward", "create services", "create configmaps", "create secrets", "delete persistentvolumeclaims", "create extensions.sluice.dev", "get projects.sluice.dev lab",
 		},
 		[]string{
-			"deletecollection pods", "deletecollection jobs.batch", "create pods/exec", "get pods/exec", "create pods/attach", "create pods/portforward", "patch deployments/scale.apps",
-			"create services", "create configmaps", "delete persistentvolumeclaims", "get secrets", "create daemonsets.apps", "update extensions/status.sluice.dev",
+			"deletecollection pods", "deletecollection jobs.batch", "patch deployments/scale.apps", "patch services/status", "create ingresses.networking.k8s.io",
+			"deletecollection secrets", "get secrets", "list secrets", "create daemonsets.apps", "update extensions/status.sluice.dev",
 			"list pods in seminar", "create pods in seminar", "list projects.sluice.dev", "update projects.sluice.dev lab",
 		},
 	},
@@ -207,9 +209,10 @@ var accessTable = []struct {
 		[]string{
 			"create deployments.apps", "delete deployments.apps", "patch deployments/scale.apps", "create inferenceservices.serving.kserve.io", "patch rayservices.ray.io",
 			"create services", "create ingresses.networking.k8s.io", "create horizontalpodautoscalers.autoscaling", "get pods/log", "create extensions.sluice.dev",
+			"create pods/exec", "get pods/exec",
 		},
 		[]string{
-			"create pods", "delete pods", "create jobs.batch", "delete jobs.batch", "create notebooks.kubeflow.org", "create statefulsets.apps", "create pods/exec", "get secrets",
+			"create pods", "delete pods", "create jobs.batch", "delete jobs.batch", "create notebooks.kubeflow.org", "create statefulsets.apps", "get secrets",
 			"create configmaps", "update extensions/status.sluice.dev",
 		},
 	},

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,15 +107,16 @@ func TestStreamsOfSimulatedPods(t *testing.T) {
 	if out, err := s.kubectl(t.Context(), "-n", v1alpha1.SystemNamespace, "logs", "deployment/lifecycle"); err == nil || !strings.Contains(out, "sluice status") {
 		t.Errorf("the log of lifecycle: %q, %v", out, err)
 	}
-	s.checkForwardedPort(t, ns, "lab", "8888")
+	s.checkForwardedPort(t, "lab", "8888", "-n", ns)
 }
 
-// checkForwardedPort forwards a port of a pod and fetches the page that names the pod.
-func (s *sluiceCluster) checkForwardedPort(t *testing.T, ns, pod, port string) {
+// checkForwardedPort forwards a port of a pod, with kubectl's flags for its namespace and the user, and fetches the page that names it.
+func (s *sluiceCluster) checkForwardedPort(t *testing.T, pod, port string, flags ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	forward := exec.CommandContext(ctx, "kubectl", "--kubeconfig", filepath.Join(s.dir, "kubeconfig"), "-n", ns, "port-forward", "pod/"+pod, ":"+port)
+	arguments := append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig"), "port-forward", "pod/" + pod, ":" + port}, flags...)
+	forward := exec.CommandContext(ctx, "kubectl", arguments...)
 	output, err := forward.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func (s *sluiceCluster) checkForwardedPort(t *testing.T, ns, pod, port string) {
 	}
 	page, err := io.ReadAll(response.Body)
 	response.Body.Close()
-	if want := fmt.Sprintf("Port %s of pod %s/%s", port, ns, pod); err != nil || !strings.Contains(string(page), want) {
+	if want := fmt.Sprintf("Port %s of pod %s/%s", port, flags[slices.Index(flags, "-n")+1], pod); err != nil || !strings.Contains(string(page), want) {
 		t.Errorf("the page is %q, %v; want %q", page, err, want)
 	}
 	cancel()

@@ -4,13 +4,18 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -50,7 +55,9 @@ func TestSubmit(t *testing.T) {
 	t.Parallel()
 	const ns, user = "submit", "submit-anna@example.org"
 	s := sharedCluster
-	s.createDepartment(t, ns, newPoolQuota("dgx", "1", "2"), newPoolQuota("dgx-mig", "2", "2"))
+	department := newServiceDepartment(ns, newPoolQuota("dgx", "1", "2"), newPoolQuota("dgx-mig", "2", "2"))
+	department.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"gpu.example.org"}
+	s.createForTest(t, department)
 	s.createProjectWithMembers(t, ns, ns, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, newPoolQuota("dgx", "1", "2"), newPoolQuota("dgx-mig", "1", "2"))
 	submit := func(arguments ...string) string {
 		t.Helper()
@@ -72,7 +79,20 @@ func TestSubmit(t *testing.T) {
 		t.Error(err)
 	}
 
+	var array batchv1.Job
+	if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "array"}, &array); err != nil || ptr.Deref(array.Spec.CompletionMode, "") != batchv1.IndexedCompletion {
+		t.Errorf("%v: the array's pods have no index: %v", err, array.Spec.CompletionMode)
+	}
+	submit("web", "--interactive", "--port", "8888", "--service-type", "ingress", "--host", "gpu.example.org")
+	var ingress networkingv1.Ingress
+	if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, &ingress); err != nil || ingress.Spec.Rules[0].Host != "gpu.example.org" {
+		t.Errorf("%v: the Ingress has %v", err, ingress.Spec.Rules)
+	}
+	s.checkFetches(t, ns, submit, func(arguments ...string) (string, error) { return s.sluiceOf(t, user, arguments...) })
+
 	for want, arguments := range map[string][]string{
+		"ingress/all-hosts is refused: host (none, which is all hosts): the department allows gpu.example.org; choose one of these, or ask a system administrator " +
+			"to add it to the department's services.ingressHosts; sluice submit: --host gpu.example.org": {"all-hosts", "--interactive", "--port", "8888", "--service-type", "ingress"},
 		"job/half exists in namespace submit: choose another name, or delete it with sluice delete half":    {"half"},
 		"job/nowhere is refused: pods of Job nowhere would be denied: ":                                     {"nowhere", "-g", "1", "--node-pools", "elsewhere"},
 		"the cluster has no kind PyTorchJob: ask its administrator to install the operator of kubeflow.org": {"ddp", "--pytorch", "workers=2"},
@@ -87,6 +107,72 @@ func TestSubmit(t *testing.T) {
 	}
 	if out, err := kubectl(t.Context(), "get", "jobs,services,pvc", "-n", ns, "-o", "name"); err != nil || strings.Contains(out, "nowhere") || strings.Contains(out, "ddp") {
 		t.Errorf("%v: a refused submission left something: %s", err, out)
+	}
+}
+
+// checkFetches submits a job with code from Git, which is refused until an administrator names an image. Nothing
+// is cloned: the pods are simulated.
+func (s *sluiceCluster) checkFetches(t *testing.T, ns string, submit func(...string) string, sluice func(...string) (string, error)) {
+	t.Helper()
+	code := []string{"code", "--git-sync", "source=https://git.example.org/course/model.git,target=/code"}
+	out, err := sluice(append([]string{"submit", "-p", ns, "-i", "python:3.12"}, code...)...)
+	if want := "--git-sync: this cluster names no image for it; ask your administrators to set git-image in ConfigMap submission"; err == nil || !strings.Contains(out, want) {
+		t.Errorf("%v %s\nwant %s", err, out, want)
+	}
+	images := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "submission", Namespace: v1alpha1.SystemNamespace}}
+	images.Data = map[string]string{"git-image": "registry.example.org/tools/git:2.51"}
+	s.createForTest(t, images)
+	submit(code...)
+	s.waitForLabelledPods(t, ns, "code", 1)
+	var job batchv1.Job
+	if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "code"}, &job); err != nil || job.Spec.Template.Spec.InitContainers[0].Image != images.Data["git-image"] {
+		t.Errorf("%v: init containers %v", err, job.Spec.Template.Spec.InitContainers)
+	}
+}
+
+// submit --attach waits for the pod, says why, and attaches to it. Ctrl-C leaves the workload, in the wait and afterwards.
+func TestSubmitAttach(t *testing.T) {
+	t.Parallel()
+	const ns, user = "submit-attach", "attach-anna@example.org"
+	s := sharedCluster
+	s.createForTest(t, newServiceDepartment(ns, newPoolQuota("dgx-mig", "1", "1")))
+	s.createProjectWithMembers(t, ns, ns, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, newPoolQuota("dgx-mig", "500m", "1"))
+	for _, tt := range []struct {
+		name, until, want string
+		arguments         []string
+		runs              bool
+	}{
+		{"shell", "Attached to pod shell-", "shell goes on. To come back: sluice attach shell -it -n " + ns, []string{"-g", "0.5", "--interactive", "-it"}, true},
+		{"watched", "Attached to pod watched-", "watched goes on. To come back: sluice attach watched -n " + ns, []string{"--cpu", "100m"}, true},
+		{"waits", "Waiting for job/waits: Pending: the GPU quota in node pool dgx-mig has no room", "waits goes on.", []string{"-g", "1"}, false},
+	} {
+		arguments := append([]string{"submit", tt.name, "--dir", s.dir, "--as", user, "-p", ns, "-i", "python:3.12", "--attach"}, tt.arguments...)
+		command := exec.CommandContext(t.Context(), s.binary, arguments...)
+		notes, err := command.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var printed strings.Builder
+		for lines := bufio.NewScanner(notes); lines.Scan(); {
+			fmt.Fprintln(&printed, lines.Text())
+			if strings.HasPrefix(lines.Text(), tt.until) {
+				if err := command.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := command.Wait(); err != nil || !strings.Contains(printed.String(), tt.until) || !strings.Contains(printed.String(), tt.want) {
+			t.Errorf("%s: %v\n%s\nwant %s, and then %s", tt.name, err, printed.String(), tt.until, tt.want)
+		}
+		if tt.runs {
+			s.waitForLabelledPods(t, ns, tt.name, 1)
+		}
+		if out, err := s.sluiceOf(t, user, "get", tt.name, "-n", ns); err != nil {
+			t.Errorf("after Ctrl-C: %v %s", err, out)
+		}
 	}
 }
 

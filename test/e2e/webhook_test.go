@@ -15,10 +15,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,12 +132,34 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	s.waitForRunningPods(t, ns, 3)
 	s.waitForRunningPods(t, other, 1)
 
+	s.createForTest(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "researcher"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sluice:l2-researcher"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "researcher"}},
+	})
+	researcher := rest.CopyConfig(s.config)
+	researcher.Impersonate = rest.ImpersonationConfig{UserName: "researcher", Groups: []string{"system:authenticated"}}
+	eventually(t, func() error {
+		_, err := kubernetes.NewForConfigOrDie(researcher).CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+
 	s.suspendComponent(t, "webhook")
 
 	t.Run("a governed pod is rejected with the reason", func(t *testing.T) {
 		_, err := pods.Create(t.Context(), newPod(ns, "new"), metav1.CreateOptions{})
 		if err == nil || !isWebhookTimeout(err) || !strings.Contains(err.Error(), "pods.sluice.dev") {
 			t.Errorf("err = %v, want a rejection that names the webhook", err)
+		}
+	})
+	t.Run("an L2 researcher connects to no pod, and an administrator to each", func(t *testing.T) {
+		exec := func(config *rest.Config) error {
+			return kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(gated.Name).
+				SubResource("exec").Param("command", "sh").Param("stdout", "true").Do(t.Context()).Error()
+		}
+		expectError(t, exec(researcher), `failed calling webhook "connections.sluice.dev"`)
+		if err := exec(s.config); err == nil || strings.Contains(err.Error(), "connections.sluice.dev") {
+			t.Errorf("an administrator: %v", err)
 		}
 	})
 	t.Run("a pod outside projects starts", func(t *testing.T) {

@@ -13,7 +13,10 @@
 //
 // [AdoptionValidator] refuses that a controller takes over another user's pod or ReplicaSet.
 //
-// The package never reads the cluster beyond the tenant's cache. It is not the gate, which is the pod's admission:
+// [ConnectionValidator] refuses connections to the pods of another user. [CreatorLabeler] and [CreatorLabelValidator]
+// keep a user's Services to that user's pods. Both validators find the creator with a [CreatorResolver].
+//
+// Except for that resolver the package never reads the cluster beyond the tenant's cache. It is not the gate, which is the pod's admission:
 // if the tenant is unknown or the policies cannot be evaluated, it admits the workload with its creator recorded,
 // except for a workload that Kueue counts by its templates.
 package workload

@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -90,7 +91,6 @@ func deleteWorkload(ctx context.Context, c client.Client, w *workloads.Workload,
 }
 
 func newCloneCommand() *cobra.Command {
-	dryRun := dryRunNone
 	cmd := &cobra.Command{
 		Use:   "clone NAME NEW",
 		Short: "Start a copy of a workload under another name",
@@ -107,8 +107,7 @@ a copy of a workload that Sluice stopped at its limit may be refused until this 
 		Args: cobra.ExactArgs(2),
 	}
 	flags := addWorkloadFlags(cmd, namespaceScope)
-	output := addTextOutputFlag(cmd)
-	addChoiceFlag(cmd, &dryRun, "dry-run", "", "Create nothing: client prints the copy, server also asks the cluster whether it accepts it", dryRunModes)
+	creation := addCreationFlags(cmd)
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if problems := validation.IsDNS1123Subdomain(args[1]); len(problems) > 0 {
@@ -122,20 +121,7 @@ a copy of a workload that Sluice stopped at its limit may be refused until this 
 		if err != nil {
 			return err
 		}
-		name, done := strings.ToLower(copied.GetKind())+"/"+copied.GetName(), " created"
-		switch dryRun {
-		case dryRunNone:
-			err = c.Create(cmd.Context(), copied, client.FieldOwner(v1alpha1.FieldManagerCLI))
-		case dryRunServer:
-			done = " created (server dry run)"
-			err = c.Create(cmd.Context(), copied, client.DryRunAll, client.FieldOwner(v1alpha1.FieldManagerCLI))
-		default:
-			done = " created (dry run)"
-		}
-		if err != nil {
-			return explainRefusal(err, copied)
-		}
-		return output.printText(cmd.OutOrStdout(), copied, printer.Sanitize(name)+done+"\n")
+		return creation.run(cmd, c, []*unstructured.Unstructured{copied}, nextSteps(copied.GetName(), copied.GetNamespace(), false))
 	}
 	return cmd
 }

@@ -99,32 +99,29 @@ standard input. Ctrl-C ends the connection and not the program, except with -t.`
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "The program has a terminal")
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, w, err := flags.findWorkload(cmd, args[0])
+		target, err := flags.connectPod(cmd, args[0], true)
 		if err != nil {
 			return err
 		}
-		pod, container, err := flags.choosePod(w, true, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		options := &corev1.PodAttachOptions{Container: container, Stdin: stdin, Stdout: true, Stderr: !tty, TTY: tty}
-		return c.connectStreams(cmd, pod, "attach", options, stdin, tty)
+		return target.attach(cmd, stdin, tty)
 	}
 	return cmd
 }
 
 // exec runs a command in the pod of a workload that the flags choose.
 func (f *podFlags) exec(cmd *cobra.Command, name string, options *corev1.PodExecOptions) error {
-	c, w, err := f.findWorkload(cmd, name)
+	target, err := f.connectPod(cmd, name, true)
 	if err != nil {
 		return err
 	}
-	pod, container, err := f.choosePod(w, true, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	options.Container, options.Stdout, options.Stderr = container, true, !options.TTY
-	return c.connectStreams(cmd, pod, "exec", options, options.Stdin, options.TTY)
+	options.Container, options.Stdout, options.Stderr = target.container, true, !options.TTY
+	return target.connectStreams(cmd, target.pod, "exec", options, options.Stdin, options.TTY)
+}
+
+// attach connects to the program of a container.
+func (t *podTarget) attach(cmd *cobra.Command, stdin, tty bool) error {
+	options := &corev1.PodAttachOptions{Container: t.container, Stdin: stdin, Stdout: true, Stderr: !tty, TTY: tty}
+	return t.connectStreams(cmd, t.pod, "attach", options, stdin, tty)
 }
 
 // connectStreams connects the streams of a command to a container. With a terminal it passes every key on.

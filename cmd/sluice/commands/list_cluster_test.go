@@ -148,10 +148,12 @@ func TestWorkloadCommandsInCluster(t *testing.T) {
 	}
 
 	for _, name := range []string{"notebook", "training"} {
-		if out := sluice("clone", name, name+"-2", "--dry-run=server"); !strings.Contains(out, "created (server dry run)") {
+		if out := sluice("clone", name, name+"-2", "--dry-run=server"); !strings.HasSuffix(out, "/"+name+"-2 would be created in namespace "+namespace+"\n") {
 			t.Errorf("clone printed %q", out)
 		}
-		sluice("clone", name, name+"-2")
+		if out := sluice("clone", name, name+"-2"); !strings.Contains(out, "sluice logs "+name+"-2 -n "+namespace) {
+			t.Errorf("clone printed %q", out)
+		}
 	}
 	read(deployment, "notebook-2")
 	if got := deployment.Spec.Selector.MatchLabels; got["app"] != "notebook-2" || got[submission.LabelInstance] != "notebook-2" {

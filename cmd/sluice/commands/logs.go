@@ -43,21 +43,17 @@ log is printed as the program wrote it.`,
 	cmd.Flags().DurationVar(&since, "since", 0, "Print the lines of this time, such as 5m")
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, w, err := flags.findWorkload(cmd, args[0])
+		target, err := flags.connectPod(cmd, args[0], false)
 		if err != nil {
 			return err
 		}
-		pod, container, err := flags.choosePod(w, false, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		if options.Container = container; tail >= 0 {
+		if options.Container = target.container; tail >= 0 {
 			options.TailLines = &tail
 		}
 		if since > 0 {
 			options.SinceSeconds = ptr.To(int64(since.Seconds()))
 		}
-		return c.copyLog(cmd.Context(), pod, &options, cmd.OutOrStdout())
+		return target.copyLog(cmd.Context(), target.pod, &options, cmd.OutOrStdout())
 	}
 	return cmd
 }

@@ -55,11 +55,7 @@ prints the whole address.`,
 	cmd.Flags().BoolVar(&forward, "forward", false, "Forward a local port, also if the workload has an address outside")
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, w, err := flags.findWorkload(cmd, args[0])
-		if err != nil {
-			return err
-		}
-		pod, container, err := flags.choosePod(w, true, cmd.ErrOrStderr())
+		target, err := flags.connectPod(cmd, args[0], true)
 		if err != nil {
 			return err
 		}
@@ -67,14 +63,15 @@ prints the whole address.`,
 			if err := validatePorts(port); err != nil || strings.Contains(port, ":") {
 				return fmt.Errorf("--port %s: want a number up to 65535", port)
 			}
-		} else if port = notebookPort; len(declaredPorts(w, pod)) > 0 {
-			port = declaredPorts(w, pod)[0]
+		} else if port = notebookPort; len(declaredPorts(target.workload, target.pod)) > 0 {
+			port = declaredPorts(target.workload, target.pod)[0]
 		}
-		page := webPage{token: c.notebookToken(cmd.Context(), pod, container), output: cmd.OutOrStdout(), showToken: showToken, noBrowser: noBrowser}
-		if address := outsideAddress(w); address != "" && !forward {
+		token := target.notebookToken(cmd.Context(), target.pod, target.container)
+		page := webPage{token: token, output: cmd.OutOrStdout(), showToken: showToken, noBrowser: noBrowser}
+		if address := outsideAddress(target.workload); address != "" && !forward {
 			return page.open(cmd.Context(), address)
 		}
-		return c.openForwarded(cmd, pod, port, &page)
+		return target.openForwarded(cmd, target.pod, port, &page)
 	}
 	return cmd
 }

@@ -6,7 +6,6 @@ package commands
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -33,21 +32,33 @@ func addPodFlags(cmd *cobra.Command) *podFlags {
 	return f
 }
 
-// choosePod returns a pod of a workload and one of its containers. It notes on notes which pod it chose if the
-// workload has several.
-func (f *podFlags) choosePod(w *workloads.Workload, needsRunning bool, notes io.Writer) (*corev1.Pod, string, error) {
-	pod, err := selectPod(w, f.pod, needsRunning)
+// podTarget is a container of a pod of a workload, with a client that reaches it.
+type podTarget struct {
+	*clusterClient
+	workload  *workloads.Workload
+	pod       *corev1.Pod
+	container string
+}
+
+// connectPod connects, and returns the pod and the container that the flags choose from the workload that the user
+// named. It notes on standard error which pod that is if the workload has several.
+func (f *podFlags) connectPod(cmd *cobra.Command, name string, needsRunning bool) (*podTarget, error) {
+	c, w, err := f.findWorkload(cmd, name)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	container, err := selectContainer(pod, f.container)
-	if err != nil {
-		return nil, "", err
+	target := &podTarget{clusterClient: c.clusterClient, workload: w}
+	if target.pod, err = selectPod(w, f.pod, needsRunning); err != nil {
+		return nil, err
+	}
+	if target.container, err = selectContainer(target.pod, f.container); err != nil {
+		return nil, err
 	}
 	if len(w.Pods) > 1 && f.pod == "" {
-		fmt.Fprintf(notes, "%s has %d pods; this is %s. Choose another with --pod.\n", referenceText(w), len(w.Pods), printer.Sanitize(pod.Name))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d pods; this is %s. Choose another with --pod.\n",
+			referenceText(w), len(w.Pods), printer.Sanitize(target.pod.Name))
 	}
-	return pod, container, nil
+	return target, nil
 }
 
 // selectPod returns the pod of a workload with a name; without a name the first that runs, or else the first.

@@ -39,18 +39,14 @@ it: pods/portforward, in your own pods or in all of the project.`,
 	cmd.Flags().StringSliceVar(&addresses, "address", []string{"localhost"}, "Local addresses to listen on")
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, w, err := flags.findWorkload(cmd, args[0])
-		if err != nil {
-			return err
-		}
-		pod, _, err := flags.choosePod(w, true, cmd.ErrOrStderr())
+		target, err := flags.connectPod(cmd, args[0], true)
 		if err != nil {
 			return err
 		}
 		ports := args[1:]
 		if len(ports) == 0 {
-			if ports = declaredPorts(w, pod); len(ports) == 0 {
-				return fmt.Errorf("%s declares no port; name one: sluice port-forward %s 8888", referenceText(w), args[0])
+			if ports = declaredPorts(target.workload, target.pod); len(ports) == 0 {
+				return fmt.Errorf("%s declares no port; name one: sluice port-forward %s 8888", referenceText(target.workload), args[0])
 			}
 		}
 		for _, port := range ports {
@@ -58,11 +54,11 @@ it: pods/portforward, in your own pods or in all of the project.`,
 				return err
 			}
 		}
-		forwarder, err := c.newPortForwarder(cmd.Context(), pod, addresses, ports, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		forwarder, err := target.newPortForwarder(cmd.Context(), target.pod, addresses, ports, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		return explainForwarding(cmd.Context(), pod, forwarder.ForwardPorts())
+		return explainForwarding(cmd.Context(), target.pod, forwarder.ForwardPorts())
 	}
 	return cmd
 }

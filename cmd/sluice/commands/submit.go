@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,10 +18,12 @@ import (
 	"sluice.dev/cmd/sluice/submission"
 )
 
-// PrepareArguments rewrites the arguments of a command line of sluice: only submit has a flag --command that can
-// stand before the two dashes.
+// PrepareArguments rewrites the arguments of a command line of sluice: only submit and preset create have a flag
+// --command that can stand before the two dashes.
 func PrepareArguments(arguments []string) []string {
-	isSubmit := func(argument string) bool { return argument == "submit" || argument == "submit-dist" }
+	isSubmit := func(argument string) bool {
+		return slices.Contains([]string{"submit", "submit-dist", "preset"}, argument)
+	}
 	if at := slices.IndexFunc(arguments, isSubmit); at < 0 {
 		return arguments
 	}
@@ -29,7 +32,7 @@ func PrepareArguments(arguments []string) []string {
 
 func newSubmitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "submit [NAME] --image IMAGE",
+		Use:   "submit [NAME] {--image IMAGE | --preset PRESET}",
 		Short: "Start training, a notebook or inference",
 		Long: `Start a workload of plain Kubernetes objects: a Job for training, a Deployment for interactive
 work and inference, with a Service, an Ingress and volume claims where the flags ask for them. The
@@ -41,9 +44,15 @@ image with five random characters.`,
   # Start a notebook, which sluice open opens
   sluice submit notebook -i jupyter/base-notebook -g 1 --interactive --port 8888
 
+  # Start a shell and use it; leaving it ends the program
+  sluice submit shell -i ubuntu --interactive -it --attach
+
   # Run a command
   sluice submit build -i python:3.12 --interactive --command sleep --args infinity
   sluice submit train -i python:3.12 -g 1 --command -- python train.py --epochs 3
+
+  # Use presets: an environment and a compute resource; other flags win over them
+  sluice submit notebook --preset jupyter --preset small --cpu 4
 
   # Print the objects for kubectl
   sluice submit training -i registry.example.org/train:1 -g 1 --dry-run=client -o yaml`,
@@ -73,23 +82,44 @@ have. --gpu is the number of each worker. All other flags are those of sluice su
 // addSubmission adds the flags that select a cluster and the output, and what the command does.
 func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 	cluster := addWorkloadFlags(cmd, namespaceScope)
-	dryRun := dryRunNone
-	addChoiceFlag(cmd, &dryRun, "dry-run", "", "Create nothing: client prints the objects, server lets the cluster check them", dryRunModes)
-	output := addTextOutputFlag(cmd)
+	creation := addCreationFlags(cmd)
+	attach := cmd.Flags().Bool("attach", false, "Wait until the workload runs, and attach to its program; Ctrl-C leaves it running")
 	completeFlag(cmd, "node-pools", cluster.completePools)
+	completeFlag(cmd, "preset", cluster.completePresets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		framework, args, dash, err := splitFramework(cmd, args)
 		if err != nil {
 			return err
 		}
-		request, err := flags.Request(args, dash)
+		var c *clusterClient
+		var presets *submission.Presets
+		if len(flags.Presets()) > 0 { // a dry run of the client, too, reads them
+			if c, err = cluster.connectForSubmission(cmd, creation.dryRun, true); err != nil {
+				return err
+			}
+			if presets, err = listPresets(cmd.Context(), c, c.namespace); err != nil {
+				return err
+			}
+		}
+		request, err := flags.Request(args, dash, presets)
 		if err != nil {
 			return err
 		}
 		if framework != "" {
 			request.Framework = framework
 		}
-		return submit(cmd, cluster, request, output, dryRun)
+		if *attach && (creation.dryRun != dryRunNone || creation.output.isObject()) {
+			return errors.New("--attach: not with --dry-run or --output, which print objects")
+		}
+		if c == nil {
+			if c, err = cluster.connectForSubmission(cmd, creation.dryRun, len(request.MissingImages()) > 0); err != nil {
+				return err
+			}
+		}
+		if err := submit(cmd, c, request, creation); err != nil || !*attach {
+			return err
+		}
+		return c.attachSubmission(cmd, request)
 	}
 }
 

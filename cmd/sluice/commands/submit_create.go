@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,10 +31,50 @@ const (
 
 var dryRunModes = []string{dryRunNone, dryRunClient, dryRunServer}
 
-// submit creates the objects of a request after the cluster has checked all of them.
-func submit(cmd *cobra.Command, flags *workloadFlags, request *submission.Request, output *outputFlag, dryRun string) error {
-	c, err := flags.connectForSubmission(cmd, dryRun)
-	if err != nil {
+// creation is how a command creates objects.
+type creation struct {
+	dryRun string
+	output *outputFlag
+}
+
+// addCreationFlags adds --dry-run and -o.
+func addCreationFlags(cmd *cobra.Command) *creation {
+	c := &creation{dryRun: dryRunNone, output: addTextOutputFlag(cmd)}
+	addChoiceFlag(cmd, &c.dryRun, "dry-run", "", "Create nothing: client prints the objects, server lets the cluster check them", dryRunModes)
+	return c
+}
+
+// run creates objects after the cluster has checked all of them. Then it prints them, and how to go on.
+func (o *creation) run(cmd *cobra.Command, c client.Client, objects []*unstructured.Unstructured, next string) error {
+	output := cmd.OutOrStdout()
+	if o.dryRun == dryRunClient {
+		return writeObjects(output, o.output.format, objects)
+	}
+	if err := checkObjects(cmd.Context(), c, objects); err != nil {
+		return err
+	}
+	created := "would be created"
+	if o.dryRun == dryRunNone {
+		created = "created"
+		if err := createObjects(cmd.Context(), c, objects); err != nil {
+			return err
+		}
+	}
+	if o.output.isObject() {
+		return writeObjects(output, o.output.format, objects)
+	}
+	for _, object := range objects {
+		fmt.Fprintf(output, "%s %s in namespace %s\n", printer.Sanitize(nameOf(object)), created, printer.Sanitize(object.GetNamespace()))
+	}
+	if o.dryRun == dryRunNone {
+		fmt.Fprint(output, next)
+	}
+	return nil
+}
+
+// submit creates the objects of a request.
+func submit(cmd *cobra.Command, c *clusterClient, request *submission.Request, creation *creation) error {
+	if err := readImages(cmd.Context(), c, request); err != nil {
 		return err
 	}
 	request.Namespace = c.namespace
@@ -42,35 +82,39 @@ func submit(cmd *cobra.Command, flags *workloadFlags, request *submission.Reques
 	if err != nil {
 		return err
 	}
-	if dryRun == dryRunClient {
-		return writeObjects(cmd.OutOrStdout(), output.format, objects)
-	}
-	if err := checkObjects(cmd.Context(), c, objects); err != nil {
-		return err
-	}
-	if dryRun == dryRunNone {
-		if err := createObjects(cmd.Context(), c, objects); err != nil {
-			return err
-		}
-	}
-	if output.isObject() {
-		return writeObjects(cmd.OutOrStdout(), output.format, objects)
-	}
-	printSubmission(cmd.OutOrStdout(), request, objects, dryRun)
-	return nil
+	return creation.run(cmd, c, objects, nextSteps(request.Name, request.Namespace, len(request.Ports) > 0))
 }
 
-// connectForSubmission returns a client for the namespace of the flags. Without a project, a dry run of the client needs no cluster.
-func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string) (*clusterClient, error) {
-	if dryRun == dryRunClient && f.project == "" {
+// connectForSubmission returns a client for the namespace of the flags. A dry run of the client needs a cluster only if
+// it reads from one: the namespace of a project, presets or images.
+func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string, reads bool) (*clusterClient, error) {
+	if dryRun == dryRunClient && f.project == "" && !reads {
 		return &clusterClient{namespace: *f.Namespace}, nil
 	}
 	c, err := f.connect(cmd)
-	if err != nil || f.project == "" {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	c.namespace, err = projectNamespace(cmd.Context(), c, f.project)
-	return c, err
+	if f.project != "" {
+		if c.namespace, err = projectNamespace(cmd.Context(), c, f.project); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// readImages reads the images of the init containers that a request needs.
+func readImages(ctx context.Context, c client.Reader, request *submission.Request) error {
+	if len(request.MissingImages()) == 0 {
+		return nil
+	}
+	var images corev1.ConfigMap
+	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: submission.ImagesConfigMap}
+	if err := c.Get(ctx, key, &images); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the images of init containers: %w", err)
+	}
+	request.Images = images.Data
+	return nil
 }
 
 // checkObjects lets the cluster check all objects, without creating any.
@@ -151,8 +195,18 @@ var flagHints = []struct{ field, flags string }{
 	{"a PersistentVolumeClaim for files", "--pvc or --new-pvc"},
 }
 
+// refusedHost matches the admission policy's refusal of the host of an Ingress.
+var refusedHost = regexp.MustCompile(`host [^:]*: the department allows ([^;]+);`)
+
 // flagHint names the flag of submit that sets what a refusal says, or is empty.
 func flagHint(refusal string) string {
+	if hosts := refusedHost.FindStringSubmatch(refusal); hosts != nil && hosts[1] != "none" {
+		hint := "; sluice submit: --host"
+		if allowed := hosts[1]; !strings.ContainsAny(allowed, " ,*") {
+			hint += " " + allowed
+		}
+		return hint
+	}
 	for _, hint := range flagHints {
 		if strings.Contains(refusal, hint.field) {
 			return "; sluice submit: " + hint.flags
@@ -166,24 +220,16 @@ func nameOf(object *unstructured.Unstructured) string {
 	return strings.ToLower(object.GetKind()) + "/" + object.GetName()
 }
 
-// printSubmission prints what was created, and how to go on.
-func printSubmission(output io.Writer, request *submission.Request, objects []*unstructured.Unstructured, dryRun string) {
-	created := "created"
-	if dryRun == dryRunServer {
-		created = "would be created"
-	}
-	for _, object := range objects {
-		fmt.Fprintf(output, "%s %s in namespace %s\n", printer.Sanitize(nameOf(object)), created, printer.Sanitize(object.GetNamespace()))
-	}
-	if dryRun == dryRunServer {
-		return
-	}
+// nextSteps returns the commands with which a user goes on.
+func nextSteps(name, namespace string, hasPorts bool) string {
+	of := printer.Sanitize(name)
 	where := ""
-	if request.Namespace != "" {
-		where = " -n " + request.Namespace
+	if namespace != "" {
+		where = " -n " + printer.Sanitize(namespace)
 	}
-	fmt.Fprintf(output, "\nTo see whether it runs: sluice list%s\nTo read its output:     sluice logs %s%s\n", where, request.Name, where)
-	if len(request.Ports) > 0 {
-		fmt.Fprintf(output, "To reach it:            sluice port-forward %s%s\n", request.Name, where)
+	text := "\nTo see whether it runs: sluice list" + where + "\nTo read its output:     sluice logs " + of + where + "\n"
+	if hasPorts {
+		text += "To reach it:            sluice port-forward " + of + where + "\n"
 	}
+	return text
 }

@@ -105,6 +105,14 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 			`admission webhook "templates.sluice.dev" denied the request: node pool dgx offers whole GPUs only; use node pool mig: name it in the annotation sluice.dev/node-pools`),
 		"deployment/notebook is refused: request less, or choose priorityClassName sluice-interactive-preemptible; sluice submit: --preemptible": errors.New(
 			`admission webhook "templates.sluice.dev" denied the request: request less, or choose priorityClassName sluice-interactive-preemptible`),
+		"deployment/notebook is refused: host (none, which is all hosts): the department allows gpu.example.org; choose one of these, or ask; sluice submit: --host gpu.example.org": errors.New(
+			`ingresses.networking.k8s.io "notebook" is forbidden: ValidatingAdmissionPolicy 'sluice-services' with binding 'sluice-services' denied request: host (none, which is all hosts): the department allows gpu.example.org; choose one of these, or ask`),
+		"deployment/notebook is refused: host a.org: the department allows *.h2.example.org; choose one of these, or ask; sluice submit: --host": errors.New(
+			`admission webhook "a" denied the request: host a.org: the department allows *.h2.example.org; choose one of these, or ask`),
+		"deployment/notebook is refused: host a.org: the department allows a.example.org, b.example.org; choose one of these, or ask; sluice submit: --host": errors.New(
+			`admission webhook "a" denied the request: host a.org: the department allows a.example.org, b.example.org; choose one of these, or ask`),
+		"deployment/notebook is refused: host a.org: the department allows none; choose one of these, or ask": errors.New(
+			`admission webhook "a" denied the request: host a.org: the department allows none; choose one of these, or ask`),
 		"deployment/notebook is refused: another user's": errors.New(
 			`deployments.apps "notebook" is forbidden: ValidatingAdmissionPolicy 'sluice-own-only' with binding 'sluice-own-only' denied request: another user's`),
 		"deployment/notebook exists in namespace thesis: choose another name, or delete it with sluice delete notebook": apierrors.NewAlreadyExists(deployments, "notebook"),
@@ -144,6 +152,15 @@ func TestSubmitPrintsObjects(t *testing.T) {
 	arguments = []string{"submit-dist", "mpi", "train", "--workers", "3", "-i", "python", "--dry-run", "client", "-o", "json"}
 	got, err = runCommand(t, PrepareArguments(arguments)...)
 	if err != nil || !strings.Contains(got, `"kind": "MPIJob"`) || !strings.Contains(got, `"replicas": 3`) {
+		t.Errorf("%v: %s", err, got)
+	}
+	for _, more := range [][]string{{"--dry-run=client"}, {"--dry-run=server"}, {"-o", "yaml"}} {
+		_, err := runCommand(t, append([]string{"submit", "a", "-i", "a", "--attach"}, more...)...)
+		if err == nil || err.Error() != "--attach: not with --dry-run or --output, which print objects" {
+			t.Errorf("--attach %v: %v", more, err)
+		}
+	}
+	if got, err := runCommand(t, "submit-dist", "mpi", "train", "--workers", "0", "-i", "a", "--dry-run=client"); err == nil || !strings.Contains(err.Error(), "--workers 0: give a number") {
 		t.Errorf("%v: %s", err, got)
 	}
 	if got, err := runCommand(t, "submit-dist", "horovod", "-i", "a"); err == nil || err.Error() != `framework "horovod": want mpi or pytorch` {

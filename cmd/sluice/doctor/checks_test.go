@@ -152,7 +152,11 @@ func TestChecksFindProblems(t *testing.T) {
 			addCondition(&o.Policies.Value[0].Status.Conditions, v1alpha1.ConditionQuarantined, metav1.ConditionTrue, "x")
 		}, "policies", "it is in quarantine", nil},
 		"replicas differ": {func(o *Observation) { o.Policies.Value[0].Status.Conditions[1].Status = metav1.ConditionFalse }, "policies", "Warning Policy core.gpu: not in force on all replicas", nil},
-		"no policies":     {func(o *Observation) { o.Policies.Value = nil }, "policies", "Error : there are no Policies", nil},
+		"data are missing": {func(o *Observation) {
+			c := &o.Policies.Value[0].Status.Conditions[1]
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDataMissing, "data.config.limits: the ConfigMap does not exist"
+		}, "policies", "Error Policy core.gpu: not in force on all replicas of the webhook (DataMissing): data.config.limits: the ConfigMap does not exist", nil},
+		"no policies": {func(o *Observation) { o.Policies.Value = nil }, "policies", "Error : there are no Policies", nil},
 		"a policy of no department": {func(o *Observation) {
 			o.Policies.Value = append(o.Policies.Value, newPolicy("theirs", func(p *v1alpha1.Policy) { p.Spec.Match.Departments = []string{"gone"} }))
 		}, "policy-matches", "Warning Policy theirs: it matches nothing: spec.match.departments", nil},

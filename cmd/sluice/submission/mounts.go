@@ -25,6 +25,8 @@ type Mount struct {
 	Source   corev1.VolumeSource
 	// NewClaim is a volume claim that is created with the workload.
 	NewClaim *NewClaim
+	// Fetch is where the files of the volume come from.
+	Fetch *Fetch
 }
 
 // NewClaim is a volume claim of a workload.
@@ -79,21 +81,26 @@ var mountKeys = map[string][]string{
 	"--nfs":            {"server!", "path!", "mount!", "readwrite"},
 	"--configmap-file": {"name!", "file", "mount!"},
 	"--secret-file":    {"name!", "file", "mount!"},
+	"--git-sync":       {"source!", "branch", "rev", "secret", "target!"},
+	"--s3":             {"bucket!", "key", "url!", "region", "secret", "target!"},
 }
 
 // ParseMount reads a volume such as server=nas,path=/exports,mount=/data of the flags --new-pvc, --host-path, --nfs,
-// --configmap-file and --secret-file.
+// --configmap-file, --secret-file, --git-sync and --s3.
 func ParseMount(flag, text string) (Mount, error) {
 	m := Mount{Flag: flag, Text: text}
-	values, err := m.parseKeys()
+	if imageKeys[flag] != "" {
+		m.Text = maskCredentials(text)
+	}
+	values, err := m.parseKeys(text)
 	if err != nil {
 		return m, err
 	}
 	m.Path, m.File = values["mount"], values["file"]
 	switch flag {
 	case "--new-pvc":
-		size, err := resource.ParseQuantity(values["size"])
-		if err != nil || size.Sign() <= 0 {
+		size, sizeErr := resource.ParseQuantity(values["size"])
+		if sizeErr != nil || size.Sign() <= 0 {
 			return m, m.refuse("size: want a quantity such as 20Gi")
 		}
 		m.Path, m.ReadOnly = values["path"], values["ro"] != ""
@@ -111,18 +118,23 @@ func ParseMount(flag, text string) (Mount, error) {
 	case "--secret-file":
 		m.ReadOnly = true
 		m.Source.Secret = &corev1.SecretVolumeSource{SecretName: values["name"]}
+	case "--git-sync", "--s3":
+		m.Path, m.Source.EmptyDir = values["target"], &corev1.EmptyDirVolumeSource{}
+		m.Fetch, err = m.newFetch(values)
 	}
-	return m, nil
+	return m, err
 }
 
 // parseKeys reads KEY=VALUE,...; a key without a value is a switch.
-func (m *Mount) parseKeys() (map[string]string, error) {
+func (m *Mount) parseKeys(text string) (map[string]string, error) {
 	known := mountKeys[m.Flag]
 	values := map[string]string{}
-	for part := range strings.SplitSeq(m.Text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		key, value, hasValue := strings.Cut(part, "=")
 		isSwitch := key == "ro" || key == "readwrite"
 		switch {
+		case m.Flag == "--git-sync" && (key == "username" || key == "password"):
+			return nil, m.refuse(fmt.Sprintf("key %q: credentials belong in a Secret: secret=NAME", key))
 		case !slices.Contains(known, key) && !slices.Contains(known, key+"!"):
 			return nil, m.refuse(fmt.Sprintf("key %q is unknown; want %s", key, describeKeys(known)))
 		case isSwitch == hasValue || hasValue && value == "":
@@ -167,6 +179,8 @@ func (r *Request) validateMounts() (problems []error) {
 		switch name := m.objectName(); {
 		case !path.IsAbs(m.Path) || strings.Contains(m.Path, ":"):
 			problems = append(problems, m.refuse(fmt.Sprintf("path %q: want an absolute path of the container", m.Path)))
+		case path.Clean(m.Path) == "/" || slices.Contains(strings.Split(m.Path, "/"), ".."):
+			problems = append(problems, m.refuse(fmt.Sprintf("path %q: want a folder below /, without ..", m.Path)))
 		case seen[path.Clean(m.Path)]:
 			problems = append(problems, m.refuse("path "+m.Path+": it is mounted twice"))
 		case m.Source.HostPath != nil && !path.IsAbs(m.Source.HostPath.Path):

@@ -4,6 +4,7 @@
 package submission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,10 +40,10 @@ func (r *Request) gpuFlag() string {
 	return "--gpu " + r.GPUs
 }
 
-// Objects returns the objects of a request, in the order in which they are created: volume claims, the workload,
-// its Service and its Ingress. They have no fields without a value, so that they can be printed.
+// Objects returns the objects of a request, or all of its faults. They are in the order in which they are created: volume
+// claims, the workload, its Service and its Ingress. They have no fields without a value, so that they can be printed.
 func Objects(r *Request) ([]*unstructured.Unstructured, error) {
-	if err := r.Validate(); err != nil {
+	if err := r.validate(); err != nil {
 		return nil, err
 	}
 	template := r.template()
@@ -108,6 +109,7 @@ func (r *Request) labels() map[string]string {
 func (r *Request) template() corev1.PodTemplateSpec {
 	container := corev1.Container{
 		Name: "main", Image: r.Image, Command: r.Command, Args: r.Arguments, Env: r.Environment, WorkingDir: r.WorkingDirectory,
+		Stdin: r.Stdin, TTY: r.TTY,
 	}
 	if r.LocalImage {
 		container.ImagePullPolicy = corev1.PullNever
@@ -132,6 +134,7 @@ func (r *Request) template() corev1.PodTemplateSpec {
 		template.Spec.PriorityClassName = v1alpha1.PriorityClassInteractivePreemptible
 	}
 	r.addVolumes(&template.Spec, &container)
+	r.addFetches(&template.Spec)
 	template.Spec.Containers = []corev1.Container{container}
 	return template
 }
@@ -165,6 +168,9 @@ func (r *Request) setResources(container *corev1.Container, annotations map[stri
 	}
 }
 
+// volumePrefix and the number of a mount are the name of its volume.
+const volumePrefix = "volume-"
+
 func (r *Request) addVolumes(spec *corev1.PodSpec, container *corev1.Container) {
 	add := func(name, path, file string, readOnly bool, source corev1.VolumeSource) {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
@@ -172,7 +178,7 @@ func (r *Request) addVolumes(spec *corev1.PodSpec, container *corev1.Container) 
 	}
 	for i := range r.Mounts {
 		m := &r.Mounts[i]
-		add("volume-"+strconv.Itoa(i+1), m.Path, m.File, m.ReadOnly, m.Source)
+		add(volumePrefix+strconv.Itoa(i+1), m.Path, m.File, m.ReadOnly, m.Source)
 	}
 	if r.LargeSharedMemory {
 		add("shared-memory", "/dev/shm", "", false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})
@@ -210,8 +216,9 @@ func (r *Request) job(template corev1.PodTemplateSpec) *batchv1.Job {
 	if r.Parallelism > 0 {
 		job.Spec.Parallelism = &r.Parallelism
 	}
-	if r.Completions > 0 {
-		job.Spec.Completions = &r.Completions
+	if completions := cmp.Or(r.Completions, r.Parallelism); completions > 0 {
+		// Each pod finds its number in the variable JOB_COMPLETION_INDEX.
+		job.Spec.Completions, job.Spec.CompletionMode = &completions, ptr.To(batchv1.IndexedCompletion)
 	}
 	return job
 }
@@ -237,3 +244,17 @@ func (r *Request) containerPorts() []int32 {
 }
 
 func portName(port int32) string { return "port-" + strconv.Itoa(int(port)) }
+
+// WorkloadReference returns KIND/NAME of the workload, as the commands of sluice accept it.
+func (r *Request) WorkloadReference() string {
+	kind := "deployment"
+	switch {
+	case r.Framework == MPI:
+		kind = "mpijob"
+	case r.Framework == PyTorch:
+		kind = "pytorchjob"
+	case r.Type == v1alpha1.WorkloadTrain:
+		kind = "job"
+	}
+	return kind + "/" + r.Name
+}

@@ -9,6 +9,7 @@ package submission
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,8 +72,15 @@ type Request struct {
 	WorkingDirectory   string
 	Mounts             []Mount
 
+	// Stdin and TTY are the container's: its program may read, from a terminal.
+	Stdin, TTY bool
+	// Images are the images with which files are fetched, by the keys of ImagesConfigMap.
+	Images map[string]string
+
 	Ports       []Port
 	ServiceType ServiceType
+	// Host is the host of the Ingress; without it, the Ingress is for all hosts.
+	Host string
 
 	// Parallelism and Completions are those of a Job; 0 is 1.
 	Parallelism, Completions int32
@@ -89,9 +97,9 @@ type Request struct {
 // maxNameLength leaves room for what controllers append to the names of pods.
 const maxNameLength = 50
 
-// Validate returns why the request makes no objects. What depends on the project, its quotas and policies, is
+// validate returns why the request makes no objects. What depends on the project, its quotas and policies, is
 // decided by the cluster.
-func (r *Request) Validate() error {
+func (r *Request) validate() error {
 	if r.Type == "" {
 		r.Type = v1alpha1.WorkloadTrain
 	}
@@ -103,7 +111,7 @@ func (r *Request) Validate() error {
 	case len(faults) > 0 || len(r.Name) > maxNameLength:
 		refuse("NAME %q: use lower case letters, digits and -, beginning with a letter, at most %d characters", r.Name, maxNameLength)
 	}
-	if strings.TrimSpace(r.Image) == "" || strings.ContainsAny(r.Image, " \t\n") {
+	if strings.TrimSpace(r.Image) == "" || strings.ContainsAny(r.Image, " \t\n") || strings.HasPrefix(r.Image, "-") {
 		refuse("--image %q: give an image such as python:3.12", r.Image)
 	}
 	if n := countSet(r.GPUs != "", r.GPUMemory != nil, r.MIGProfile != ""); n > 1 {
@@ -111,6 +119,19 @@ func (r *Request) Validate() error {
 	}
 	if r.ServiceType != "" && len(r.Ports) == 0 {
 		refuse("--service-type %s: needs --port", r.ServiceType)
+	}
+	switch {
+	case r.Host == "":
+	case r.ServiceType != Ingress:
+		refuse("--host %q: only with --service-type ingress", r.Host)
+	case len(validation.IsDNS1123Subdomain(r.Host)) > 0 || isAddress(r.Host):
+		refuse("--host %q: want a DNS name in lower case such as notebook.example.org, without * and port", r.Host)
+	}
+	if r.Parallelism < 0 || r.Parallelism > maxPods {
+		refuse("--parallelism %d: give a number from 1 to %d", r.Parallelism, maxPods)
+	}
+	if r.Completions < 0 || r.Completions > maxPods {
+		refuse("--completions %d: give a number from 1 to %d", r.Completions, maxPods)
 	}
 	if r.Type != v1alpha1.WorkloadTrain {
 		if r.Parallelism > 1 || r.Completions > 1 {
@@ -131,11 +152,21 @@ func (r *Request) Validate() error {
 		refuse("--parallelism and --completions: not for a %s job, which has --workers", r.Framework)
 	}
 	problems = append(problems, r.validateMounts()...)
+	problems = append(problems, r.validateImages()...)
 	return errors.Join(problems...)
 }
 
-// maxWorkers is above the pods of any cluster that Sluice was measured with.
-const maxWorkers = 1000
+const (
+	// maxWorkers is above the pods of any cluster that Sluice was measured with.
+	maxWorkers = 1000
+	// maxPods is Kubernetes' limit for the indexes of a Job.
+	maxPods = 100000
+)
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
 
 func countSet(set ...bool) int {
 	n := 0

@@ -33,7 +33,7 @@ func (r *Request) service() *corev1.Service {
 	return service
 }
 
-// ingress returns an Ingress of the cluster's default class, which serves the first port below the path /NAME.
+// ingress returns an Ingress of the cluster's default class, which serves the first port below the path /NAME of its host.
 func (r *Request) ingress() *networkingv1.Ingress {
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
 		Name: r.Name, Port: networkingv1.ServiceBackendPort{Number: r.Ports[0].Service},
@@ -41,6 +41,7 @@ func (r *Request) ingress() *networkingv1.Ingress {
 	return &networkingv1.Ingress{
 		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, ObjectMeta: r.meta(),
 		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
+			Host: r.Host,
 			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
 				Path: "/" + r.Name, PathType: ptr.To(networkingv1.PathTypePrefix), Backend: backend,
 			}}}},

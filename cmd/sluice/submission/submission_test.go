@@ -32,7 +32,7 @@ func parse(arguments []string, framework submission.Framework) (*submission.Requ
 	if err := set.Parse(submission.Prepare(arguments)); err != nil {
 		return nil, err
 	}
-	request, err := flags.Request(set.Args(), set.ArgsLenAtDash())
+	request, err := flags.Request(set.Args(), set.ArgsLenAtDash(), new(submission.Presets))
 	if err == nil && framework != "" {
 		request.Framework = framework
 	}
@@ -45,6 +45,7 @@ func render(arguments []string, framework submission.Framework) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	request.Images = map[string]string{"git-image": "registry.example.org/tools/git:2.51", "s3-image": "registry.example.org/tools/rclone:1.71"}
 	objects, err := submission.Objects(request)
 	if err != nil {
 		return "", err
@@ -115,8 +116,12 @@ func TestFlags(t *testing.T) {
 		"mig":       "slice -i a --mig-profile 3g.40gb --node-pools dgx-mig,dgx --max-runtime 6h --args one --args --two",
 		"volumes": "volumes -i a --pvc data:/data:ro --new-pvc name=scratch,path=/scratch,size=20Gi,storageclass=fast --host-path path=/opt,mount=/opt " +
 			"--nfs server=nas,path=/exports,mount=/nfs,readwrite --configmap-file name=settings,file=a.yaml,mount=/etc/a.yaml --secret-file name=keys,mount=/keys",
-		"preemptible": "notebook -i a -g 1 --interactive --preemptible --port 8888 --service-type nodeport -e A=1 -e B= -e A=2=3",
-		"pytorch":     "ddp -i a -g 2 --pytorch workers=4 -- --epochs 3",
+		"preemptible":   "notebook -i a -g 1 --interactive --preemptible --port 8888 --service-type nodeport -e A=1 -e B= -e A=2=3",
+		"array":         "search -i a -g 0.5 --parallelism 2 --completions 6",
+		"array-at-once": "search -i a --parallelism 3",
+		"host":          "notebook -i a --interactive --port 8888 --service-type ingress --host thesis.h2.example.org",
+		"terminal":      "shell -it -i ubuntu --interactive",
+		"pytorch":       "ddp -i a -g 2 --pytorch workers=4 -- --epochs 3",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := render(strings.Fields(line), "")
@@ -131,17 +136,30 @@ func TestFlags(t *testing.T) {
 // Each fault names the flag, the value and what is allowed, and all faults are reported at once.
 func TestRefusedCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"Upper -i a":                                          `NAME "Upper": use lower case letters, digits and -, beginning with a letter, at most 50 characters`,
-		"n":                                                   `--image "": give an image such as python:3.12`,
-		"n extra -i a":                                        `arguments ["extra"]: give one name; arguments of the command follow -- or --args`,
-		"n -i a -g half":                                      `--gpu "half": want a whole number of GPUs, or a part of one such as 0.5`,
-		"n -i a -g NaN":                                       `--gpu "NaN": want a whole number of GPUs, or a part of one such as 0.5`,
-		"n -i a -g 1.7":                                       "--gpu 1.7: metadata.annotations[sluice.dev/gpu]",
-		"n -i a -g 1 --gpu-memory 8G":                         "--gpu, --gpu-memory and --mig-profile: give one of them",
-		"n -i a --mig-profile 1c.3g.40gb":                     "--mig-profile 1c.3g.40gb: ",
-		"n -i a --gpu-memory -8G":                             `--gpu-memory "-8G": want a quantity such as 8G`,
-		"n -i a --service-type ingress":                       "--service-type ingress: needs --port",
-		"n -i a --port 1 --service-type dns":                  `--service-type "dns": want portforward, nodeport, ingress or loadbalancer`,
+		"Upper -i a":                           `NAME "Upper": use lower case letters, digits and -, beginning with a letter, at most 50 characters`,
+		"n":                                    `--image "": give an image such as python:3.12`,
+		"n extra -i a":                         `arguments ["extra"]: give one name; arguments of the command follow -- or --args`,
+		"n -i a -g half":                       `--gpu "half": want a whole number of GPUs, or a part of one such as 0.5`,
+		"n -i a -g NaN":                        `--gpu "NaN": want a whole number of GPUs, or a part of one such as 0.5`,
+		"n -i a -g 1.7":                        "--gpu 1.7: metadata.annotations[sluice.dev/gpu]",
+		"n -i a -g 1 --gpu-memory 8G":          "--gpu, --gpu-memory and --mig-profile: give one of them",
+		"n -i a --mig-profile 1c.3g.40gb":      "--mig-profile 1c.3g.40gb: ",
+		"n -i a --gpu-memory -8G":              `--gpu-memory "-8G": want a quantity such as 8G`,
+		"n -i a --service-type ingress":        "--service-type ingress: needs --port",
+		"n -i a --port 1 --service-type dns":   `--service-type "dns": want portforward, nodeport, ingress or loadbalancer`,
+		"n -i a --port 1 --host a.example.org": `--host "a.example.org": only with --service-type ingress`,
+		"n -i a --port 1 --service-type ingress --host *.example.org":         `--host "*.example.org": want a DNS name in lower case such as notebook.example.org, without * and port`,
+		"n -i a --port 1 --service-type ingress --host a.example.org:80":      "want a DNS name in lower case",
+		"n -i a --port 1 --service-type ingress --host https://a.example.org": "want a DNS name in lower case",
+		"n -i a --port 1 --service-type ingress --host A.example.org":         "want a DNS name in lower case",
+		"n -i a --port 1 --service-type ingress --host -a.example.org":        "want a DNS name in lower case",
+		"n -i a --port 1 --service-type ingress --host 192.0.2.1":             "want a DNS name in lower case",
+		"n -i a --port 1 --service-type ingress --host a..example.org":        "want a DNS name in lower case",
+		"n -it":                                               `--image "": give an image such as python:3.12`,
+		"n -ti --image=a":                                     `--image "--image=a": give an image such as python:3.12`,
+		"n -i a --completions -1":                             "--completions -1: give a number from 1 to 100000",
+		"n -i a --parallelism 100001":                         "--parallelism 100001: give a number from 1 to 100000",
+		"n -i a --pvc a:/data/../etc":                         `path "/data/../etc": want a folder below /, without ..`,
 		"n -i a --port 70000":                                 `--port "70000": want a port from 1 to 65535 such as 8888, or SERVICE:CONTAINER such as 80:8888`,
 		"n -i a --port 1 --port 1:2":                          `--port "1:2": port 1 is given twice`,
 		"n -i a -e 1X=2":                                      `--environment "1X": want NAME=VALUE, with letters, digits and _ in the name`,
@@ -182,6 +200,7 @@ func FuzzCommandLine(f *testing.F) {
 	f.Add("n\x00-i\x00a\x00-g\x000.5\x00--command\x00--\x00a\x00b")
 	f.Add("n\x00-i\x00a\x00-e\x00A=hidden-value\x00--new-pvc\x00name=a,path=/b,size=1Gi")
 	f.Add("--\x00--command\x00--")
+	f.Add("n\x00-it\x00-i\x00a\x00--git-sync\x00source=git@a:b,rev=,branch=-c,target=/a\x00--s3\x00bucket=abc,key=..,url=http://[::1]:9,target=/b")
 	f.Fuzz(func(t *testing.T, text string) {
 		arguments := strings.Split(text, "\x00")
 		if prepared := submission.Prepare(arguments); len(prepared) != len(arguments) {

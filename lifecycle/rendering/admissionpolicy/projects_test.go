@@ -35,21 +35,26 @@ func (r namedRights) Authorize(_ context.Context, a authorizer.Attributes) (auth
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// denyClusterRequest returns the message with which one policy refuses a request; old is nil at a creation.
+// denyClusterRequest returns the message with which one policy refuses a request; old is nil at a creation, object at
+// a deletion.
 func denyClusterRequest(t *testing.T, policy, userName string, rights namedRights, resource string, old, object *unstructured.Unstructured) string {
 	t.Helper()
 	p := loadSet(t, false).policies[policy]
 	if p == nil {
 		t.Fatalf("there is no policy %s", policy)
 	}
-	kind, operation := object.GroupVersionKind(), admission.Create
-	if old != nil {
+	operation, present := admission.Create, object
+	switch {
+	case object == nil:
+		operation, present = admission.Delete, old
+	case old != nil:
 		operation = admission.Update
 	}
+	kind := present.GroupVersionKind()
 	attributes := &admission.VersionedAttributes{VersionedKind: kind}
-	attributes.Attributes = admission.NewAttributesRecord(object, asObject(old), kind, object.GetNamespace(), object.GetName(),
+	attributes.Attributes = admission.NewAttributesRecord(asObject(object), asObject(old), kind, present.GetNamespace(), present.GetName(),
 		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, "", operation, nil, false, &user.DefaultInfo{Name: userName})
-	attributes.VersionedObject.Set(object)
+	attributes.VersionedObject.Set(asObject(object))
 	attributes.VersionedOldObject.Set(asObject(old))
 	var message strings.Builder
 	result := compilePolicy(t, p).Validate(t.Context(), attributes.GetResource(), attributes, nil, nil, celconfig.RuntimeCELCostBudget, rights)

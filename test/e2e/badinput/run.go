@@ -48,6 +48,7 @@ func tables() []table {
 	return []table{
 		nodePoolTable(), departmentTable(), projectTable(), policyTable(), gpuNodeTable(),
 		workloadClockTable(), extensionTable(), noticeTable(), usageRecordTable(), admissionParametersTable(), projectParametersTable(),
+		presetTable(),
 	}
 }
 

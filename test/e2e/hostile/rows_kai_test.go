@@ -58,7 +58,7 @@ var _ = attacks(
 		attack: patch(named("Queue", "{project}.kai"), `{"spec":{"resources":{"gpu":{"limit":-1}}}}`), want: "only Sluice writes and deletes",
 	},
 	row{
-		class: queues, name: "KAI: the ConfigMap that lists a pod's GPUs", engines: inKAI, roles: []role{l1, editor, namespaceAdmin}, rbac: []role{l2},
+		class: queues, name: "KAI: the ConfigMap that lists a pod's GPUs", engines: inKAI, roles: []role{l2, l1, editor, namespaceAdmin},
 		attack:  apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: train-abcdefg-shared-gpu-0}}"),
 		control: create("ConfigMap", ""), want: "choose another name",
 	},

@@ -1,0 +1,101 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Controllers reports which users are controllers; evaluation.TenantResolver implements it.
+type Controllers interface {
+	// IsControllerOf reports whether a user may set controller references to objects of the owner's kind.
+	IsControllerOf(ctx context.Context, user string, owner *metav1.OwnerReference) (bool, error)
+}
+
+// CreatorResolver resolves the creators of objects, from the objects in the API server. The API server calls its
+// validators for users who change only own objects, or for pods with the label of a creator, so these reads are rare.
+type CreatorResolver struct {
+	// Live reads the metadata of pods and of their owners from the API server: a cache may have an older object of the name.
+	Live client.Reader
+	// Controllers are the users whose objects belong to their owner.
+	Controllers Controllers
+}
+
+// maxOwners is the largest number of owners above a pod: a CronJob's has two, a RayJob's three.
+const maxOwners = 8
+
+// errUnknownCreator means that no object names a creator.
+var errUnknownCreator = errors.New("its creator is not known")
+
+// Of returns the user who created the object, or its root workload if controllers created the object.
+//
+// A reference to an owner counts only on an object that a controller created. Its users cannot change such an object:
+// admission lets them change only what they created, and accepts controller references from controllers alone.
+func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
+	for range maxOwners {
+		creator := object.Annotations[v1alpha1.AnnotationCreatedBy]
+		if creator == "" {
+			return "", errUnknownCreator
+		}
+		reference := metav1.GetControllerOfNoCopy(object)
+		if reference == nil {
+			return creator, nil
+		}
+		isController, err := r.Controllers.IsControllerOf(ctx, creator, reference)
+		if err != nil {
+			return "", fmt.Errorf("compare %s with the controllers: %w", creator, err)
+		}
+		if !isController {
+			return creator, nil
+		}
+		if object, err = r.owner(ctx, object.Namespace, reference); err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%w: it has more than %d owners", errUnknownCreator, maxOwners)
+}
+
+// OfOwner returns the creator of the object to which a controller reference points.
+func (r *CreatorResolver) OfOwner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (string, error) {
+	owner, err := r.owner(ctx, namespace, reference)
+	if err != nil {
+		return "", err
+	}
+	return r.Of(ctx, owner)
+}
+
+// owner returns the metadata of an owner. It is an error if another object has its name now.
+func (r *CreatorResolver) owner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+	owner, err := r.get(ctx, schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind), namespace, reference.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted", errUnknownCreator, reference.Kind, reference.Name)
+	case err != nil:
+		return nil, fmt.Errorf("get its owner, %s %s: %w", reference.Kind, reference.Name, err)
+	}
+	if owner.UID != reference.UID {
+		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted, and another has that name", errUnknownCreator, reference.Kind, reference.Name)
+	}
+	return owner, nil
+}
+
+// get returns the metadata of an object.
+func (r *CreatorResolver) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object); err != nil {
+		return nil, err
+	}
+	return object, nil
+}

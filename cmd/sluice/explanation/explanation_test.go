@@ -457,9 +457,9 @@ func situations(t testing.TB) map[string]Facts {
 		"ending-held": job(func(f *Facts) {
 			f.Pods, f.Clock = []corev1.Pod{pod(corev1.PodRunning, bound)}, running(v1alpha1.EndMaxRuntime, 30)
 			f.Clock.Status.Deadline.HeldFrom, f.Clock.Status.Limit = at(-30), nil
-			for kind, message := range map[string]string{v1alpha1.ConditionUnstoppable: "the API server refused the patch"} {
-				f.Clock.Status.Conditions = append(f.Clock.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Message: message})
-			}
+			f.Clock.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ConditionUnstoppable, Status: metav1.ConditionTrue, Message: "the API server refused the patch",
+			}}
 			for _, kind := range []string{v1alpha1.ConditionDryRun, v1alpha1.ConditionIdleUnknown} {
 				f.Clock.Status.Conditions = append(f.Clock.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
 			}
@@ -525,7 +525,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Each reason for which Sluice stops a workload has an answer before and after the stop. A text of its own is in neither.
+// Each reason for which Sluice stops a workload has an answer before and after the stop.
 func TestEachEndReasonIsExplained(t *testing.T) {
 	before, after := map[string]bool{}, map[string]bool{}
 	for _, facts := range situations(t) {

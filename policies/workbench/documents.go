@@ -64,7 +64,8 @@ func ReadObjects(folder fs.FS, name string) ([]map[string]any, error) {
 	return objects, err
 }
 
-// eachDocument calls a function for each document of a YAML or JSON file that is not empty, with its first line.
+// EachDocument calls a function for each document of a YAML or JSON file that is not empty, with its first line. The items of a List
+// are documents, too; they have the line of the list.
 func EachDocument(text []byte, use func(document []byte, line int) error) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	line, rest := 1, text

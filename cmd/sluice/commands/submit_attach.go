@@ -38,12 +38,14 @@ func (c *clusterClient) attachSubmission(cmd *cobra.Command, request *submission
 	if err == nil {
 		err = c.attachTo(cmd, w, request.Stdin, tty)
 	}
-	if cmd.Context().Err() != nil { // Ctrl-C
+	select {
+	case <-cmd.Context().Done(): // Ctrl-C
 		fmt.Fprintf(notes, "\n%s goes on. To come back: sluice attach %s%s -n %s\n",
 			request.Name, request.Name, attachSwitches(request.Stdin, request.TTY), printer.Sanitize(request.Namespace))
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 func attachSwitches(stdin, tty bool) string {

@@ -86,11 +86,15 @@ func TestAttachTo(t *testing.T) {
 		conditions              string
 		output, notes, failures string
 	}{
-		"running": {corev1.PodRunning, "[]", "attached to main\n",
-			"Attached to pod training-0; Ctrl-C leaves it running. Earlier output: sluice logs job/training -n thesis\n", ""},
+		"running": {
+			corev1.PodRunning, "[]", "attached to main\n",
+			"Attached to pod training-0; Ctrl-C leaves it running. Earlier output: sluice logs job/training -n thesis\n", "",
+		},
 		"succeeded": {corev1.PodSucceeded, `[{type: Complete, status: "True"}]`, "step 1 tail= follow=\n", "job/training has ended (Succeeded). Its log:\n", ""},
-		"failed": {corev1.PodFailed, `[{type: Failed, status: "True", message: "too often\u001b[2J"}]`, "step 1 tail= follow=\n",
-			"job/training has ended (Failed). Its log:\n", "job/training failed: too often"},
+		"failed": {
+			corev1.PodFailed, `[{type: Failed, status: "True", message: "too often\u001b[2J"}]`, "step 1 tail= follow=\n",
+			"job/training has ended (Failed). Its log:\n", "job/training failed: too often",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, pod := newStreamClient(t, "step 1", "")

@@ -60,14 +60,13 @@ func explainUnscheduled(f *Facts) *Answer {
 		if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending {
 			continue
 		}
-		for _, gate := range pod.Spec.SchedulingGates {
-			if gate.Name == v1alpha1.GateKueue {
-				a := &Answer{State: StateWaiting, Reason: "Queued", Text: "Its pods wait until Kueue admits them."}
-				f.addQuotaHolders(a)
-				a.add("see the queue", "kubectl get workloads.kueue.x-k8s.io -n "+f.namespace())
-				return a
-			}
-			a := &Answer{State: StateWaiting, Reason: "SchedulingGated", Text: "Its pods wait for the scheduling gate " + shorten(gate.Name) + ", which another program removes."}
+		if gates := pod.Spec.SchedulingGates; slices.ContainsFunc(gates, func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.GateKueue }) {
+			a := &Answer{State: StateWaiting, Reason: "Queued", Text: "Its pods wait until Kueue admits them."}
+			f.addQuotaHolders(a)
+			a.add("see the queue", "kubectl get workloads.kueue.x-k8s.io -n "+f.namespace())
+			return a
+		} else if len(gates) > 0 {
+			a := &Answer{State: StateWaiting, Reason: "SchedulingGated", Text: "Its pods wait for the scheduling gate " + shorten(gates[0].Name) + ", which another program removes."}
 			a.add("see the pod", f.describePod(pod))
 			return a
 		}

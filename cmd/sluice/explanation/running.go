@@ -72,11 +72,10 @@ func explainRun(f *Facts) *Answer {
 	}
 	status := &f.Clock.Status
 	deadline := status.Deadline
-	switch {
-	case deadline == nil:
+	if deadline == nil {
 		a.Text = "It runs, and no end is planned: your department sets no time limit for its type."
 		f.addLogs(a)
-	default:
+	} else {
 		left := deadline.At.Sub(f.Now)
 		a.Text = fmt.Sprintf("It runs, and Sluice will stop it at %s (in %s), because %s.", f.minute(deadline.At.Time),
 			printer.FormatDuration(max(0, left)), f.endCause(deadline.Reason))

@@ -188,7 +188,8 @@ func (f *Fetch) clone(container *corev1.Container, target string) {
 func (f *Fetch) copyBucket(container *corev1.Container, target string) {
 	container.Command = []string{"rclone", "copy", "s3:" + strings.TrimSuffix(f.Bucket+"/"+f.Key, "/"), target}
 	container.Env = []corev1.EnvVar{
-		{Name: "RCLONE_CONFIG_S3_TYPE", Value: "s3"}, {Name: "RCLONE_CONFIG_S3_PROVIDER", Value: "Other"},
+		{Name: "RCLONE_CONFIG_S3_TYPE", Value: "s3"},
+		{Name: "RCLONE_CONFIG_S3_PROVIDER", Value: "Other"},
 		{Name: "RCLONE_CONFIG_S3_ENDPOINT", Value: f.URL},
 	}
 	if f.Region != "" {

@@ -362,8 +362,8 @@ func TestPresetProperties(t *testing.T) {
 			t.Fatalf("a field has two values: %q", got)
 		}
 		line := "n -i mine -e A=mine -e C=mine --port 2:9 --working-dir /mine"
-		for _, name := range names {
-			line += " --preset " + name
+		if len(names) > 0 {
+			line += " --preset " + strings.Join(names, " --preset ")
 		}
 		text, err := renderWith(presets, line)
 		if err != nil {

@@ -45,7 +45,6 @@ func TestOwnObjects(t *testing.T) {
 			"another's deleted by a controller":     {user: replicaSet, rights: l2, old: object(byBob)},
 		} {
 			t.Run(kind.kind+" "+name, func(t *testing.T) {
-
 				request := admissionRequest{user: tc.user, resource: kind.resource, old: tc.old, object: tc.object, rights: tc.rights}
 				messages := strings.Join(request.deny(t), "\n")
 				if (messages != "") != (tc.want != "") || !strings.Contains(messages, tc.want) {

@@ -43,7 +43,7 @@ func TestSubmitPage(t *testing.T) {
 	department := newServiceDepartment(project, quota)
 	department.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"gpu.example.org"}
 	sharedCluster.createForTest(t, department)
-	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL2Researcher}, quota)
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quota)
 	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 14)
 }
 

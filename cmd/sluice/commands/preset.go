@@ -176,7 +176,7 @@ func listPresets(ctx context.Context, c client.Reader, namespace string) (*submi
 			return nil, errors.New("the cluster has no kind Preset: its Sluice is older than this command")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list presets of namespace %s: %w", from, explainForbidden(err, "`sluice project list` shows your projects"))
+			return nil, fmt.Errorf("list presets of namespace %s: %w", from, explainForbidden(err, "`sluice whoami` shows your projects"))
 		}
 	}
 	return presets, nil

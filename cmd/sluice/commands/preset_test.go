@@ -80,7 +80,7 @@ func TestPresetListErrors(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.Group, Resource: "presets"}, "", errors.New("no right"))
 	for want, err := range map[string]error{
 		"list presets of namespace thesis: ":                                    forbidden,
-		"`sluice project list` shows":                                           forbidden,
+		"`sluice whoami` shows":                                                 forbidden,
 		"the cluster has no kind Preset: its Sluice is older than this command": &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Preset"}},
 	} {
 		broken := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err }}

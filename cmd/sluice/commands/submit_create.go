@@ -181,7 +181,7 @@ func explainRefusal(err error, object *unstructured.Unstructured) error {
 		return fmt.Errorf("%s is refused: %s%s", nameOf(object), plainRefusal(wrapping.ReplaceAllString(text, "")), flagHint(text))
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource ") {
-		return fmt.Errorf("your role does not allow %s in namespace %q: %w; `sluice whoami` shows your projects", object.GetKind(), object.GetNamespace(), err)
+		return fmt.Errorf("your role does not allow %s in namespace %q: %w; `sluice whoami` shows your roles", object.GetKind(), object.GetNamespace(), err)
 	}
 	return fmt.Errorf("create %s: %w", nameOf(object), err)
 }

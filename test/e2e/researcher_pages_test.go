@@ -35,16 +35,14 @@ func TestMistakesOfResearchers(t *testing.T) {
 	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "mistakes.md"), user, 18)
 }
 
-// TestSubmitPage runs docs/researcher/submit.md as a member of a project.
+// TestSubmitPage runs docs/researcher/submit.md as an L2 researcher. What needs the right to create Ingresses is in TestSubmit.
 func TestSubmitPage(t *testing.T) {
 	t.Parallel()
 	const project, user = "team-c", "jane@example.org"
 	quota := newPoolQuota("dgx-mig", "500m", "1")
-	department := newServiceDepartment(project, quota)
-	department.Spec.Services.IngressHosts = []v1alpha1.IngressHost{"gpu.example.org"}
-	sharedCluster.createForTest(t, department)
-	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL1Researcher}, quota)
-	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 14)
+	sharedCluster.createForTest(t, newServiceDepartment(project, quota))
+	sharedCluster.createProjectWithMembers(t, project, project, map[string]v1alpha1.Role{user: v1alpha1.RoleL2Researcher}, quota)
+	sharedCluster.comparePage(t, filepath.Join("docs", "researcher", "submit.md"), user, 11)
 }
 
 // TestPresetsPage runs docs/researcher/presets.md as a member of a project, with the presets of manifests/samples/presets/cluster.yaml.

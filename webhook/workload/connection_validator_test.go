@@ -17,6 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -212,6 +213,49 @@ func TestConnectionsToAdoptedPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := connect(t, newResolver(t, interceptor.Funcs{}, tc.objects...), anna, "pod", "exec")
+			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {
+				t.Errorf("allowed = %v: %+v", response.Allowed, response.Result)
+			}
+		})
+	}
+}
+
+// Users write the annotation of the creator on kinds for which admission does not record it, so it says nothing there.
+// Guards invariant 4 of the design.
+func TestConnectionsThroughOtherKinds(t *testing.T) {
+	simulation := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sim.example.org/v1", "kind": "Simulation"}}
+	simulation.SetNamespace(ns)
+	simulation.SetName("bobs")
+	simulation.SetUID("bobs-uid")
+	simulation.SetAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: anna})
+	pod := &corev1.Pod{ObjectMeta: meta("pod", jobs, ref("sim.example.org/v1", "Simulation", "bobs"))}
+	for name, tc := range map[string]struct {
+		templates []v1alpha1.PodTemplates
+		message   string
+	}{
+		"a kind of users": {message: "admission does not record who creates a Simulation.sim.example.org"},
+		"an added kind": {templates: []v1alpha1.PodTemplates{
+			{Kind: "Simulation.sim.example.org", Resource: "simulations", Paths: []string{"spec.template"}},
+		}},
+		"another added kind": {message: "admission does not record", templates: []v1alpha1.PodTemplates{
+			{Kind: "Trainer.sim.example.org", Resource: "trainers", Paths: []string{"spec.template"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolver := newResolver(t, interceptor.Funcs{}, simulation, pod)
+			parameters := &v1alpha1.AdmissionParameters{}
+			live, ok := resolver.Live.(client.Client)
+			if !ok {
+				t.Fatalf("%T writes nothing", resolver.Live)
+			}
+			if err := live.Get(t.Context(), types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, parameters); err != nil {
+				t.Fatal(err)
+			}
+			parameters.Spec.PodTemplates = tc.templates
+			if err := live.Update(t.Context(), parameters); err != nil {
+				t.Fatal(err)
+			}
+			response := connect(t, resolver, anna, "pod", "exec")
 			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {
 				t.Errorf("allowed = %v: %+v", response.Allowed, response.Result)
 			}

@@ -25,6 +25,8 @@ import (
 type Controllers interface {
 	// IsControllerOf reports whether a user may set controller references to objects of the owner's kind.
 	IsControllerOf(ctx context.Context, user string, owner *metav1.OwnerReference) (bool, error)
+	// RecordsCreators reports whether admission records who creates the objects of a kind, and protects the record.
+	RecordsCreators(ctx context.Context, kind schema.GroupKind) (bool, error)
 }
 
 // CreatorResolver resolves the creators of objects, from the objects in the API server. The API server calls its
@@ -48,6 +50,13 @@ var errUnknownCreator = errors.New("its creator is not known")
 // admission lets them change only what they created, and accepts controller references from controllers alone.
 func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
 	for range maxOwners {
+		kind := object.GroupVersionKind().GroupKind()
+		switch recorded, err := r.Controllers.RecordsCreators(ctx, kind); {
+		case err != nil:
+			return "", fmt.Errorf("find out whether creators of kind %s are recorded: %w", kind, err)
+		case !recorded:
+			return "", fmt.Errorf("%w: admission does not record who creates a %s", errUnknownCreator, kind)
+		}
 		creator := object.Annotations[v1alpha1.AnnotationCreatedBy]
 		if creator == "" {
 			return "", errUnknownCreator

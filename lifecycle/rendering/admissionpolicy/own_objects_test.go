@@ -4,8 +4,14 @@
 package admissionpolicy_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"sluice.dev/api/workloadkind"
 )
 
 // An L2 researcher changes and deletes only own Services, ConfigMaps, Secrets and volume claims, and no user writes another's
@@ -125,5 +131,25 @@ func TestServiceSelectors(t *testing.T) {
 		"spec: {selector: {matchLabels: {sluice.dev/creator: abc}}}}"}
 	if messages := strings.Join(deployment.deny(t), "\n"); !strings.Contains(messages, "pods of other users have this label too") {
 		t.Errorf("a Deployment that selects by the label: %q", messages)
+	}
+}
+
+// No user changes who created an object of a known kind: the webhook for connections follows the owners of a pod, and believes
+// what they say. Guards invariant 4 of the design.
+func TestCreatorsOfKnownKindsAreProtected(t *testing.T) {
+	policies := loadSet(t, false).policies
+	for _, kind := range workloadkind.All() {
+		policy := policies["sluice-workload-metadata"]
+		operations := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+		if kind.GroupKind == (schema.GroupKind{Kind: "Pod"}) { // whose webhook, which fails closed, records it
+			policy, operations = policies["sluice-managed-metadata"], operations[1:]
+		}
+		for _, operation := range operations {
+			if !slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
+				return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, kind.Resource) && slices.Contains(rule.Operations, operation)
+			}) {
+				t.Errorf("%s does not match %s of %s", policy.Name, operation, kind.GroupKind)
+			}
+		}
 	}
 }

@@ -415,6 +415,19 @@ func TestPresetRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range objects {
+		// The parts are bound in sluice-system, whose ConfigMaps configure Sluice.
+		if strings.HasPrefix(object.GetName(), "sluice:part:") && strings.HasSuffix(object.GetName(), "-presets") {
+			var part rbacv1.ClusterRole
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &part); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range part.Rules {
+				ofOthers := slices.ContainsFunc(rule.Resources, func(r string) bool { return r != "presets" && !strings.HasPrefix(r, "presets/") })
+				if ofOthers || !slices.Equal(rule.APIGroups, []string{"sluice.dev"}) {
+					t.Errorf("%s grants %v", part.Name, rule)
+				}
+			}
+		}
 		if object.GetKind() != "Role" || object.GetName() != "sluice:preset-reader" {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/decision"
 )
 
@@ -67,6 +68,21 @@ func (r *TenantResolver) IsControllerOf(ctx context.Context, user string, owner 
 		slices.ContainsFunc(parameters.Spec.KindControllers, func(k v1alpha1.KindControllers) bool {
 			return k.Kind == kind && slices.ContainsFunc(k.Users, isUser)
 		}), nil
+}
+
+// RecordsCreators reports whether admission records who creates the objects of a kind, and protects the record: of the kinds
+// of workloads, and those that AdmissionParameters adds. Users write the annotation on all others.
+func (r *TenantResolver) RecordsCreators(ctx context.Context, kind schema.GroupKind) (bool, error) {
+	if _, known := workloadkind.Lookup(kind); known {
+		return true, nil
+	}
+	var parameters v1alpha1.AdmissionParameters
+	err := r.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	_, added := workloadkind.NewAddedTemplates(parameters.Spec.PodTemplates)[kind]
+	return added, nil
 }
 
 // ClocksOf returns the clocks of the workload that has the UID, or whose pods the object with the UID controls. The

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -147,6 +149,117 @@ func TestConnections(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A controller of anna's may take over what one of bob's released, by its labels. Pods without the label of a creator
+// do not say for whom they were made, so the resolver recognizes them by their names and times. Guards invariant 4 of the
+// design.
+func TestConnectionsToAdoptedPods(t *testing.T) {
+	start := metav1.Unix(1_790_000_000, 0)
+	at := func(after time.Duration, object client.Object) client.Object {
+		object.SetCreationTimestamp(metav1.Time{Time: start.Add(after)})
+		return object
+	}
+	pod := func(generateName, by string, owner *metav1.OwnerReference, labels map[string]string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: meta("pod", by, owner)}
+		p.GenerateName, p.Labels = generateName, labels
+		return p
+	}
+	hash := func(name, hash string, owner *metav1.OwnerReference) *appsv1.ReplicaSet {
+		r := &appsv1.ReplicaSet{ObjectMeta: meta(name, replicaSet, owner)}
+		r.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		return r
+	}
+	web, webSet := ref("apps/v1", "Deployment", "web"), ref("apps/v1", "ReplicaSet", "web-1")
+	train := ref("batch/v1", "Job", "train")
+	ofAnna := map[string]string{v1alpha1.LabelCreator: v1alpha1.CreatorLabel(anna)}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		message string
+	}{
+		"created by the ReplicaSet": {objects: []client.Object{
+			at(0, &appsv1.ReplicaSet{ObjectMeta: meta("web-1", anna, nil)}), at(time.Hour, pod("web-1-", replicaSet, webSet, nil)),
+		}},
+		"created by a ReplicaSet with a long name": {objects: []client.Object{
+			at(0, &appsv1.ReplicaSet{ObjectMeta: meta("web-1", anna, nil)}), at(time.Hour, pod("web-1", replicaSet, webSet, nil)),
+		}},
+		"created by the Deployment": {objects: []client.Object{
+			at(0, &appsv1.Deployment{ObjectMeta: meta("web", anna, nil)}), at(time.Hour, hash("web-1", "1", web)), at(time.Hour, pod("web-1-", replicaSet, webSet, nil)),
+		}},
+		"in a cluster whose API servers' clocks differ": {objects: []client.Object{
+			at(time.Second, &batchv1.Job{ObjectMeta: meta("train", anna, nil)}), at(0, pod("train-0-", jobs, train, nil)),
+		}},
+		"released by another ReplicaSet": {message: "its owner, ReplicaSet web-1, took it over", objects: []client.Object{
+			at(0, &appsv1.ReplicaSet{ObjectMeta: meta("web-1", anna, nil)}), at(time.Hour, pod("bobs-1-", replicaSet, webSet, nil)),
+		}},
+		"released by a ReplicaSet of the name": {message: "its owner, ReplicaSet web-1, took it over", objects: []client.Object{
+			at(time.Hour, &appsv1.ReplicaSet{ObjectMeta: meta("web-1", anna, nil)}), at(0, pod("web-1-", replicaSet, webSet, nil)),
+		}},
+		"of a ReplicaSet that another Deployment released": {message: "its owner, Deployment web, took it over", objects: []client.Object{
+			at(0, &appsv1.Deployment{ObjectMeta: meta("web", anna, nil)}), at(time.Hour, hash("web-ui-1", "1", web)),
+			at(time.Hour, pod("web-ui-1-", replicaSet, ref("apps/v1", "ReplicaSet", "web-ui-1"), nil)),
+		}},
+		"released by a Job": {message: "its owner, Job train, took it over", objects: []client.Object{
+			at(0, &batchv1.Job{ObjectMeta: meta("train", anna, nil)}),
+			at(time.Hour, pod("bobs-", jobs, train, map[string]string{batchv1.ControllerUidLabel: "bobs"})),
+		}},
+		"released by a StatefulSet of the name": {message: "its owner, StatefulSet db, took it over", objects: []client.Object{
+			at(time.Hour, &appsv1.StatefulSet{ObjectMeta: meta("db", anna, nil)}), at(0, pod("db-", jobs, ref("apps/v1", "StatefulSet", "db"), nil)),
+		}},
+		"with her own label": {objects: []client.Object{
+			at(time.Hour, &appsv1.StatefulSet{ObjectMeta: meta("db", anna, nil)}), at(0, pod("db-", jobs, ref("apps/v1", "StatefulSet", "db"), ofAnna)),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := connect(t, newResolver(t, interceptor.Funcs{}, tc.objects...), anna, "pod", "exec")
+			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {
+				t.Errorf("allowed = %v: %+v", response.Allowed, response.Result)
+			}
+		})
+	}
+}
+
+// Users write the annotation of the creator on kinds for which admission does not record it, so it says nothing there.
+// Guards invariant 4 of the design.
+func TestConnectionsThroughOtherKinds(t *testing.T) {
+	simulation := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sim.example.org/v1", "kind": "Simulation"}}
+	simulation.SetNamespace(ns)
+	simulation.SetName("bobs")
+	simulation.SetUID("bobs-uid")
+	simulation.SetAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: anna})
+	pod := &corev1.Pod{ObjectMeta: meta("pod", jobs, ref("sim.example.org/v1", "Simulation", "bobs"))}
+	for name, tc := range map[string]struct {
+		templates []v1alpha1.PodTemplates
+		message   string
+	}{
+		"a kind of users": {message: "admission does not record who creates a Simulation.sim.example.org"},
+		"an added kind": {templates: []v1alpha1.PodTemplates{
+			{Kind: "Simulation.sim.example.org", Resource: "simulations", Paths: []string{"spec.template"}},
+		}},
+		"another added kind": {message: "admission does not record", templates: []v1alpha1.PodTemplates{
+			{Kind: "Trainer.sim.example.org", Resource: "trainers", Paths: []string{"spec.template"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolver := newResolver(t, interceptor.Funcs{}, simulation, pod)
+			parameters := &v1alpha1.AdmissionParameters{}
+			live, ok := resolver.Live.(client.Client)
+			if !ok {
+				t.Fatalf("%T writes nothing", resolver.Live)
+			}
+			if err := live.Get(t.Context(), types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, parameters); err != nil {
+				t.Fatal(err)
+			}
+			parameters.Spec.PodTemplates = tc.templates
+			if err := live.Update(t.Context(), parameters); err != nil {
+				t.Fatal(err)
+			}
+			response := connect(t, resolver, anna, "pod", "exec")
+			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {
+				t.Errorf("allowed = %v: %+v", response.Allowed, response.Result)
+			}
+		})
 	}
 }
 

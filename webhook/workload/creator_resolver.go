@@ -7,7 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +25,8 @@ import (
 type Controllers interface {
 	// IsControllerOf reports whether a user may set controller references to objects of the owner's kind.
 	IsControllerOf(ctx context.Context, user string, owner *metav1.OwnerReference) (bool, error)
+	// RecordsCreators reports whether admission records who creates the objects of a kind, and protects the record.
+	RecordsCreators(ctx context.Context, kind schema.GroupKind) (bool, error)
 }
 
 // CreatorResolver resolves the creators of objects, from the objects in the API server. The API server calls its
@@ -44,6 +50,13 @@ var errUnknownCreator = errors.New("its creator is not known")
 // admission lets them change only what they created, and accepts controller references from controllers alone.
 func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
 	for range maxOwners {
+		kind := object.GroupVersionKind().GroupKind()
+		switch recorded, err := r.Controllers.RecordsCreators(ctx, kind); {
+		case err != nil:
+			return "", fmt.Errorf("find out whether creators of kind %s are recorded: %w", kind, err)
+		case !recorded:
+			return "", fmt.Errorf("%w: admission does not record who creates a %s", errUnknownCreator, kind)
+		}
 		creator := object.Annotations[v1alpha1.AnnotationCreatedBy]
 		if creator == "" {
 			return "", errUnknownCreator
@@ -59,11 +72,42 @@ func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMe
 		if !isController {
 			return creator, nil
 		}
-		if object, err = r.owner(ctx, object.Namespace, reference); err != nil {
+		owner, err := r.owner(ctx, object.Namespace, reference)
+		if err != nil {
 			return "", err
 		}
+		if isAdopted(object, reference, owner) {
+			return "", fmt.Errorf("%w: its owner, %s %s, took it over from another workload", errUnknownCreator, reference.Kind, reference.Name)
+		}
+		object = owner
 	}
 	return "", fmt.Errorf("%w: it has more than %d owners", errUnknownCreator, maxOwners)
+}
+
+// maxClockSkew is by how much the clocks of API servers may differ.
+const maxClockSkew = 10 * time.Second
+
+// isAdopted reports whether an owner did not create the object, but took it over by its labels, after another controller
+// had released it. What has the label of a creator says for whom it was created, and callers compare that.
+func isAdopted(object *metav1.PartialObjectMetadata, reference *metav1.OwnerReference, owner *metav1.PartialObjectMetadata) bool {
+	if _, labeled := object.Labels[v1alpha1.LabelCreator]; labeled {
+		return false
+	}
+	if owner.CreationTimestamp.After(object.CreationTimestamp.Add(maxClockSkew)) {
+		return true
+	}
+	// Kubernetes' controllers adopt, and name what they create after themselves.
+	switch schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind() {
+	case schema.GroupKind{Kind: "ReplicationController"}, schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
+		return object.GenerateName != "" && strings.TrimSuffix(object.GenerateName, "-") != owner.Name
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}:
+		hash := object.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+		return hash != "" && object.Name != owner.Name+"-"+hash
+	case schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}:
+		uid := object.Labels[batchv1.ControllerUidLabel]
+		return uid != "" && uid != string(owner.UID)
+	}
+	return false
 }
 
 // OfOwner returns the creator of the object to which a controller reference points.

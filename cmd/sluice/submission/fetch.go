@@ -49,15 +49,30 @@ const (
 func maskCredentials(text string) string {
 	parts := strings.Split(text, ",")
 	for i, part := range parts {
-		switch key, value, _ := strings.Cut(part, "="); {
+		switch key, _, hasValue := strings.Cut(part, "="); {
 		case slices.Contains([]string{"branch", "rev", "bucket", "target", "region"}, key):
-		case (key == "source" || key == "url") && !strings.Contains(value, "@"):
-		default:
+		case (key == "source" || key == "url") && !mayHaveCredentials(text):
+		case hasValue && mayShowKey(text, key):
 			parts[i] = key + "=..."
+		default:
+			parts[i] = "..."
 		}
 	}
 	return strings.Join(parts, ",")
 }
+
+// mayHaveCredentials reports whether a text may have a URL with a password or a token. A password with a comma continues
+// in the next part of the text.
+func mayHaveCredentials(text string) bool { return strings.ContainsAny(text, "@?") }
+
+// mayShowKey reports whether what stands in the place of a key is one, and no part of a URL or of a password.
+func mayShowKey(text, key string) bool {
+	isKnown := func(k string) bool { return strings.TrimSuffix(k, "!") == key }
+	return slices.ContainsFunc(mountKeys["--git-sync"], isKnown) || slices.ContainsFunc(mountKeys["--s3"], isKnown) ||
+		!mayHaveCredentials(text) && keyWord.MatchString(key)
+}
+
+var keyWord = regexp.MustCompile(`^[A-Za-z]+$`)
 
 // What a part of a repository, a branch, a revision or an object may be. All begin with a character that begins no
 // option, and have no $, which Kubernetes would expand in arguments.

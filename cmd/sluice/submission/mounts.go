@@ -132,10 +132,13 @@ func (m *Mount) parseKeys(text string) (map[string]string, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, hasValue := strings.Cut(part, "=")
 		isSwitch := key == "ro" || key == "readwrite"
+		isKnown := slices.Contains(known, key) || slices.Contains(known, key+"!")
 		switch {
 		case m.Flag == "--git-sync" && (key == "username" || key == "password"):
 			return nil, m.refuse(fmt.Sprintf("key %q: credentials belong in a Secret: secret=NAME", key))
-		case !slices.Contains(known, key) && !slices.Contains(known, key+"!"):
+		case !isKnown && imageKeys[m.Flag] != "" && (!hasValue || !mayShowKey(text, key)):
+			return nil, m.refuse("a key is unknown; want " + describeKeys(known))
+		case !isKnown:
 			return nil, m.refuse(fmt.Sprintf("key %q is unknown; want %s", key, describeKeys(known)))
 		case isSwitch == hasValue || hasValue && value == "":
 			return nil, m.refuse(fmt.Sprintf("%q: want %s", part, describeKeys(known)))

@@ -4,8 +4,14 @@
 package admissionpolicy_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"sluice.dev/api/workloadkind"
 )
 
 // An L2 researcher changes and deletes only own Services, ConfigMaps, Secrets and volume claims, and no user writes another's
@@ -55,6 +61,39 @@ func TestOwnObjects(t *testing.T) {
 	}
 }
 
+// Kubernetes writes a token that does not expire into a Secret of this type, and its creator can mount it. So it takes the
+// right to create tokens of the ServiceAccount, which no role of a project has. Guards invariant 4 of the design.
+func TestSecretsWithTokens(t *testing.T) {
+	l2, editor := []string{"own-only workloads.sluice.dev"}, []string{"others workloads.sluice.dev"}
+	secret := func(fields string) string { return "{apiVersion: v1, kind: Secret, metadata: {name: x" + fields }
+	token := secret(", annotations: {kubernetes.io/service-account.name: default}}, type: kubernetes.io/service-account-token}")
+	const want = "a Secret of the type kubernetes.io/service-account-token gets a token of ServiceAccount default that does not expire"
+	for name, tc := range map[string]struct {
+		user        string
+		old, object string
+		rights      []string
+		want        string
+	}{
+		"of L2":                         {object: token, rights: l2, want: want},
+		"of an editor":                  {object: token, rights: editor, want: want},
+		"of a ServiceAccount":           {user: "system:serviceaccount:lab:default", object: token, want: want},
+		"of no ServiceAccount":          {object: secret("}, type: kubernetes.io/service-account-token}"), rights: l2, want: "ServiceAccount (none)"},
+		"of who may create tokens":      {object: token, rights: []string{"create serviceaccounts."}},
+		"of a controller":               {user: replicaSet, object: token},
+		"with a password":               {object: secret("}, type: kubernetes.io/basic-auth}"), rights: l2},
+		"without a type":                {object: secret("}}"), rights: l2},
+		"another's changed by an admin": {old: token, object: token},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := admissionRequest{user: tc.user, resource: "secrets", old: tc.old, object: tc.object, rights: tc.rights}
+			messages := strings.Join(request.deny(t), "\n")
+			if (messages != "") != (tc.want != "") || !strings.Contains(messages, tc.want) {
+				t.Errorf("refused with %q, want %q", messages, tc.want)
+			}
+		})
+	}
+}
+
 // A Service of an L2 researcher selects by the label of its creator, if by any; those of others may. Guards invariant 4
 // of the design.
 func TestServiceSelectors(t *testing.T) {
@@ -92,5 +131,25 @@ func TestServiceSelectors(t *testing.T) {
 		"spec: {selector: {matchLabels: {sluice.dev/creator: abc}}}}"}
 	if messages := strings.Join(deployment.deny(t), "\n"); !strings.Contains(messages, "pods of other users have this label too") {
 		t.Errorf("a Deployment that selects by the label: %q", messages)
+	}
+}
+
+// No user changes who created an object of a known kind: the webhook for connections follows the owners of a pod, and believes
+// what they say. Guards invariant 4 of the design.
+func TestCreatorsOfKnownKindsAreProtected(t *testing.T) {
+	policies := loadSet(t, false).policies
+	for _, kind := range workloadkind.All() {
+		policy := policies["sluice-workload-metadata"]
+		operations := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+		if kind.GroupKind == (schema.GroupKind{Kind: "Pod"}) { // whose webhook, which fails closed, records it
+			policy, operations = policies["sluice-managed-metadata"], operations[1:]
+		}
+		for _, operation := range operations {
+			if !slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
+				return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, kind.Resource) && slices.Contains(rule.Operations, operation)
+			}) {
+				t.Errorf("%s does not match %s of %s", policy.Name, operation, kind.GroupKind)
+			}
+		}
 	}
 }

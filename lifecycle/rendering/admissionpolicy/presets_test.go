@@ -49,6 +49,12 @@ func TestPresetTypesAreRights(t *testing.T) {
 			}
 		})
 	}
+	forAll := preset("DataSource")
+	forAll.SetNamespace("sluice-system")
+	got := denyClusterRequest(t, "sluice-presets", "anna", nil, "presets", nil, forAll)
+	if want := "in namespace sluice-system; ask an administrator of the department, or of the cluster, for the role sluice:part:data-source-presets"; !strings.Contains(got, want) {
+		t.Errorf("denied in sluice-system with %q, want %q", got, want)
+	}
 	policy := loadSet(t, false).policies["sluice-presets"]
 	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 		if len(rule.Operations) != 3 || slices.Contains(rule.Operations, "*") || policy.Spec.MatchConstraints.NamespaceSelector != nil {

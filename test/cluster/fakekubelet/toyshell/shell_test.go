@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 		{"command -v bash pwd; command -v python || echo none", "/usr/bin/bash\n/usr/bin/pwd\nnone\n", 0},
 		{"exec sh -c 'echo in; exit 4'; echo unreachable", "in\n", 4},
 		{"sh -c 'exec false'; echo $?", "1\n", 0},
+		{"command -v bash >/dev/null && exec bash -c 'echo in bash' || exec sh -c 'echo in sh'", "in bash\n", 0}, // as `sluice bash`
 	} {
 		out, errOut, code := runTest(t, newTestContainer(), nil, "bash", "-lc", tc.script)
 		if out != tc.want || code != tc.code || errOut != "" {

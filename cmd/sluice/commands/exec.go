@@ -23,7 +23,7 @@ import (
 )
 
 // shellCommand starts bash, or sh where an image has no bash.
-var shellCommand = []string{"/bin/sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"}
+var shellCommand = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"}
 
 func newExecCommand() *cobra.Command {
 	var stdin, tty bool

@@ -72,6 +72,7 @@ with simulated DGX nodes.`,
 		newGroup("config", "Change the kubeconfig", configHelp, newProjectSetCommand("project", "config project")),
 		newOptionsCommand(),
 	)
+	explainMisuse(root)
 	return root
 }
 

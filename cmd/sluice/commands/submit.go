@@ -42,7 +42,7 @@ image with five random characters.`,
   sluice submit training -i registry.example.org/train:1 -g 0.5 -p thesis-mueller
 
   # Start a notebook, which sluice open opens
-  sluice submit notebook -i jupyter/base-notebook -g 1 --interactive --port 8888
+  sluice submit notebook -i quay.io/jupyter/base-notebook -g 0.5 --interactive --port 8888
 
   # Start a shell and use it; leaving it ends the program
   sluice submit shell -i ubuntu --interactive -it --attach

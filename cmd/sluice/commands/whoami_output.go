@@ -139,9 +139,9 @@ func (d *identity) notes() string {
 			fmt.Fprintf(&text, "Time limits in %s: %s\n", printer.Sanitize(p.Name), p.describeTimeLimits())
 		}
 		if p.Services != nil {
-			fmt.Fprintf(&text, "Services in %s: %s", printer.Sanitize(p.Name), joinServiceTypes(p.Services))
+			fmt.Fprintf(&text, "Services in %s: %s", printer.Sanitize(p.Name), cmp.Or(joinNames(p.Services.Types), "none"))
 			if len(p.Services.IngressHosts) > 0 {
-				fmt.Fprintf(&text, "; Ingresses for %v", p.Services.IngressHosts)
+				text.WriteString("; Ingresses for " + printer.Sanitize(joinNames(p.Services.IngressHosts)))
 			}
 			text.WriteString("\n")
 		}
@@ -175,10 +175,10 @@ func (p *ownProject) describeTimeLimits() string {
 	return strings.Join(all, ", ")
 }
 
-func joinServiceTypes(terms *v1alpha1.ServiceTerms) string {
-	names := make([]string, 0, len(terms.Types))
-	for _, kind := range terms.Types {
-		names = append(names, string(kind))
+func joinNames[T ~string](names []T) string {
+	texts := make([]string, 0, len(names))
+	for _, name := range names {
+		texts = append(texts, string(name))
 	}
-	return cmp.Or(strings.Join(names, ", "), "none")
+	return strings.Join(texts, ", ")
 }

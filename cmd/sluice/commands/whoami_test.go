@@ -116,7 +116,7 @@ func TestIdentityOutput(t *testing.T) {
 	parameters := &v1alpha1.ProjectParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "thesis-ns", Name: "sluice"},
 		Spec: v1alpha1.ProjectParametersSpec{
-			Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}},
+			Services: v1alpha1.ServiceTerms{Types: []v1alpha1.ServiceType{"ClusterIP"}, IngressHosts: []v1alpha1.IngressHost{"*.h2.example.org", "lab.example.org"}},
 			TimeLimits: map[v1alpha1.WorkloadType]v1alpha1.EffectiveTimeLimits{
 				v1alpha1.WorkloadTrain: {MaxRuntimeSeconds: 172800}, v1alpha1.WorkloadInference: {},
 				v1alpha1.WorkloadInteractive: {MaxRuntimeSeconds: 86400, IdleTimeoutSeconds: 7200},

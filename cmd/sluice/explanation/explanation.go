@@ -139,7 +139,7 @@ func explainMissing(f *Facts) *Answer {
 	}
 	a := &Answer{State: StateMissing, Reason: "NotFound", Text: "Nothing with this name exists in namespace " + f.Namespace + ", and no clock remembers it."}
 	if len(f.Others) > 0 {
-		a.Details = append(a.Details, sentence("The namespace has the workloads "+strings.Join(f.Others, ", ")))
+		a.Details = append(a.Details, shorten("The namespace has the workloads: "+strings.Join(f.Others, ", ")))
 	}
 	a.Details = append(a.Details, "If it was refused when you created it, the message then said why: nothing of it was stored.")
 	a.add("list the workloads of the namespace", "sluice list -n "+f.namespace())

@@ -30,10 +30,10 @@ var (
 )
 
 // explainRefusal answers for a workload whose controller could not create pods, if that is newer
-// than its newest pod.
+// than its newest pod. The events outlast a pause, in which no pod is created.
 func explainRefusal(f *Facts) *Answer {
 	event := f.latestEvent(createFailures...)
-	if event == nil || f.runs() || slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return p.CreationTimestamp.After(eventTime(event)) }) {
+	if event == nil || f.runs() || f.isPaused() || slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return p.CreationTimestamp.After(eventTime(event)) }) {
 		return nil
 	}
 	return f.explainFailedCreate(event.Message)

@@ -19,10 +19,7 @@ import (
 
 // explainPause answers for a workload that its user suspended or scaled to zero.
 func explainPause(f *Facts) *Answer {
-	if f.Root == nil || f.Root.GetDeletionTimestamp() != nil || f.runs() || !workloadkind.IsPaused(f.Root) {
-		return nil
-	}
-	if _, known := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind()); !known {
+	if f.runs() || !f.isPaused() {
 		return nil
 	}
 	if f.Root.GetLabels()[v1alpha1.LabelKueueQueue] != "" && len(f.Queued) == 0 {
@@ -40,6 +37,15 @@ func explainPause(f *Facts) *Answer {
 	}
 	f.addStart(a, "")
 	return a
+}
+
+// isPaused reports whether the workload is of a known kind, and suspended or scaled to zero.
+func (f *Facts) isPaused() bool {
+	if f.Root == nil || f.Root.GetDeletionTimestamp() != nil || !workloadkind.IsPaused(f.Root) {
+		return false
+	}
+	_, known := workloadkind.Lookup(f.Root.GroupVersionKind().GroupKind())
+	return known
 }
 
 // explainTermination answers for a workload that is being deleted.

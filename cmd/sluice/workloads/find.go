@@ -87,6 +87,9 @@ func ResolveKind(mapper meta.RESTMapper, resource string) (schema.GroupVersionKi
 		}
 	}
 	kind, err := mapper.KindFor(grouped.WithVersion(""))
+	if meta.IsNoMatchError(err) {
+		return kind, fmt.Errorf("kind %q: the cluster has no such kind; name the workload without it, or with another, such as job or deployment", resource)
+	}
 	if err != nil {
 		return kind, fmt.Errorf("kind %q: %w", resource, err)
 	}

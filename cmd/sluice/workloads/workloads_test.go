@@ -190,7 +190,7 @@ func TestFind(t *testing.T) {
 		"job/":                         {err: "want NAME or KIND/NAME"},
 		"/training":                    {err: "want NAME or KIND/NAME"},
 		"job/training/x":               {err: "want NAME or KIND/NAME"},
-		"trainingjob/training":         {err: `kind "trainingjob"`},
+		"trainingjob/training":         {err: `kind "trainingjob": the cluster has no such kind; name the workload without it, or`},
 	}
 	for text, tc := range tests {
 		w, err := reader.Find(t.Context(), "lab", text)

@@ -23,9 +23,11 @@ func commands() map[string]func(*session, []string) int {
 		":":          func(*session, []string) int { return 0 },
 		"cat":        (*session).cat,
 		"cd":         (*session).cd,
+		"command":    (*session).command,
 		"date":       (*session).date,
 		"echo":       (*session).echo,
 		"env":        (*session).printEnv,
+		"exec":       (*session).exec,
 		"exit":       (*session).exit,
 		"export":     (*session).export,
 		"false":      func(*session, []string) int { return 1 },
@@ -151,6 +153,24 @@ func (s *session) export(args []string) int {
 	return 0
 }
 
+// command prints where commands and shells are. Only -v is simulated.
+func (s *session) command(args []string) int {
+	if len(args) == 0 || args[0] != "-v" {
+		return s.fail(exitUsage, "command: only command -v NAME is in this simulation")
+	}
+	return s.which(args[1:])
+}
+
+// exec runs a command and ends the shell.
+func (s *session) exec(args []string) int {
+	if len(args) == 0 {
+		return 0
+	}
+	code := s.run(args)
+	s.exited = true
+	return code
+}
+
 func (s *session) exit(args []string) int {
 	s.exited = true
 	if len(args) == 0 {
@@ -259,7 +279,7 @@ func parseSleep(text string) (time.Duration, error) {
 func (s *session) which(names []string) int {
 	code := 0
 	for _, name := range names {
-		if slices.Contains(commandNames(), name) {
+		if slices.Contains(commandNames(), name) || slices.Contains(shells, name) {
 			s.println("/usr/bin/" + name)
 		} else {
 			code = 1

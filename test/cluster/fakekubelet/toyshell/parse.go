@@ -30,6 +30,8 @@ const (
 type step struct {
 	when  condition
 	words []word
+	// discards reports that the output goes to /dev/null.
+	discards bool
 }
 
 // word is one argument before its variables are replaced.
@@ -42,6 +44,9 @@ type part struct {
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
+
+// discard is the only redirection of the shell.
+var discard = regexp.MustCompile(`^>[ \t]*/dev/null\b`)
 
 func isName(text string) bool { return text != "" && variableName.FindString(text) == text }
 
@@ -82,6 +87,9 @@ func (p *parser) next() error {
 	case strings.HasPrefix(p.rest, "||"):
 		p.skip(2)
 		p.endStep(onFailure)
+	case !p.inWord && discard.MatchString(p.rest):
+		p.current.discards = true
+		p.skip(len(discard.FindString(p.rest)))
 	case strings.IndexByte("|&<>()`", c) >= 0:
 		return fmt.Errorf("%q: %s", c, notSimulated)
 	case c == ' ' || c == '\t' || c == '\r':

@@ -227,6 +227,11 @@ func (s *session) runStep(next step) int {
 	if len(args) == 0 {
 		return 0
 	}
+	if next.discards {
+		out := s.out
+		s.out = io.Discard
+		defer func() { s.out = out }()
+	}
 	name, value, assigns := strings.Cut(args[0], "=")
 	switch {
 	case assigns && isName(name) && len(args) == 1:

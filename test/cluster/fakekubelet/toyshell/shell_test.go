@@ -59,6 +59,11 @@ func TestScripts(t *testing.T) {
 		{"which nvidia-smi && sleep 0.01 && echo slept", "/usr/bin/nvidia-smi\nslept\n", 0},
 		{"echo one\necho two", "one\ntwo\n", 0},
 		{"/usr/bin/hostname", "train-0\n", 0},
+		{"echo one >/dev/null; echo two > /dev/null && echo three", "three\n", 0},
+		{"command -v bash pwd; command -v python || echo none", "/usr/bin/bash\n/usr/bin/pwd\nnone\n", 0},
+		{"exec sh -c 'echo in; exit 4'; echo unreachable", "in\n", 4},
+		{"sh -c 'exec false'; echo $?", "1\n", 0},
+		{"command -v bash >/dev/null && exec bash -c 'echo in bash' || exec sh -c 'echo in sh'", "in bash\n", 0}, // as `sluice bash`
 	} {
 		out, errOut, code := runTest(t, newTestContainer(), nil, "bash", "-lc", tc.script)
 		if out != tc.want || code != tc.code || errOut != "" {
@@ -79,6 +84,9 @@ func TestRefusals(t *testing.T) {
 		{[]string{"../../bin/sh"}, "../../bin/sh: not in this simulation", 127},
 		{[]string{"tar", "cf", "-", "/etc/passwd"}, "tar: not in this simulation", 127},
 		{[]string{"sh", "-c", "echo a | cat"}, `'|': not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a > /dev/nullx"}, `'>': not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a 2>/dev/null"}, `'>': not in this simulation`, 2},
+		{[]string{"command", "pwd"}, "only command -v NAME", 2},
 		{[]string{"sh", "-c", "echo a > /tmp/b"}, `'>': not in this simulation`, 2},
 		{[]string{"sh", "-c", "echo $(id)"}, `"$(": not in this simulation`, 2},
 		{[]string{"sh", "-c", "echo `id`"}, "not in this simulation", 2},

@@ -126,8 +126,13 @@ type PresetFiles struct {
 	File string `json:"file,omitempty"`
 }
 
+// The rules for fields in which a user might write a credential belong to the whole object: if a rule of the field
+// itself fails, the API server repeats the value in its refusal.
+
 // PresetGit is a Git repository. Its fields are the keys of --git-sync.
 //
+// +kubebuilder:validation:XValidation:rule="self.source.matches('^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~%+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$|^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$') && !self.source.matches('/[.][.](/|$)')",fieldPath=".source",message="must be a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, without a password, which belongs in a Secret"
+// +kubebuilder:validation:XValidation:rule="!has(self.secret) || self.secret.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",fieldPath=".secret",message="must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.branch) || !has(self.rev)",fieldPath=".rev",message="must not be set with branch; a revision needs no branch"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || !self.source.startsWith('http://')",fieldPath=".source",message="must begin with https:// where a secret is set, so that the password is encrypted"
 // +kubebuilder:validation:XValidation:rule="has(self.secret) || self.source.matches('^https?://')",fieldPath=".secret",message="is required for SSH: a Secret with ssh-privatekey and known_hosts"
@@ -136,7 +141,6 @@ type PresetGit struct {
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~%+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$|^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$') && !self.matches('/[.][.](/|$)')",message="must be a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, without a password, which belongs in a Secret"
 	Source string `json:"source"`
 
 	// Branch is a branch or a tag. Default: the repository's own branch.
@@ -158,10 +162,16 @@ type PresetGit struct {
 	// for SSH with ssh-privatekey and known_hosts. Default: the repository is public.
 	//
 	// +optional
-	Secret PresetSecretName `json:"secret,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
 }
 
 // PresetS3 are objects of a bucket of an S3 server. Its fields are the keys of --s3.
+//
+// +kubebuilder:validation:XValidation:rule="self.url.matches('^https?://[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$')",fieldPath=".url",message="must be the server, such as https://s3.example.org, without a password, which belongs in a Secret"
+// +kubebuilder:validation:XValidation:rule="!has(self.key) || !self.key.matches('^A[KS]IA[A-Z0-9]{12,}$')",fieldPath=".key",message="must be the beginning of the objects' names; an access key belongs in a Secret"
+// +kubebuilder:validation:XValidation:rule="!has(self.secret) || self.secret.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",fieldPath=".secret",message="must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
 type PresetS3 struct {
 	// Bucket is the name of the bucket.
 	//
@@ -176,14 +186,12 @@ type PresetS3 struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._][A-Za-z0-9._/=@+-]*$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|/)[.][.](/|$)')",message="must be the beginning of the objects' names, such as images/2026"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^A[KS]IA[A-Z0-9]{12,}$')",message="must be the beginning of the objects' names; an access key belongs in a Secret"
 	Key string `json:"key,omitempty"`
 
 	// URL is the server, such as https://s3.example.org. It has no password.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$')",message="must be the server, such as https://s3.example.org, without a password, which belongs in a Secret"
 	URL string `json:"url"`
 
 	// Region is the region of the server, such as eu-central-1, if it needs one.
@@ -197,12 +205,7 @@ type PresetS3 struct {
 	// AWS_SECRET_ACCESS_KEY. Default: the objects are public.
 	//
 	// +optional
-	Secret PresetSecretName `json:"secret,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
 }
-
-// PresetSecretName is the name of a Secret with credentials.
-//
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-type PresetSecretName string

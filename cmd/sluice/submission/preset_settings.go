@@ -176,10 +176,10 @@ func (l *settingList) addVolume(v *v1alpha1.PresetVolume) {
 		m.Source.Secret = &corev1.SecretVolumeSource{SecretName: v.Secret.Name}
 	case v.Git != nil:
 		m.Flag = "--git-sync"
-		m.Fetch = &Fetch{Source: v.Git.Source, Branch: v.Git.Branch, Revision: v.Git.Rev, Secret: string(v.Git.Secret)}
+		m.Fetch = &Fetch{Source: v.Git.Source, Branch: v.Git.Branch, Revision: v.Git.Rev, Secret: v.Git.Secret}
 	case v.S3 != nil:
 		m.Flag = "--s3"
-		m.Fetch = &Fetch{Bucket: v.S3.Bucket, Key: v.S3.Key, URL: v.S3.URL, Region: v.S3.Region, Secret: string(v.S3.Secret)}
+		m.Fetch = &Fetch{Bucket: v.S3.Bucket, Key: v.S3.Key, URL: v.S3.URL, Region: v.S3.Region, Secret: v.S3.Secret}
 	default:
 		return
 	}

@@ -172,10 +172,10 @@ func (r *Request) dataSourcePreset() *v1alpha1.DataSourcePreset {
 			v.ReadOnly, v.Secret = false, &v1alpha1.PresetFiles{Name: s.Secret.SecretName, File: m.File}
 		case m.Flag == "--git-sync":
 			f := m.Fetch
-			v.Git = &v1alpha1.PresetGit{Source: f.Source, Branch: f.Branch, Rev: f.Revision, Secret: v1alpha1.PresetSecretName(f.Secret)}
+			v.Git = &v1alpha1.PresetGit{Source: f.Source, Branch: f.Branch, Rev: f.Revision, Secret: f.Secret}
 		case m.Flag == "--s3":
 			f := m.Fetch
-			v.S3 = &v1alpha1.PresetS3{Bucket: f.Bucket, Key: f.Key, URL: f.URL, Region: f.Region, Secret: v1alpha1.PresetSecretName(f.Secret)}
+			v.S3 = &v1alpha1.PresetS3{Bucket: f.Bucket, Key: f.Key, URL: f.URL, Region: f.Region, Secret: f.Secret}
 		}
 		d.Volumes = append(d.Volumes, v)
 	}

@@ -345,7 +345,7 @@ func drawPresets(t *rapid.T) *submission.Presets {
 // drawFetches returns at most one repository at /code and one bucket at /data.
 func drawFetches(t *rapid.T) *v1alpha1.DataSourcePreset {
 	data := &v1alpha1.DataSourcePreset{}
-	secret := rapid.SampledFrom([]v1alpha1.PresetSecretName{"", "a", "b"})
+	secret := rapid.SampledFrom([]string{"", "a", "b"})
 	if source := rapid.SampledFrom([]string{"", "https://git.example.org/a", "https://git.example.org/b"}).Draw(t, "repository"); source != "" {
 		git := &v1alpha1.PresetGit{Source: source, Branch: rapid.SampledFrom([]string{"", "main"}).Draw(t, "branch"), Secret: secret.Draw(t, "Git's Secret")}
 		data.Volumes = append(data.Volumes, v1alpha1.PresetVolume{Path: rapid.SampledFrom([]string{"/code", "/code/"}).Draw(t, "path"), Git: git})

@@ -48,6 +48,7 @@ func presetTable() table {
 
 		gitFields, s3Fields = "spec.dataSource.volumes[0].git", "spec.dataSource.volumes[0].s3"
 		repository, server  = "must be a repository such as", "must be the server, such as https://s3.example.org"
+		secretName          = "must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
 		objects             = "must be the beginning of the objects' names"
 		revision            = "0123456789abcdef0123456789abcdef01234567"
 		fetched             = `git: {source: "https://git.example.org/a"}`
@@ -162,7 +163,7 @@ func presetTable() table {
 			{"a repository of two lines", newGit(`source: "https://git.example.org/a\nb"`), gitFields + ".source", repository},
 			{"a password without encryption", newGit(`source: "http://git.example.org/a", secret: a`), gitFields + ".source", "must begin with https:// where a secret is set"},
 			{"SSH without a key", newGit(`source: "git@git.example.org:a"`), gitFields + ".secret", "is required for SSH"},
-			{"a Secret of Git in another namespace", newGit(`secret: a/b`), gitFields + ".secret", name},
+			{"a Secret of Git in another namespace", newGit(`secret: a/b`), gitFields + ".secret", secretName},
 			{"a branch that is an option", newGit(`branch: --upload-pack=id`), gitFields + ".branch", name},
 			{"a branch of two lines", newGit(`branch: "a\nb"`), gitFields + ".branch", name},
 			{"a range of branches", newGit(`branch: a..b`), gitFields + ".branch", "must be a branch or a tag"},
@@ -179,7 +180,7 @@ func presetTable() table {
 			{"objects that are an option", newS3(`key: -a`), s3Fields + ".key", name},
 			{"an access key as objects", newS3(`key: AKIAIOSFODNN7EXAMPLE`), s3Fields + ".key", objects + "; an access key belongs in a Secret"},
 			{"a region that is an option", newS3(`region: --config`), s3Fields + ".region", name},
-			{"a secret key as a Secret", newS3(`secret: wJalrXUtnFEMI`), s3Fields + ".secret", name},
+			{"a secret key as a Secret", newS3(`secret: wJalrXUtnFEMI`), s3Fields + ".secret", secretName},
 
 			{"no terms", `{spec: {workload: {maxRuntime: null, preemptible: null, parallelism: null, completions: null}}}`, "spec.workload", "at least 1 properties"},
 			{"a limit in an unknown unit", newPresetWork(`maxRuntime: 1w`), "spec.workload.maxRuntime", duration},

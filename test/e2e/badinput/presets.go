@@ -46,6 +46,7 @@ func presetTable() table {
 		only = "is for the types"
 		name = "should match"
 
+		volume, below       = "spec.dataSource.volumes[0]", "must be a folder below /"
 		gitFields, s3Fields = "spec.dataSource.volumes[0].git", "spec.dataSource.volumes[0].s3"
 		repository, server  = "must be a repository such as", "must be the server, such as https://s3.example.org"
 		secretName          = "must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
@@ -67,7 +68,7 @@ func presetTable() table {
 			{name: "memory of a GPU", patch: newCompute(`gpu: null, gpuMemory: 8G`)},
 			{name: "a slice", patch: newCompute(`gpu: null, migProfile: 3g.40gb`)},
 			{name: "a public repository", patch: newGit(`branch: feature/a+b#1@2`)},
-			{name: "a revision of a repository over SSH", patch: newGit(`source: "ssh://git@git.example.org:22/~a/b.git", secret: key, rev: "` + revision + `"`)},
+			{name: "a revision over SSH", patch: newGit(`source: "ssh://git@git.example.org:22/~a/b.git", secret: key, rev: "` + revision + `"`)},
 			{name: "a repository in the short form of SSH", patch: newGit(`source: "git@git.example.org:a", secret: key.of-a`)},
 			{name: "public objects of a server without encryption", patch: newS3(`url: "http://s3.example.org:9000/", key: a=b/@c+d`)},
 		},
@@ -145,11 +146,11 @@ func presetTable() table {
 			{"a Secret of another namespace", newVolumes(`{path: /a, secret: {name: a/b}}`), "spec.dataSource.volumes[0].secret.name", name},
 			{"a file of a Secret in a folder", newVolumes(`{path: /a, secret: {name: a, file: a/b}}`), "spec.dataSource.volumes[0].secret.file", name},
 
-			{"a repository and a volume claim", newVolumes(`{path: /a, ` + pvc + `, ` + fetched + `}`), "spec.dataSource.volumes[0]", "must have exactly one of"},
-			{"a repository that is read-only", newVolumes(`{path: /a, readOnly: true, ` + fetched + `}`), "spec.dataSource.volumes[0].readOnly", "is not for git and s3"},
-			{"a repository at the root", newVolumes(`{path: /./, ` + fetched + `}`), "spec.dataSource.volumes[0].path", "must be a folder below /"},
-			{"a repository in a folder above", newVolumes(`{path: /a/../b, ` + fetched + `}`), "spec.dataSource.volumes[0].path", "must be a folder below /"},
-			{"a repository at a variable", newVolumes(`{path: "/$(GIT_PASSWORD)", ` + fetched + `}`), "spec.dataSource.volumes[0].path", "must be a folder below /"},
+			{"a repository and a volume claim", newVolumes(`{path: /a, ` + pvc + `, ` + fetched + `}`), volume, "must have exactly one of"},
+			{"a read-only repository", newVolumes(`{path: /a, readOnly: true, ` + fetched + `}`), volume + ".readOnly", "is not for git and s3"},
+			{"a repository at the root", newVolumes(`{path: /./, ` + fetched + `}`), volume + ".path", below},
+			{"a repository in a folder above", newVolumes(`{path: /a/../b, ` + fetched + `}`), volume + ".path", below},
+			{"a repository at a variable", newVolumes(`{path: "/$(GIT_PASSWORD)", ` + fetched + `}`), volume + ".path", below},
 			{"a repository by its address", newVolumes(`{path: /a, git: "https://git.example.org/a"}`), gitFields, "must be of type object"},
 			{"no repository", newVolumes(`{path: /a, git: {branch: main}}`), gitFields + ".source", "Required value"},
 			{"a password of Git", newGit(`password: a`), gitFields + ".password", "unknown field"},
@@ -161,7 +162,7 @@ func presetTable() table {
 			{"a host that is an option", newGit(`source: "ssh://-oProxyCommand=id/a", secret: key`), gitFields + ".source", repository},
 			{"a repository in a folder above another", newGit(`source: "https://git.example.org/a/../b"`), gitFields + ".source", repository},
 			{"a repository of two lines", newGit(`source: "https://git.example.org/a\nb"`), gitFields + ".source", repository},
-			{"a password without encryption", newGit(`source: "http://git.example.org/a", secret: a`), gitFields + ".source", "must begin with https:// where a secret is set"},
+			{"a plain password", newGit(`source: "http://git.example.org/a", secret: a`), gitFields + ".source", "must begin with https://"},
 			{"SSH without a key", newGit(`source: "git@git.example.org:a"`), gitFields + ".secret", "is required for SSH"},
 			{"a Secret of Git in another namespace", newGit(`secret: a/b`), gitFields + ".secret", secretName},
 			{"a branch that is an option", newGit(`branch: --upload-pack=id`), gitFields + ".branch", name},

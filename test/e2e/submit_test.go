@@ -110,7 +110,7 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// checkFetches submits a job with code from Git, which is refused until an administrator names an image. Nothing
+// checkFetches submits jobs with code from Git, by a flag and by a preset, which are refused until an administrator names an image. Nothing
 // is cloned: the pods are simulated.
 func (s *sluiceCluster) checkFetches(t *testing.T, ns string, submit func(...string) string, sluice func(...string) (string, error)) {
 	t.Helper()
@@ -123,10 +123,20 @@ func (s *sluiceCluster) checkFetches(t *testing.T, ns string, submit func(...str
 	images.Data = map[string]string{"git-image": "registry.example.org/tools/git:2.51"}
 	s.createForTest(t, images)
 	submit(code...)
-	s.waitForLabelledPods(t, ns, "code", 1)
-	var job batchv1.Job
-	if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "code"}, &job); err != nil || job.Spec.Template.Spec.InitContainers[0].Image != images.Data["git-image"] {
-		t.Errorf("%v: init containers %v", err, job.Spec.Template.Spec.InitContainers)
+	// A preset of the same flag needs the same image.
+	if out, err := sluice("preset", "create", "code", "--type", "datasource", "-p", ns, code[1], code[2]); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	submit("code-of-preset", "--preset", "code")
+	for _, name := range []string{"code", "code-of-preset"} {
+		s.waitForLabelledPods(t, ns, name, 1)
+		var job batchv1.Job
+		if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, &job); err != nil {
+			t.Fatal(err)
+		}
+		if containers := job.Spec.Template.Spec.InitContainers; len(containers) != 1 || containers[0].Image != images.Data["git-image"] {
+			t.Errorf("job %s: init containers %v", name, containers)
+		}
 	}
 }
 

@@ -39,7 +39,12 @@ func testPresets() []client.Object {
 	hostile.Description = "two\nlines\u202e"
 	hostile.Environment.Env = []v1alpha1.PresetVariable{{Name: "A", Value: "x\n--fake   (jupyter)"}}
 	hostile.Environment.Command = []string{"sh", "-c", "echo 'a b'"}
+	code := v1alpha1.PresetSpec{Type: v1alpha1.PresetDataSource, DataSource: &v1alpha1.DataSourcePreset{Volumes: []v1alpha1.PresetVolume{
+		{Path: "/code", Git: &v1alpha1.PresetGit{Source: "https://git.example.org/a.git", Branch: "v1\n--fake   (jupyter)", Secret: "git-access"}},
+		{Path: "/data", S3: &v1alpha1.PresetS3{Bucket: "data", Key: "a/b", URL: "https://s3.example.org", Region: "eu", Secret: "s3-access"}},
+	}}}
 	return []client.Object{
+		newPreset("thesis", "code", code),
 		newPreset("sluice-system", "jupyter", environment("jupyter")), newPreset("sluice-system", "torch", environment("torch")),
 		newPreset("thesis", "torch", environment("thesis-torch")), newPreset("other", "theirs", environment("theirs")),
 		newPreset("thesis", "hostile", hostile),
@@ -106,6 +111,9 @@ func TestPresetCreatePrints(t *testing.T) {
 		"jupyter --type environment -i jupyter --interactive --port 8888 --description notebooks": "apiVersion: sluice.dev/v1alpha1\nkind: Preset\nmetadata:\n  name: jupyter\nspec:\n" +
 			"  description: notebooks\n  environment:\n    image: jupyter\n    ports:\n    - port: 8888\n    workloadType: interactive\n  type: Environment\n",
 		"run --type ENVIRONMENT -n lab --command -- python -c 1": "metadata:\n  name: run\n  namespace: lab\nspec:\n  environment:\n    command:\n    - python\n    - -c\n    - \"1\"\n  type: Environment\n",
+		"code --type datasource --git-sync source=git@git.example.org:a,secret=key,target=/code --s3 bucket=data,url=https://s3,target=/data": "spec:\n  dataSource:\n    volumes:\n" +
+			"    - git:\n        secret: key\n        source: git@git.example.org:a\n      path: /code\n    - path: /data\n      s3:\n        bucket: data\n        url: https://s3\n  type: DataSource\n",
+		"code --type datasource --git-sync source=https://anna:hunter2@git.example.org/a,target=/a": `error: --git-sync "source=...,target=/a": source: want a repository`,
 		"-f " + file:           "  name: a\n  namespace: lab\nspec:\n  presets:\n  - b\n  type: Template\n",
 		"-n lab -f " + file:    "  namespace: lab\n",
 		"-o json -f " + file:   "\"kind\": \"List\"",

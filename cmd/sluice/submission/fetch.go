@@ -88,43 +88,72 @@ var (
 	accessKey    = regexp.MustCompile(`^A[KS]IA[A-Z0-9]{12,}$`)
 )
 
-// newFetch returns the origin that the values of --git-sync or --s3 name.
-func (m *Mount) newFetch(values map[string]string) (*Fetch, error) {
-	f := &Fetch{
-		Secret: values["secret"], Source: values["source"], Branch: values["branch"], Revision: values["rev"],
-		Bucket: values["bucket"], Key: values["key"], URL: values["url"], Region: values["region"],
+// keys returns the fields by the keys of --git-sync and --s3.
+func (f *Fetch) keys() map[string]*string {
+	return map[string]*string{
+		"source": &f.Source, "branch": &f.Branch, "rev": &f.Revision, "secret": &f.Secret,
+		"bucket": &f.Bucket, "key": &f.Key, "url": &f.URL, "region": &f.Region,
 	}
+}
+
+// newFetch returns the origin of these values of keys.
+func newFetch(values map[string]string) *Fetch {
+	f := &Fetch{}
+	for key, field := range f.keys() {
+		*field = values[key]
+	}
+	return f
+}
+
+// fetchText returns the value of --git-sync or --s3 that gives the mount.
+func (m *Mount) fetchText() string {
+	var parts []string
+	fields := m.Fetch.keys()
+	for _, key := range mountKeys[m.Flag] {
+		key = strings.TrimSuffix(key, "!")
+		if field := fields[key]; field != nil && *field != "" {
+			parts = append(parts, key+"="+*field)
+		}
+	}
+	return strings.Join(append(parts, "target="+m.Path), ",")
+}
+
+// validateFetch returns the first fault of an origin. Its values come from a flag or from a preset.
+func (m *Mount) validateFetch() error {
+	f := m.Fetch
 	climbs := func(text string) bool { return slices.Contains(strings.Split(text, "/"), "..") }
 	switch {
+	case f == nil:
+		return nil
 	case path.IsAbs(m.Path) && !targetText.MatchString(m.Path):
-		return nil, m.refuse("target: want a path of the container with letters, digits, ., _ and -, such as /data")
+		return m.refuse("target: want a path of the container with letters, digits, ., _ and -, such as /data")
 	case f.Secret != "" && len(validation.IsDNS1123Subdomain(f.Secret)) > 0:
-		return nil, m.refuse("secret: want the name of a Secret in your project, and never a password or a key itself")
+		return m.refuse("secret: want the name of a Secret in your project, and never a password or a key itself")
 	case m.Flag == "--git-sync" && (!sshText.MatchString(f.Source) && !isURL(f.Source, "http", "https", "ssh") || climbs(f.Source)):
-		return nil, m.refuse("source: want a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, " +
+		return m.refuse("source: want a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, " +
 			"without a password, which belongs in a Secret: secret=NAME")
 	case f.Secret != "" && strings.HasPrefix(f.Source, "http://"):
-		return nil, m.refuse("source: want https:// with a secret, so that the password is encrypted")
+		return m.refuse("source: want https:// with a secret, so that the password is encrypted")
 	case m.Flag == "--git-sync" && f.Secret == "" && f.isSSH():
-		return nil, m.refuse("source: SSH needs a key: secret=NAME, a Secret with " + secretSSHKey + " and " + secretKnownHosts)
+		return m.refuse("source: SSH needs a key: secret=NAME, a Secret with " + secretSSHKey + " and " + secretKnownHosts)
 	case f.Branch != "" && f.Revision != "":
-		return nil, m.refuse("branch and rev: give one of them; a revision needs no branch")
+		return m.refuse("branch and rev: give one of them; a revision needs no branch")
 	case f.Branch != "" && (!branchText.MatchString(f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/")):
-		return nil, m.refuse("branch: want a branch or a tag, such as main or v1.2")
+		return m.refuse("branch: want a branch or a tag, such as main or v1.2")
 	case f.Revision != "" && !revisionText.MatchString(f.Revision):
-		return nil, m.refuse("rev: want the whole hash of a commit, 40 or 64 digits and letters from a to f; a tag is given as branch=")
+		return m.refuse("rev: want the whole hash of a commit, 40 or 64 digits and letters from a to f; a tag is given as branch=")
 	case m.Flag == "--s3" && !bucketText.MatchString(f.Bucket):
-		return nil, m.refuse("bucket: want the name of a bucket, such as course-data")
+		return m.refuse("bucket: want the name of a bucket, such as course-data")
 	case m.Flag == "--s3" && !isURL(f.URL, "http", "https"):
-		return nil, m.refuse("url: want the server, such as https://s3.example.org, without a password")
+		return m.refuse("url: want the server, such as https://s3.example.org, without a password")
 	case accessKey.MatchString(f.Key):
-		return nil, m.refuse("key: want the beginning of the objects' names; an access key belongs in a Secret: secret=NAME")
+		return m.refuse("key: want the beginning of the objects' names; an access key belongs in a Secret: secret=NAME")
 	case f.Key != "" && (!keyText.MatchString(f.Key) || climbs(f.Key)):
-		return nil, m.refuse("key: want the beginning of the objects' names, such as images/2026")
+		return m.refuse("key: want the beginning of the objects' names, such as images/2026")
 	case f.Region != "" && !regionText.MatchString(f.Region):
-		return nil, m.refuse("region: want a region such as eu-central-1")
+		return m.refuse("region: want a region such as eu-central-1")
 	}
-	return f, nil
+	return nil
 }
 
 // isURL reports whether a text is a URL of one of the schemes without credentials. A user, as of SSH, is no credential.

@@ -167,10 +167,11 @@ func TestFetchesNeedImages(t *testing.T) {
 	}
 }
 
-// Values that could be options, other repositories or credentials are refused, and no message has a credential.
-func TestRefusedFetches(t *testing.T) {
-	const git, s3, hidden = "--git-sync", "--s3", "hunter2"
-	for _, tt := range []struct{ flag, text, want string }{
+const git, s3, hidden = "--git-sync", "--s3", "hunter2"
+
+// refusedFetches are values of the flags and what their refusals contain.
+func refusedFetches() []struct{ flag, text, want string } {
+	return []struct{ flag, text, want string }{
 		{git, "source=https://git.example.org/a", `key "target" is missing`},
 		{git, "target=/a", `key "source" is missing`},
 		{git, "source,target=/a", `"source": want source=...,[branch=...]`},
@@ -226,7 +227,12 @@ func TestRefusedFetches(t *testing.T) {
 		{git, "source=https://git.example.org/a,target=/a$(GIT_PASSWORD)", "target: want a path of the container"},
 		{git, "source=https://git.example.org/a,target=/a\nb", "target: want a path of the container"},
 		{git, "source=https://git.example.org/a,target=/a/../../etc", "want a folder below /, without .."},
-	} {
+	}
+}
+
+// Values that could be options, other repositories or credentials are refused, and no message has a credential.
+func TestRefusedFetches(t *testing.T) {
+	for _, tt := range refusedFetches() {
 		t.Run(tt.text, func(t *testing.T) {
 			got, err := render([]string{"n", "-i", "a", tt.flag, tt.text}, "")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), hidden) {

@@ -119,10 +119,9 @@ func ParseMount(flag, text string) (Mount, error) {
 		m.ReadOnly = true
 		m.Source.Secret = &corev1.SecretVolumeSource{SecretName: values["name"]}
 	case "--git-sync", "--s3":
-		m.Path, m.Source.EmptyDir = values["target"], &corev1.EmptyDirVolumeSource{}
-		m.Fetch, err = m.newFetch(values)
+		m.Path, m.Source.EmptyDir, m.Fetch = values["target"], &corev1.EmptyDirVolumeSource{}, newFetch(values)
 	}
-	return m, err
+	return m, m.validateFetch()
 }
 
 // parseKeys reads KEY=VALUE,...; a key without a value is a switch.
@@ -174,12 +173,15 @@ func describeKeys(known []string) string {
 	return strings.Join(forms, ",")
 }
 
-// validateMounts returns the faults of paths and names, and of paths that are given twice.
+// validateMounts returns the faults of paths, names and origins, and of paths that are given twice.
 func (r *Request) validateMounts() (problems []error) {
 	seen := map[string]bool{}
 	for i := range r.Mounts {
 		m := &r.Mounts[i]
+		fault := m.validateFetch()
 		switch name := m.objectName(); {
+		case fault != nil:
+			problems = append(problems, fault)
 		case !path.IsAbs(m.Path) || strings.Contains(m.Path, ":"):
 			problems = append(problems, m.refuse(fmt.Sprintf("path %q: want an absolute path of the container", m.Path)))
 		case path.Clean(m.Path) == "/" || slices.Contains(strings.Split(m.Path, "/"), ".."):

@@ -174,10 +174,21 @@ func (l *settingList) addVolume(v *v1alpha1.PresetVolume) {
 		m.Flag = "--secret-file"
 		m.setFiles(v.Secret)
 		m.Source.Secret = &corev1.SecretVolumeSource{SecretName: v.Secret.Name}
+	case v.Git != nil:
+		m.Flag = "--git-sync"
+		m.Fetch = &Fetch{Source: v.Git.Source, Branch: v.Git.Branch, Revision: v.Git.Rev, Secret: v.Git.Secret}
+	case v.S3 != nil:
+		m.Flag = "--s3"
+		m.Fetch = &Fetch{Bucket: v.S3.Bucket, Key: v.S3.Key, URL: v.S3.URL, Region: v.S3.Region, Secret: v.S3.Secret}
 	default:
 		return
 	}
-	l.add(mountField(v.Path), m.Flag, m.Text, func(r *Request) { r.Mounts = append(r.Mounts, m) })
+	value := m.Text
+	if m.Fetch != nil {
+		value, m.Source.EmptyDir = m.fetchText(), &corev1.EmptyDirVolumeSource{}
+		m.Text = maskCredentials(value)
+	}
+	l.add(mountField(v.Path), m.Flag, value, func(r *Request) { r.Mounts = append(r.Mounts, m) })
 }
 
 // setFiles sets what ConfigMaps and Secrets have in common.

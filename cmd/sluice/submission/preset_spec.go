@@ -25,20 +25,18 @@ var presetFlags = map[v1alpha1.PresetType][]string{
 	v1alpha1.PresetEnvironment: {
 		"image", "local-image", "interactive", "train", "inference", "command", "args", "working-dir", "environment", "port", "service-type",
 	},
-	v1alpha1.PresetDataSource: {"pvc", "nfs", "volume", "host-path", "configmap-file", "secret-file"},
+	v1alpha1.PresetDataSource: {"pvc", "nfs", "volume", "host-path", "configmap-file", "secret-file", "git-sync", "s3"},
 	v1alpha1.PresetCompute:    {"gpu", "gpu-memory", "mig-profile", "cpu", "memory", "large-shm", "node-pools"},
 	v1alpha1.PresetTemplate:   {"preset", "max-runtime", "preemptible", "parallelism", "completions"},
 }
 
 // unpresetFlags are the flags that no preset has, with what to do instead.
 var unpresetFlags = map[string]string{
-	"new-pvc":  "a preset names volume claims that exist, and creates none; create the claim once, and name it with --pvc",
-	"pytorch":  "no field of a preset; give it to sluice submit",
-	"host":     "no field of a preset, since one host has one workload; give it to sluice submit",
-	"git-sync": "no field of a preset; give it to sluice submit",
-	"s3":       "no field of a preset; give it to sluice submit",
-	"stdin":    "no field of a preset; give it to sluice submit",
-	"tty":      "no field of a preset; give it to sluice submit",
+	"new-pvc": "a preset names volume claims that exist, and creates none; create the claim once, and name it with --pvc",
+	"pytorch": "no field of a preset; give it to sluice submit",
+	"host":    "no field of a preset, since one host has one workload; give it to sluice submit",
+	"stdin":   "no field of a preset; give it to sluice submit",
+	"tty":     "no field of a preset; give it to sluice submit",
 }
 
 // PresetFlags returns the names of the flags that a preset can be made of, sorted.
@@ -172,6 +170,12 @@ func (r *Request) dataSourcePreset() *v1alpha1.DataSourcePreset {
 			v.ReadOnly, v.ConfigMap = false, &v1alpha1.PresetFiles{Name: s.ConfigMap.Name, File: m.File}
 		case s.Secret != nil:
 			v.ReadOnly, v.Secret = false, &v1alpha1.PresetFiles{Name: s.Secret.SecretName, File: m.File}
+		case m.Flag == "--git-sync":
+			f := m.Fetch
+			v.Git = &v1alpha1.PresetGit{Source: f.Source, Branch: f.Branch, Rev: f.Revision, Secret: f.Secret}
+		case m.Flag == "--s3":
+			f := m.Fetch
+			v.S3 = &v1alpha1.PresetS3{Bucket: f.Bucket, Key: f.Key, URL: f.URL, Region: f.Region, Secret: f.Secret}
 		}
 		d.Volumes = append(d.Volumes, v)
 	}

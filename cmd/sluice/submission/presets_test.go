@@ -59,6 +59,19 @@ spec:
   type: DataSource
   dataSource: {volumes: [{path: /data/, persistentVolumeClaim: {claimName: scratch}}, {path: /c, configMap: {name: c, file: a.yaml}}]}
 ---
+metadata: {name: code, namespace: sluice-system}
+spec:
+  type: DataSource
+  dataSource:
+    volumes:
+    - {path: /code, git: {source: "https://git.example.org/model.git", branch: v1.2, secret: git-access}}
+    - {path: /images, s3: {bucket: course-data, key: images/2026, url: "https://s3.example.org", region: eu-central-1, secret: s3-access}}
+---
+metadata: {name: code-of-another, namespace: thesis}
+spec:
+  type: DataSource
+  dataSource: {volumes: [{path: /code/, git: {source: "https://git.example.org/model.git", branch: v1.2, secret: other-access}}]}
+---
 metadata: {name: course, namespace: thesis}
 spec:
   type: Template
@@ -96,30 +109,23 @@ func readPresets(t testing.TB) *submission.Presets {
 	return presets
 }
 
-// renderWith returns the objects of a command line with the presets of the tests.
-func renderWith(presets *submission.Presets, line string) (string, error) {
+// parseWith reads a command line with presets.
+func parseWith(presets *submission.Presets, line string) (*submission.Request, error) {
 	set := pflag.NewFlagSet("submit", pflag.ContinueOnError)
 	flags := submission.AddFlags(set)
 	if err := set.Parse(submission.Prepare(strings.Fields(line))); err != nil {
-		return "", err
+		return nil, err
 	}
-	request, err := flags.Request(set.Args(), set.ArgsLenAtDash(), presets)
+	return flags.Request(set.Args(), set.ArgsLenAtDash(), presets)
+}
+
+// renderWith returns the objects of a command line with the presets of the tests.
+func renderWith(presets *submission.Presets, line string) (string, error) {
+	request, err := parseWith(presets, line)
 	if err != nil {
 		return "", err
 	}
-	objects, err := submission.Objects(request)
-	if err != nil {
-		return "", err
-	}
-	documents := make([]string, len(objects))
-	for i, object := range objects {
-		raw, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return "", err
-		}
-		documents[i] = string(raw)
-	}
-	return strings.Join(documents, "---\n"), nil
+	return renderRequest(request)
 }
 
 // A submission with presets makes the objects of one with flags.
@@ -127,6 +133,9 @@ func TestPresetsStandForFlags(t *testing.T) {
 	presets := readPresets(t)
 	const notebook = "quay.io/jupyter/base-notebook --local-image --interactive --port 8888 -e A=1 -e B=2 --command start-notebook.sh --args --ip=0.0.0.0"
 	const small = "--cpu 4 --memory 16Gi --large-shm --node-pools dgx-mig,dgx"
+	const git = "--git-sync source=https://git.example.org/model.git,branch=v1.2,secret=git-access,target=/code"
+	const s3 = "--s3 bucket=course-data,key=images/2026,url=https://s3.example.org,region=eu-central-1,secret=s3-access,target=/images"
+	const mine = "bucket=mine,url=https://s3.example.org,target=/code/"
 	for line, same := range map[string]string{
 		"n --preset jupyter":                                        "n -i " + notebook,
 		"n --preset jupyter,jupyter":                                "n -i " + notebook,
@@ -145,6 +154,9 @@ func TestPresetsStandForFlags(t *testing.T) {
 		"n --preset solved -i a":                                 "n -i a -g 2 " + small,
 		"n --preset clash -i a -g 1":                             "n -i a -g 1 --parallelism 2 --completions 4 " + small,
 		"n --preset small,slice -i a --mig-profile 1g.10gb":      "n -i a --mig-profile 1g.10gb " + small,
+		"n --preset code -i a":                                   "n -i a " + git + " " + s3,
+		"n --preset code,code -i a --s3 " + mine:                 "n -i a " + s3 + " --s3 " + mine,
+		"n --preset code,code-of-another -i a --s3 " + mine:      "n -i a " + s3 + " --s3 " + mine,
 		"n --preset jupyter,torch -i a -e B=1 --port 8888 -e A=": "n -i a --interactive --port 8888 -e B=1 -e A= --command start-notebook.sh --args --ip=0.0.0.0",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -184,19 +196,20 @@ func TestNameOfPresetImage(t *testing.T) {
 
 func TestRefusedPresets(t *testing.T) {
 	for line, want := range map[string][]string{
-		"n --preset jupiter": {`--preset "jupiter": there is no preset of this name in namespace thesis or sluice-system; there are: clash, course, data, jupyter, nested, scratch, slice, small, solved, torch`},
+		"n --preset jupiter": {`--preset "jupiter": there is no preset of this name in namespace thesis or sluice-system; there are: clash, code, code-of-another, course, data, jupyter, nested, scratch, slice, small, solved, torch`},
 		"n --preset foreign": {`--preset "foreign": there is no preset`},
 		"n --preset nested": {
 			"preset nested names preset course, which is a Template; a Template consists of presets of the other types",
 			`preset nested names preset "gone": there is no preset of this name`,
 		},
-		"n -i a --preset clash":               {"--gpu, --gpu-memory or --mig-profile: presets small and slice set it to different values; use one of them, or set it yourself"},
-		"n -i a --preset small,slice":         {"--gpu, --gpu-memory or --mig-profile: presets small and slice"},
-		"n --preset course,torch -e B=1":      {"--image: presets course and torch set it to different values"},
-		"n -i a --preset data,scratch":        {"a volume at /data: presets data and scratch set it to different values"},
-		"n --preset small":                    {`--image "": give an image such as python:3.12`},
-		"n -i a --preset data --pvc a:/keys/": nil,
-		"n --preset \x00":                     {`--preset "\x00": there is no preset`},
+		"n -i a --preset clash":                {"--gpu, --gpu-memory or --mig-profile: presets small and slice set it to different values; use one of them, or set it yourself"},
+		"n -i a --preset small,slice":          {"--gpu, --gpu-memory or --mig-profile: presets small and slice"},
+		"n --preset course,torch -e B=1":       {"--image: presets course and torch set it to different values"},
+		"n -i a --preset data,scratch":         {"a volume at /data: presets data and scratch set it to different values"},
+		"n -i a --preset code,code-of-another": {"a volume at /code: presets code and code-of-another set it to different values"}, // of two Secrets
+		"n --preset small":                     {`--image "": give an image such as python:3.12`},
+		"n -i a --preset data --pvc a:/keys/":  nil,
+		"n --preset \x00":                      {`--preset "\x00": there is no preset`},
 	} {
 		got, err := renderWith(readPresets(t), line)
 		if (err == nil) != (want == nil) {
@@ -230,7 +243,9 @@ func TestPresetOfFlags(t *testing.T) {
 	for presetType, lines := range map[v1alpha1.PresetType][]string{
 		v1alpha1.PresetEnvironment: {"-i a --interactive --port 80:8888 --port 9000 --service-type nodeport -e A=1 -e B= --command sleep --args 1 --working-dir /a --local-image", "-i b -- --fast"},
 		v1alpha1.PresetDataSource: {"--pvc a:/a:ro --nfs server=n,path=/x,mount=/n,readwrite --nfs server=n,path=/x,mount=/m --secret-file name=s,mount=/s " +
-			"--configmap-file name=c,file=f,mount=/c/f --host-path path=/h,mount=/h -v /v:/v"},
+			"--configmap-file name=c,file=f,mount=/c/f --host-path path=/h,mount=/h -v /v:/v", "--git-sync source=https://git.example.org/a,target=/a " +
+			"--git-sync source=git@git.example.org:a,rev=0123456789abcdef0123456789abcdef01234567,secret=s,target=/b --git-sync source=http://git.example.org/a,branch=b,target=/c " +
+			"--s3 bucket=abc,url=http://s3:9000,target=/d --s3 bucket=abc,key=a=b,url=https://s3.example.org,region=r,secret=s,target=/e"},
 		v1alpha1.PresetCompute:  {"-g 0.125 --cpu 500m --memory 1Gi --large-shm --node-pools b,a", "--gpu-memory 8G", "--mig-profile 1g.10gb", "-g 0"},
 		v1alpha1.PresetTemplate: {"-i a -g 2 --pvc a:/a --max-runtime 6h --parallelism 2 --completions 3", "--interactive --preemptible -i a"},
 	} {
@@ -276,8 +291,10 @@ func TestRefusedPresetFlags(t *testing.T) {
 		"a -i a --preset b":                   "--preset: is for presets of the type Template",
 		"a --pytorch workers=2":               "--pytorch: no field of a preset; give it to sluice submit",
 		"a --new-pvc name=a,path=/b,size=1Gi": "--new-pvc: a preset names volume claims that exist, and creates none",
-		"a b -i a":                            `arguments ["b"]: give one name`,
-		"a --port 0":                          `--port "0": want a port`,
+		"a --s3 bucket=abc,url=http://s3,target=/a": "--s3: is for presets of the type DataSource or Template; the type is Environment",
+		"a --git-sync source=-a,target=/a":          "source: want a repository such as",
+		"a b -i a":                                  `arguments ["b"]: give one name`,
+		"a --port 0":                                `--port "0": want a port`,
 	} {
 		set := pflag.NewFlagSet("create", pflag.ContinueOnError)
 		flags := submission.AddFlags(set)
@@ -313,7 +330,7 @@ func drawPresets(t *rapid.T) *submission.Presets {
 			if command := word.Draw(t, "command"); command != "" {
 				e.Command = []string{command}
 			}
-			preset.Spec.Environment = e
+			preset.Spec.Environment, preset.Spec.DataSource = e, drawFetches(t)
 			if name != "p0" && rapid.Bool().Draw(t, "is no template") {
 				preset.Spec.Type = v1alpha1.PresetEnvironment
 			} else if rapid.Bool().Draw(t, "names others") {
@@ -323,6 +340,21 @@ func drawPresets(t *rapid.T) *submission.Presets {
 		}
 	}
 	return presets
+}
+
+// drawFetches returns at most one repository at /code and one bucket at /data.
+func drawFetches(t *rapid.T) *v1alpha1.DataSourcePreset {
+	data := &v1alpha1.DataSourcePreset{}
+	secret := rapid.SampledFrom([]string{"", "a", "b"})
+	if source := rapid.SampledFrom([]string{"", "https://git.example.org/a", "https://git.example.org/b"}).Draw(t, "repository"); source != "" {
+		git := &v1alpha1.PresetGit{Source: source, Branch: rapid.SampledFrom([]string{"", "main"}).Draw(t, "branch"), Secret: secret.Draw(t, "Git's Secret")}
+		data.Volumes = append(data.Volumes, v1alpha1.PresetVolume{Path: rapid.SampledFrom([]string{"/code", "/code/"}).Draw(t, "path"), Git: git})
+	}
+	if key := rapid.SampledFrom([]string{"none", "", "a", "b=c"}).Draw(t, "key"); key != "none" {
+		s3 := &v1alpha1.PresetS3{Bucket: "data", URL: "https://s3.example.org", Key: key, Secret: secret.Draw(t, "S3's Secret")}
+		data.Volumes = append(data.Volumes, v1alpha1.PresetVolume{Path: "/data", S3: s3})
+	}
+	return data
 }
 
 // For all presets: their order decides nothing but the order of lists, naming one twice changes nothing, and what they set
@@ -361,7 +393,7 @@ func TestPresetProperties(t *testing.T) {
 		}) {
 			t.Fatalf("a field has two values: %q", got)
 		}
-		line := "n -i mine -e A=mine -e C=mine --port 2:9 --working-dir /mine"
+		line := "n -i mine -e A=mine -e C=mine --port 2:9 --working-dir /mine --git-sync source=https://git.example.org/mine,target=/code"
 		if len(names) > 0 {
 			line += " --preset " + strings.Join(names, " --preset ")
 		}
@@ -369,7 +401,7 @@ func TestPresetProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"image: mine\n", "- name: A\n          value: mine\n", "- name: C\n          value: mine\n", "workingDir: /mine\n", "targetPort: 9\n"} {
+		for _, want := range []string{"image: mine\n", "- name: A\n          value: mine\n", "- name: C\n          value: mine\n", "workingDir: /mine\n", "targetPort: 9\n", "- https://git.example.org/mine\n"} {
 			if strings.Count(text, want) != 1 {
 				t.Fatalf("%s: %d times %q\n%s", line, strings.Count(text, want), want, text)
 			}
@@ -386,6 +418,7 @@ func FuzzPresetFile(f *testing.F) {
 	f.Add(head + "spec: {type: Environment, environment: {image: a}}\n---\n# nothing\n---\n" + head + "spec: {type: Template, presets: [a]}")
 	f.Add(head + "spec: {type: Compute, compute: {gpu: -1e400}}")
 	f.Add(head + "spec: {type: DataSource, dataSource: {volumes: [{}, {path: ../..}]}}")
+	f.Add(head + "spec: {type: DataSource, dataSource: {volumes: [{path: /a, git: {source: 'ssh://-oProxyCommand=id/a'}}, {path: /b, s3: {}}]}}")
 	f.Add(head + "spec: {type: Environment, environment: {image: a}, environment: {image: b}}")
 	f.Add("kind: List")
 	f.Fuzz(func(t *testing.T, text string) {

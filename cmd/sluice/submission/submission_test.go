@@ -45,6 +45,11 @@ func render(arguments []string, framework submission.Framework) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	return renderRequest(request)
+}
+
+// renderRequest returns the objects of a request in a cluster that names all images.
+func renderRequest(request *submission.Request) (string, error) {
 	request.Images = map[string]string{"git-image": "registry.example.org/tools/git:2.51", "s3-image": "registry.example.org/tools/rclone:1.71"}
 	objects, err := submission.Objects(request)
 	if err != nil {

@@ -11,6 +11,23 @@ func newCompute(fields string) string     { return `{spec: {compute: {` + fields
 func newPresetWork(fields string) string  { return `{spec: {workload: {` + fields + `}}}` }
 func newVolumes(volumes string) string    { return `{spec: {dataSource: {volumes: [` + volumes + `]}}}` }
 
+// Patches that leave a Preset with one volume from Git or S3, whose required fields are set unless the fields set them.
+func newGit(fields string) string {
+	if !strings.Contains(fields, "source:") {
+		fields = `source: "https://git.example.org/a", ` + fields
+	}
+	return newVolumes(`{path: /a, git: {` + fields + `}}`)
+}
+
+func newS3(fields string) string {
+	for key, value := range map[string]string{"bucket:": "data", "url:": `"https://s3.example.org"`} {
+		if !strings.Contains(fields, key) {
+			fields = key + " " + value + ", " + fields
+		}
+	}
+	return newVolumes(`{path: /a, s3: {` + fields + `}}`)
+}
+
 // onlyPart is a patch that leaves a Preset of a type with one part.
 func onlyPart(presetType, part string) string {
 	var removed strings.Builder
@@ -28,6 +45,14 @@ func presetTable() table {
 		gpu  = "must be a whole number of GPUs up to 1000, or a part of one in steps of a thousandth, such as 0.5"
 		only = "is for the types"
 		name = "should match"
+
+		volume, below       = "spec.dataSource.volumes[0]", "must be a folder below /"
+		gitFields, s3Fields = "spec.dataSource.volumes[0].git", "spec.dataSource.volumes[0].s3"
+		repository, server  = "must be a repository such as", "must be the server, such as https://s3.example.org"
+		secretName          = "must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
+		objects             = "must be the beginning of the objects' names"
+		revision            = "0123456789abcdef0123456789abcdef01234567"
+		fetched             = `git: {source: "https://git.example.org/a"}`
 	)
 	return table{
 		kind: "Preset",
@@ -42,6 +67,10 @@ func presetTable() table {
 			{name: "a thousandth of a GPU", patch: newCompute(`gpu: 1m`)},
 			{name: "memory of a GPU", patch: newCompute(`gpu: null, gpuMemory: 8G`)},
 			{name: "a slice", patch: newCompute(`gpu: null, migProfile: 3g.40gb`)},
+			{name: "a public repository", patch: newGit(`branch: feature/a+b#1@2`)},
+			{name: "a revision over SSH", patch: newGit(`source: "ssh://git@git.example.org:22/~a/b.git", secret: key, rev: "` + revision + `"`)},
+			{name: "a repository in the short form of SSH", patch: newGit(`source: "git@git.example.org:a", secret: key.of-a`)},
+			{name: "public objects of a server without encryption", patch: newS3(`url: "http://s3.example.org:9000/", key: a=b/@c+d`)},
 		},
 		rejected: []edit{
 			{"no spec", `{spec: null}`, "spec", "Required value"},
@@ -97,7 +126,7 @@ func presetTable() table {
 			{"pools as a text", newCompute(`nodePools: "a,b"`), "spec.compute.nodePools", "must be of type array"},
 
 			{"no volumes", newVolumes(``), "spec.dataSource.volumes", "at least 1 items"},
-			{"a volume without a source", newVolumes(`{path: /a}`), "spec.dataSource.volumes[0]", "must have exactly one of persistentVolumeClaim, nfs, hostPath, configMap and secret"},
+			{"a volume without a source", newVolumes(`{path: /a}`), "spec.dataSource.volumes[0]", "must have exactly one of persistentVolumeClaim, nfs, hostPath, configMap, secret, git and s3"},
 			{"a volume with two sources", newVolumes(`{path: /a, ` + pvc + `, secret: {name: a}}`), "spec.dataSource.volumes[0]", "must have exactly one of"},
 			{"two volumes at one path", newVolumes(`{path: /a, ` + pvc + `}, {path: /a, secret: {name: a}}`), "spec.dataSource.volumes[1]", "Duplicate value"},
 			{"a relative path", newVolumes(`{path: a, ` + pvc + `}`), "spec.dataSource.volumes[0].path", name},
@@ -116,6 +145,43 @@ func presetTable() table {
 			{"a Secret by its name", newVolumes(`{path: /a, secret: a}`), "spec.dataSource.volumes[0].secret", "must be of type object"},
 			{"a Secret of another namespace", newVolumes(`{path: /a, secret: {name: a/b}}`), "spec.dataSource.volumes[0].secret.name", name},
 			{"a file of a Secret in a folder", newVolumes(`{path: /a, secret: {name: a, file: a/b}}`), "spec.dataSource.volumes[0].secret.file", name},
+
+			{"a repository and a volume claim", newVolumes(`{path: /a, ` + pvc + `, ` + fetched + `}`), volume, "must have exactly one of"},
+			{"a read-only repository", newVolumes(`{path: /a, readOnly: true, ` + fetched + `}`), volume + ".readOnly", "is not for git and s3"},
+			{"a repository at the root", newVolumes(`{path: /./, ` + fetched + `}`), volume + ".path", below},
+			{"a repository in a folder above", newVolumes(`{path: /a/../b, ` + fetched + `}`), volume + ".path", below},
+			{"a repository at a variable", newVolumes(`{path: "/$(GIT_PASSWORD)", ` + fetched + `}`), volume + ".path", below},
+			{"a repository by its address", newVolumes(`{path: /a, git: "https://git.example.org/a"}`), gitFields, "must be of type object"},
+			{"no repository", newVolumes(`{path: /a, git: {branch: main}}`), gitFields + ".source", "Required value"},
+			{"a password of Git", newGit(`password: a`), gitFields + ".password", "unknown field"},
+			{"a URL with a password", newGit(`source: "https://anna:a@git.example.org/a"`), gitFields + ".source", repository},
+			{"a URL with a token", newGit(`source: "https://a@git.example.org/a"`), gitFields + ".source", repository},
+			{"a folder of the container as a repository", newGit(`source: "file:///etc"`), gitFields + ".source", repository},
+			{"a program as a repository", newGit(`source: "ext::sh -c id"`), gitFields + ".source", repository},
+			{"a repository that is an option", newGit(`source: "-oProxyCommand=id@a:b", secret: key`), gitFields + ".source", repository},
+			{"a host that is an option", newGit(`source: "ssh://-oProxyCommand=id/a", secret: key`), gitFields + ".source", repository},
+			{"a repository in a folder above another", newGit(`source: "https://git.example.org/a/../b"`), gitFields + ".source", repository},
+			{"a repository of two lines", newGit(`source: "https://git.example.org/a\nb"`), gitFields + ".source", repository},
+			{"a plain password", newGit(`source: "http://git.example.org/a", secret: a`), gitFields + ".source", "must begin with https://"},
+			{"SSH without a key", newGit(`source: "git@git.example.org:a"`), gitFields + ".secret", "is required for SSH"},
+			{"a Secret of Git in another namespace", newGit(`secret: a/b`), gitFields + ".secret", secretName},
+			{"a branch that is an option", newGit(`branch: --upload-pack=id`), gitFields + ".branch", name},
+			{"a branch of two lines", newGit(`branch: "a\nb"`), gitFields + ".branch", name},
+			{"a range of branches", newGit(`branch: a..b`), gitFields + ".branch", "must be a branch or a tag"},
+			{"a folder of branches", newGit(`branch: a/`), gitFields + ".branch", "must be a branch or a tag"},
+			{"a part of a hash", newGit(`rev: "0123456"`), gitFields + ".rev", name},
+			{"a branch and a revision", newGit(`branch: main, rev: "` + revision + `"`), gitFields + ".rev", "must not be set with branch"},
+			{"a bucket by its name", newVolumes(`{path: /a, s3: data}`), s3Fields, "must be of type object"},
+			{"no bucket", newVolumes(`{path: /a, s3: {url: "https://s3.example.org"}}`), s3Fields + ".bucket", "Required value"},
+			{"a bucket that is an option", newS3(`bucket: -v`), s3Fields + ".bucket", name},
+			{"no server of a bucket", newVolumes(`{path: /a, s3: {bucket: data}}`), s3Fields + ".url", "Required value"},
+			{"a server with a password", newS3(`url: "https://anna:a@s3.example.org"`), s3Fields + ".url", server},
+			{"a server that is a file", newS3(`url: "file:///etc"`), s3Fields + ".url", server},
+			{"objects above the bucket", newS3(`key: a/../../b`), s3Fields + ".key", objects},
+			{"objects that are an option", newS3(`key: -a`), s3Fields + ".key", name},
+			{"an access key as objects", newS3(`key: AKIAIOSFODNN7EXAMPLE`), s3Fields + ".key", objects + "; an access key belongs in a Secret"},
+			{"a region that is an option", newS3(`region: --config`), s3Fields + ".region", name},
+			{"a secret key as a Secret", newS3(`secret: wJalrXUtnFEMI`), s3Fields + ".secret", secretName},
 
 			{"no terms", `{spec: {workload: {maxRuntime: null, preemptible: null, parallelism: null, completions: null}}}`, "spec.workload", "at least 1 properties"},
 			{"a limit in an unknown unit", newPresetWork(`maxRuntime: 1w`), "spec.workload.maxRuntime", duration},

@@ -93,7 +93,7 @@ func TestSubmit(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		"ingress/all-hosts is refused: host (none, which is all hosts): the department allows gpu.example.org; choose one of these, or ask a system administrator " +
 			"to add it to the department's services.ingressHosts; sluice submit: --host gpu.example.org": {"all-hosts", "--interactive", "--port", "8888", "--service-type", "ingress"},
-		"job/half exists in namespace submit: choose another name, or delete it with sluice delete half": {"half"},
+		"job/half exists in namespace submit: choose another name, or delete it with sluice delete job/half": {"half"},
 		"job/nowhere is refused: ": {"nowhere", "-g", "1", "--node-pools", "elsewhere"},
 		"the cluster has no kind PyTorchJob: ask its administrator to install the operator of kubeflow.org": {"ddp", "--pytorch", "workers=2"},
 	} {

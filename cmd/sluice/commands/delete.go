@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,14 @@ func deleteWorkload(ctx context.Context, c client.Client, w *workloads.Workload,
 	fmt.Fprintf(output, "%s deleted\n", referenceText(w))
 	if len(validation.IsValidLabelValue(w.Object.GetName())) > 0 {
 		return nil // submit makes no such name
+	}
+	others, err := submittedAs(ctx, c, w.Object.GetNamespace(), w.Object.GetName())
+	if err != nil {
+		return err
+	}
+	if others = slices.DeleteFunc(others, func(other string) bool { return other == referenceText(w) }); len(others) > 0 {
+		fmt.Fprintf(output, "Its Services and Ingresses stay: %s has the same name\n", printer.Sanitize(others[0]))
+		return nil
 	}
 	made := []client.ListOption{
 		client.InNamespace(w.Object.GetNamespace()),

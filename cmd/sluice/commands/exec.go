@@ -190,7 +190,10 @@ func (c *clusterClient) stream(
 // explainRefusedStream adds a hint to the error of a stream that the API server refused. The error of a failed
 // upgrade has no status, only the server's message.
 func explainRefusedStream(err error, subresource string) error {
-	if apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden") || strings.Contains(err.Error(), "denied the request") {
+	if strings.Contains(err.Error(), "denied the request") {
+		return err // the webhook says whom to ask
+	}
+	if apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden") {
 		return fmt.Errorf("%w; connections into pods need the right pods/%s: `sluice whoami` shows your roles", err, subresource)
 	}
 	return err

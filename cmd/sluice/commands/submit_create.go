@@ -8,13 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -82,7 +86,46 @@ func submit(cmd *cobra.Command, c *clusterClient, request *submission.Request, c
 	if err != nil {
 		return err
 	}
+	if creation.dryRun != dryRunClient {
+		if others, err := submittedAs(cmd.Context(), c, request.Namespace, request.Name); err != nil {
+			return err
+		} else if len(others) > 0 {
+			return explainExists(others[0], request.Namespace)
+		}
+	}
 	return creation.run(cmd, c, objects, nextSteps(request.Name, request.Namespace, len(request.Ports) > 0))
+}
+
+// submittedAs returns the Jobs and Deployments that submit made under a name, such as job/train. The selector of a Service
+// does not tell them apart.
+func submittedAs(ctx context.Context, c client.Reader, namespace, name string) ([]string, error) {
+	var found []string
+	for kind, list := range map[string]client.ObjectList{"deployment": &appsv1.DeploymentList{}, "job": &batchv1.JobList{}} {
+		made := client.MatchingLabels{submission.LabelInstance: name, v1alpha1.LabelManagedBy: submission.ManagedBy}
+		if err := c.List(ctx, list, client.InNamespace(namespace), made); apierrors.IsForbidden(err) {
+			continue // a role without this kind
+		} else if err != nil {
+			return nil, fmt.Errorf("list the workloads of the name %s: %w", name, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if object, err := meta.Accessor(o); err != nil {
+				return err
+			} else if object.GetDeletionTimestamp() == nil {
+				found = append(found, kind+"/"+object.GetName())
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// explainExists returns why no object gets the name of another one.
+func explainExists(existing, namespace string) error {
+	return fmt.Errorf("%s exists in namespace %s: choose another name, or delete it with sluice delete %s", existing, namespace, existing)
 }
 
 // connectForSubmission returns a client for the namespace of the flags. A dry run of the client needs a cluster only if
@@ -170,8 +213,7 @@ func plainRefusal(text string) string {
 func explainRefusal(err error, object *unstructured.Unstructured) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%s exists in namespace %s: choose another name, or delete it with sluice delete %s",
-			nameOf(object), object.GetNamespace(), object.GetName())
+		return explainExists(nameOf(object), object.GetNamespace())
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("the cluster has no kind %s: ask its administrator to install the operator of %s", object.GetKind(), object.GroupVersionKind().Group)
 	case apierrors.IsNotFound(err):

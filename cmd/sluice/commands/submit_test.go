@@ -115,7 +115,7 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 			`admission webhook "a" denied the request: host a.org: the department allows none; choose one of these, or ask`),
 		"deployment/notebook is refused: another user's": errors.New(
 			`deployments.apps "notebook" is forbidden: ValidatingAdmissionPolicy 'sluice-own-only' with binding 'sluice-own-only' denied request: another user's`),
-		"deployment/notebook exists in namespace thesis: choose another name, or delete it with sluice delete notebook": apierrors.NewAlreadyExists(deployments, "notebook"),
+		"deployment/notebook exists in namespace thesis: choose another name, or delete it with sluice delete deployment/notebook": apierrors.NewAlreadyExists(deployments, "notebook"),
 		`namespace "thesis" does not exist: name your project with --project`:                                           apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "thesis"),
 		"the cluster has no kind Deployment: ask its administrator to install the operator of apps":                     &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Deployment"}},
 	} {

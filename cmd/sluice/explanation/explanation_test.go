@@ -485,7 +485,7 @@ func situations(t testing.TB) map[string]Facts {
 			f.Events, f.Quotas = []corev1.Event{event("FailedCreate", quotaAnswer)}, []corev1.ResourceQuota{gpuQuota()}
 		}),
 		"missing-among-many": {Now: now, MachineNow: now, Namespace: "thesis-ns", Workload: v1alpha1.WorkloadReference{Name: "trainnig"}, Others: []string{"notebook", "training", "..."}},
-		"unknown":        job(func(f *Facts) { f.Unread = []string{"events: forbidden"} }),
+		"unknown":            job(func(f *Facts) { f.Unread = []string{"events: forbidden"} }),
 	}
 }
 

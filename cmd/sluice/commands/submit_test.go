@@ -116,8 +116,8 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 		"deployment/notebook is refused: another user's": errors.New(
 			`deployments.apps "notebook" is forbidden: ValidatingAdmissionPolicy 'sluice-own-only' with binding 'sluice-own-only' denied request: another user's`),
 		"deployment/notebook exists in namespace thesis: choose another name, or delete it with sluice delete deployment/notebook": apierrors.NewAlreadyExists(deployments, "notebook"),
-		`namespace "thesis" does not exist: name your project with --project`:                                           apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "thesis"),
-		"the cluster has no kind Deployment: ask its administrator to install the operator of apps":                     &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Deployment"}},
+		`namespace "thesis" does not exist: name your project with --project`:                                                      apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "thesis"),
+		"the cluster has no kind Deployment: ask its administrator to install the operator of apps":                                &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Deployment"}},
 	} {
 		if got := explainRefusal(err, objects[at]).Error(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

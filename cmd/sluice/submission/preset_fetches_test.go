@@ -84,8 +84,8 @@ func TestRefusedFetchesOfPresets(t *testing.T) {
 			key, value, _ := strings.Cut(part, "=")
 			values[key] = value
 		}
-		if strings.HasPrefix(tt.want, "key \"") {
-			continue // of a key that is missing, or that no preset has
+		if strings.HasPrefix(tt.want, "key \"") || strings.HasPrefix(tt.want, "a key is unknown") || strings.HasSuffix(tt.want, "want source=...,[branch=...]") {
+			continue // of a key that is missing or has no value, or that no preset has
 		}
 		count++
 		t.Run(tt.text, func(t *testing.T) {

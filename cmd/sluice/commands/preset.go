@@ -185,14 +185,10 @@ func listPresets(ctx context.Context, c client.Reader, namespace string) (*submi
 // completePresets completes the names of presets.
 func (f *workloadFlags) completePresets(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		namespace := c.namespace
-		if f.project != "" {
-			var err error
-			if namespace, err = projectNamespace(ctx, c, f.project); err != nil {
-				return nil, err
-			}
+		if err := f.selectNamespace(ctx, c); err != nil {
+			return nil, err
 		}
-		presets, err := listPresets(ctx, c, namespace)
+		presets, err := listPresets(ctx, c, c.namespace)
 		if err != nil {
 			return nil, err
 		}

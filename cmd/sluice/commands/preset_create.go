@@ -5,15 +5,11 @@ package commands
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
@@ -67,32 +63,9 @@ presets with --preset. With -n sluice-system, the preset is for all projects.`,
 		if err != nil {
 			return err
 		}
-		for _, options := range createSteps(creation.dryRun) {
-			for _, object := range objects {
-				// A dry run leaves the object as it is.
-				if err := c.Create(cmd.Context(), object.DeepCopy(), append(options, client.FieldOwner(v1alpha1.FieldManagerCLI))...); err != nil {
-					return explainPresetRefusal(err, object)
-				}
-			}
-		}
-		if creation.dryRun == dryRunClient || creation.output.isObject() {
-			return writeObjects(cmd.OutOrStdout(), creation.output.format, objects)
-		}
-		printPresets(cmd.OutOrStdout(), objects, creation.dryRun)
-		return nil
+		return creation.run(cmd, c, objects, presetUse(objects[0]))
 	}
 	return cmd
-}
-
-// createSteps returns the options of the passes over all objects: a check of all, and their creation.
-func createSteps(dryRun string) [][]client.CreateOption {
-	switch dryRun {
-	case dryRunClient:
-		return nil
-	case dryRunServer:
-		return [][]client.CreateOption{{client.DryRunAll}}
-	}
-	return [][]client.CreateOption{{client.DryRunAll}, nil}
 }
 
 // read returns the presets that the command line describes.
@@ -116,13 +89,7 @@ func (s *presetSource) read(cmd *cobra.Command, args []string) ([]v1alpha1.Prese
 	if len(args) > 0 {
 		return nil, fmt.Errorf("arguments %q: the file of -f has the names of the presets", args)
 	}
-	var file []byte
-	var err error
-	if s.filename == "-" {
-		file, err = io.ReadAll(cmd.InOrStdin())
-	} else {
-		file, err = os.ReadFile(s.filename)
-	}
+	file, err := readFileOrInput(cmd.InOrStdin(), s.filename)
 	if err != nil {
 		return nil, fmt.Errorf("-f %s: %w", s.filename, err)
 	}
@@ -153,30 +120,11 @@ func presetObjects(presets []v1alpha1.Preset, namespace string, named bool) ([]*
 	return objects, nil
 }
 
-// explainPresetRefusal is explainRefusal with what to do about a preset that exists.
-func explainPresetRefusal(err error, object *unstructured.Unstructured) error {
-	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("%s exists in namespace %s: choose another name, or change it with kubectl edit preset %s -n %s",
-			nameOf(object), object.GetNamespace(), object.GetName(), object.GetNamespace())
-	}
-	return explainRefusal(err, object)
-}
-
-// printPresets prints what was created, and how to use it.
-func printPresets(output io.Writer, objects []*unstructured.Unstructured, dryRun string) {
-	created := "created"
-	if dryRun == dryRunServer {
-		created = "would be created"
-	}
-	for _, object := range objects {
-		fmt.Fprintf(output, "%s %s in namespace %s\n", printer.Sanitize(nameOf(object)), created, printer.Sanitize(object.GetNamespace()))
-	}
-	if dryRun == dryRunServer {
-		return
-	}
+// presetUse returns the command that uses a new preset.
+func presetUse(preset *unstructured.Unstructured) string {
 	where := ""
-	if namespace := objects[0].GetNamespace(); namespace != v1alpha1.SystemNamespace {
+	if namespace := preset.GetNamespace(); namespace != v1alpha1.SystemNamespace {
 		where = " -n " + namespace
 	}
-	fmt.Fprintf(output, "\nTo use it: sluice submit --preset %s%s\n", printer.Sanitize(objects[0].GetName()), printer.Sanitize(where))
+	return "\nTo use it: sluice submit --preset " + printer.Sanitize(preset.GetName()) + printer.Sanitize(where) + "\n"
 }

@@ -146,12 +146,18 @@ func TestPresetRefusals(t *testing.T) {
 		"preset/a is refused: spec.type: Compute: jane may not": errors.New(
 			`presets.sluice.dev "a" is forbidden: ValidatingAdmissionPolicy 'sluice-presets' with binding 'sluice-presets' denied request: spec.type: Compute: jane may not`),
 	} {
-		if got := explainPresetRefusal(refusal, objects[0]).Error(); got != want {
+		if got := explainRefusal(refusal, objects[0]).Error(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 	var out strings.Builder
-	printPresets(&out, objects, dryRunNone)
+	cmd := newPresetCreateCommand()
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&out)
+	create := creation{dryRun: dryRunNone, output: &outputFlag{}}
+	if err := create.run(cmd, newFakeClient(t, interceptor.Funcs{}), objects, presetUse(objects[0])); err != nil {
+		t.Fatal(err)
+	}
 	if want := "preset/a created in namespace lab\n\nTo use it: sluice submit --preset a -n lab\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}

@@ -35,7 +35,7 @@ const (
 
 var dryRunModes = []string{dryRunNone, dryRunClient, dryRunServer}
 
-// creation is how a command creates objects.
+// creation has the flags of a command that creates objects.
 type creation struct {
 	dryRun string
 	output *outputFlag
@@ -138,12 +138,7 @@ func (f *workloadFlags) connectForSubmission(cmd *cobra.Command, dryRun string, 
 	if err != nil {
 		return nil, err
 	}
-	if f.project != "" {
-		if c.namespace, err = projectNamespace(cmd.Context(), c, f.project); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return c, f.selectNamespace(cmd.Context(), c)
 }
 
 // readImages reads the images of the init containers that a request needs.
@@ -212,6 +207,9 @@ func plainRefusal(text string) string {
 // explainRefusal returns why the cluster does not accept an object, and what to do where that is known.
 func explainRefusal(err error, object *unstructured.Unstructured) error {
 	switch {
+	case apierrors.IsAlreadyExists(err) && object.GetKind() == "Preset": // no workload that sluice delete finds
+		return fmt.Errorf("%s exists in namespace %s: choose another name, or change it with kubectl edit preset %s -n %s",
+			nameOf(object), object.GetNamespace(), object.GetName(), object.GetNamespace())
 	case apierrors.IsAlreadyExists(err):
 		return explainExists(nameOf(object), object.GetNamespace())
 	case meta.IsNoMatchError(err):

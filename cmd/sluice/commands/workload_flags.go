@@ -58,16 +58,26 @@ func (f *workloadFlags) connectWorkloads(cmd *cobra.Command) (*workloadClient, e
 		return nil, err
 	}
 	w := &workloadClient{clusterClient: c}
+	if err := f.selectNamespace(cmd.Context(), c); err != nil {
+		return nil, err
+	}
 	if f.project != "" {
-		namespace, err := projectNamespace(cmd.Context(), c, f.project)
-		if err != nil {
-			return nil, err
-		}
-		c.namespace = namespace
-		w.projects = map[string]string{namespace: f.project}
+		w.projects = map[string]string{c.namespace: f.project}
 	}
 	w.reader, err = newWorkloadReader(c)
 	return w, err
+}
+
+// selectNamespace sets the namespace of the client to that of the selected project, if there is one.
+func (f *workloadFlags) selectNamespace(ctx context.Context, c *clusterClient) error {
+	if f.project == "" {
+		return nil
+	}
+	namespace, err := projectNamespace(ctx, c, f.project)
+	if err == nil {
+		c.namespace = namespace
+	}
+	return err
 }
 
 // newWorkloadReader returns a reader that learns the cluster's kinds from two requests, and not from the cache
@@ -171,18 +181,14 @@ func (f *workloadFlags) completeWorkload(cmd *cobra.Command, args []string, pref
 // completeWorkloads completes the names of several workloads.
 func (f *workloadFlags) completeWorkloads(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		namespace := c.namespace
-		if f.project != "" {
-			var err error
-			if namespace, err = projectNamespace(ctx, c, f.project); err != nil {
-				return nil, err
-			}
+		if err := f.selectNamespace(ctx, c); err != nil {
+			return nil, err
 		}
 		reader, err := newWorkloadReader(c)
 		if err != nil {
 			return nil, err
 		}
-		list, err := reader.List(ctx, namespace)
+		list, err := reader.List(ctx, c.namespace)
 		if err != nil {
 			return nil, err
 		}

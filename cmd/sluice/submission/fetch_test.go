@@ -43,9 +43,6 @@ func TestFetches(t *testing.T) {
 // cloningContainer returns the init container of a submission with --git-sync.
 func cloningContainer(t *testing.T, value string) corev1.Container {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
 	m, err := submission.ParseMount("--git-sync", value)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ type replayFlags struct {
 	failOnChange                     bool
 }
 
-// replayGCPercent is how much garbage may be left, in percent of the memory in use: the webhook's, so that the collector
-// takes no processor from the evaluations.
+// replayGCPercent limits the garbage, in percent of the memory in use. It is the webhook's, so that the collector takes no
+// processor from the evaluations.
 const replayGCPercent = 400
 
 func newPolicyReplayCommand() *cobra.Command {

@@ -61,7 +61,7 @@ type ownPool struct {
 	Pending    string `json:"pending"`
 	// Free is what is left of the limit. GPUs beyond the guarantee must be idle in the pool.
 	Free string `json:"free"`
-	// Sharing is how the pool realizes a share of a GPU; empty if the pool may not be read.
+	// Sharing is the sharing mode of the pool; empty if the pool may not be read.
 	Sharing string `json:"sharing,omitempty"`
 	// GPUs is the number of GPUs of the pool, Models its models and Slices its MIG profiles.
 	GPUs   int32    `json:"gpus,omitempty"`

@@ -222,7 +222,7 @@ func TestRefusedPresets(t *testing.T) {
 			}
 		}
 	}
-	// The values of variables are nobody's to print.
+	// No message has the values of variables.
 	presets := readPresets(t)
 	presets.Namespace = "other"
 	if _, err := renderWith(presets, "n --preset jupyter --preset torch -i a"); err == nil || !strings.Contains(err.Error(), "--environment B: presets jupyter and torch") ||

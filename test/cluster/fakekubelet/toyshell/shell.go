@@ -22,7 +22,7 @@ import (
 const (
 	// maxText is the longest script, line, argument list and value of a variable, in bytes.
 	maxText = 64 << 10
-	// maxDepth is how deep shells may start shells.
+	// maxDepth limits the depth of shells that shells start.
 	maxDepth = 16
 	// maxCommands is the number of commands of one session.
 	maxCommands = 100_000

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,7 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -88,12 +91,23 @@ func applyObjects(ctx context.Context, c client.Client, objects []*unstructured.
 func applyWith(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption) error {
 	options = append(options, client.FieldOwner(v1alpha1.FieldManagerCLI))
 	for _, object := range objects {
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
+		err := retry.OnError(applyBackoff, func(err error) bool { return mayPass(err) && ctx.Err() == nil }, func() error {
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
+		})
 		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// applyBackoff repeats a request for about twenty seconds, and for the time that the requests take.
+var applyBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 12}
+
+// mayPass reports whether a request that failed can succeed later: the API server reports a webhook that does not answer in time, as on a
+// busy machine, as an internal error.
+func mayPass(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
 // waitForGroup waits until the API server serves all kinds of a group.

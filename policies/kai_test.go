@@ -4,14 +4,13 @@
 package policies_test
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -272,8 +271,6 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 	})
 }
 
-var updateGolden = flag.Bool("update", false, "write the golden files again")
-
 // What is rendered for KAI-Scheduler, and for kai-resource-management in its stead,
 // is what the golden files say: for a project, its department and a node pool.
 func TestKAIObjects(t *testing.T) {
@@ -293,7 +290,7 @@ func TestKAIObjects(t *testing.T) {
 			name := mode + "-" + strings.ToLower(kind)
 			t.Run(name, func(t *testing.T) {
 				in.Object = newDocument(t, map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "it"}})
-				compareGolden(t, filepath.Join("testdata", "kai", name+".yaml"), renderKAI(t, set, in))
+				golden.Assert(t, renderKAI(t, set, in), filepath.Join("kai", name+".yaml"))
 			})
 		}
 	}
@@ -346,24 +343,4 @@ func renderKAI(t *testing.T, set *engine.Set, in engine.Input) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// compareGolden compares a text with a file.
-func compareGolden(t *testing.T, path, got string) {
-	t.Helper()
-	if *updateGolden {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); go test ./policies -run TestKAIObjects -update writes it\n%s", path, diff)
-	}
 }

@@ -5,19 +5,15 @@ package workload_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/api/workload"
 )
-
-var updateGolden = flag.Bool("update", false, "write the golden files")
 
 // What policies read as input.workload.
 func TestRequestJSON(t *testing.T) {
@@ -43,19 +39,7 @@ func TestRequestJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, '\n')
-			file := filepath.Join("testdata", name+".json")
-			if *updateGolden {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("-want +got (go test -update updates it)\n%s", diff)
-			}
+			golden.Assert(t, string(got), name+".json")
 			var back workload.Request
 			if err := json.Unmarshal(got, &back); err != nil {
 				t.Fatal(err)

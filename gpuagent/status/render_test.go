@@ -4,21 +4,17 @@
 package status
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 )
-
-var updateGolden = flag.Bool("update", false, "update the golden files")
 
 var (
 	partitionedGPU = v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled}
@@ -127,7 +123,7 @@ func TestRender(t *testing.T) {
 			}
 			node.DriverVersion, node.ObservedAt = "550.54.15", time.Date(2026, 11, 21, 23, 5, 0, 0, time.UTC)
 			got := Render(node, false)
-			compareGolden(t, name+".txt", got)
+			golden.Assert(t, got, name+".txt")
 			for line := range strings.Lines(got) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > maxColumns {
 					t.Errorf("%d columns: %s", n, line)
@@ -145,20 +141,3 @@ func TestRender(t *testing.T) {
 }
 
 var escapeSequences = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *updateGolden {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
-}

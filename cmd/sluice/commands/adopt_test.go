@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,7 @@ func TestAdoptionQuotas(t *testing.T) {
 		newRunningPod("slice", "m", "nvidia.com/mig-3g.20gb", "1"), newRunningPod("part", "m", "gpu-fraction", "0.3"),
 		newRunningPod("ended", "a", "nvidia.com/gpu", "8", ended), newRunningPod("web", "a", "", ""),
 	)
-	compareGolden(t, "adopt/project.yaml", proposal.yaml())
+	golden.Assert(t, proposal.yaml(), "adopt/project.yaml")
 	var decoded v1alpha1.Project
 	if err := yaml.UnmarshalStrict([]byte(proposal.yaml()), &decoded); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -109,14 +110,14 @@ func TestClockOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := newClockRows(sampleClocks(), sampleProjects, clocksNow)
-	compareGolden(t, "clocks/all.txt", tableText(t, clockTable(rows, true, berlin)))
-	compareGolden(t, "clocks/one.txt", tableText(t, clockTable(rows[:2], false, time.UTC)))
-	compareGolden(t, "clocks/all.json", jsonText(t, clockDocument{Now: clocksNow, Clocks: rows}))
+	golden.Assert(t, tableText(t, clockTable(rows, true, berlin)), "clocks/all.txt")
+	golden.Assert(t, tableText(t, clockTable(rows[:2], false, time.UTC)), "clocks/one.txt")
+	golden.Assert(t, jsonText(t, clockDocument{Now: clocksNow, Clocks: rows}), "clocks/all.json")
 	var wide bytes.Buffer
 	if err := clockTable(rows, true, berlin).Write(&wide, true); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "clocks/wide.txt", wide.String())
+	golden.Assert(t, wide.String(), "clocks/wide.txt")
 }
 
 func newClocksClient(t *testing.T) client.WithWatch {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
@@ -36,8 +37,8 @@ func newDoctorReport() *doctor.Report {
 
 // Problems come first, and one line says why several checks were skipped.
 func TestDoctorOutput(t *testing.T) {
-	compareGolden(t, "doctor/report.txt", doctorText(newDoctorReport()))
-	compareGolden(t, "doctor/report.json", jsonText(t, newDoctorReport()))
+	golden.Assert(t, doctorText(newDoctorReport()), "doctor/report.txt")
+	golden.Assert(t, jsonText(t, newDoctorReport()), "doctor/report.json")
 	preflight := &doctor.Report{
 		Version: "v0.3.0", Server: "https://cluster.example:6443", Summary: doctor.Summary{OK: 1, Skipped: 1},
 		Checks: []doctor.CheckResult{
@@ -45,7 +46,7 @@ func TestDoctorOutput(t *testing.T) {
 			{Name: "webhook-reachable", Area: "Webhook", Result: doctor.Skipped, Message: "Sluice is not installed in this cluster"},
 		},
 	}
-	compareGolden(t, "doctor/preflight.txt", doctorText(preflight))
+	golden.Assert(t, doctorText(preflight), "doctor/preflight.txt")
 }
 
 func TestDoctorExitStatus(t *testing.T) {

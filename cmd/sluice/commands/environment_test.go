@@ -6,13 +6,11 @@ package commands
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
@@ -28,26 +26,6 @@ import (
 	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/cmd/sluice/up"
 )
-
-var update = flag.Bool("update", false, "write the golden files in testdata")
-
-// compareGolden compares text with a file below testdata.
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got; go test ./cmd/sluice/commands -update writes it)\n%s", path, diff)
-	}
-}
 
 // tableText returns the text of a table.
 func tableText(t *testing.T, table printer.Table) string {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,14 +101,14 @@ func TestWorkloadOutput(t *testing.T) {
 	for _, w := range list {
 		rows = append(rows, newWorkloadRow(w, sampleProjects, clocksNow, clocksNow))
 	}
-	compareGolden(t, "workloads/list.txt", tableText(t, workloadTable(rows, false, false, time.UTC)))
-	compareGolden(t, "workloads/all.txt", tableText(t, workloadTable(rows, true, false, time.UTC)))
-	compareGolden(t, "workloads/list.json", jsonText(t, map[string]any{"now": clocksNow, "workloads": rows}))
+	golden.Assert(t, tableText(t, workloadTable(rows, false, false, time.UTC)), "workloads/list.txt")
+	golden.Assert(t, tableText(t, workloadTable(rows, true, false, time.UTC)), "workloads/all.txt")
+	golden.Assert(t, jsonText(t, map[string]any{"now": clocksNow, "workloads": rows}), "workloads/list.json")
 	var wide bytes.Buffer
 	if err := workloadTable(rows, false, true, time.UTC).Write(&wide, true); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "workloads/wide.txt", wide.String())
+	golden.Assert(t, wide.String(), "workloads/wide.txt")
 	var details bytes.Buffer
 	for _, w := range list {
 		if err := newWorkloadDetails(w, sampleProjects, clocksNow, clocksNow).write(&details, time.UTC); err != nil {
@@ -115,8 +116,8 @@ func TestWorkloadOutput(t *testing.T) {
 		}
 		details.WriteString("\n---\n\n")
 	}
-	compareGolden(t, "workloads/get.txt", details.String())
-	compareGolden(t, "workloads/get.json", jsonText(t, newWorkloadDetails(list[3], sampleProjects, clocksNow, clocksNow)))
+	golden.Assert(t, details.String(), "workloads/get.txt")
+	golden.Assert(t, jsonText(t, newWorkloadDetails(list[3], sampleProjects, clocksNow, clocksNow)), "workloads/get.json")
 }
 
 func TestWorkloadNames(t *testing.T) {

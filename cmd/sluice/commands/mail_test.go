@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
+
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/test/cluster/mailsink"
 )
@@ -51,14 +53,14 @@ func TestListMails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "mail/list.txt", tableText(t, all.table(time.UTC)))
+	golden.Assert(t, tableText(t, all.table(time.UTC)), "mail/list.txt")
 	toEve, err := listMails(dir, "EVE@example.org")
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "mail/list-to.txt", tableText(t, toEve.table(time.UTC)))
+	golden.Assert(t, tableText(t, toEve.table(time.UTC)), "mail/list-to.txt")
 	toEve.Dir = "/lab/.sluice/mail"
-	compareGolden(t, "mail/list.json", jsonText(t, toEve))
+	golden.Assert(t, jsonText(t, toEve), "mail/list.json")
 	none, err := listMails(filepath.Join(dir, "none"), "")
 	if raw, _ := json.Marshal(none.Mails); err != nil || string(raw) != "[]" {
 		t.Errorf("%s, %v", raw, err)
@@ -72,7 +74,7 @@ func TestMailText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "mail/"+name, mailText(m, time.UTC))
+		golden.Assert(t, mailText(m, time.UTC), "mail/"+name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,7 +87,7 @@ func TestListNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "notices/list.txt", tableText(t, noticeTable(rows, time.UTC)))
+	golden.Assert(t, tableText(t, noticeTable(rows, time.UTC)), "notices/list.txt")
 	tests := map[string]struct {
 		filter noticeFilter
 		want   []string
@@ -136,7 +137,7 @@ func TestGetNoticeDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "notices/show-"+name+".txt", details.text(time.UTC))
+		golden.Assert(t, details.text(time.UTC), "notices/show-"+name+".txt")
 	}
 	if _, err := getNoticeDetails(t.Context(), c, "none"); err == nil || !strings.Contains(err.Error(), "`sluice notices list`") {
 		t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -61,8 +62,8 @@ func TestOwnUsageOutput(t *testing.T) {
 		if err := usage.write(&text); err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "usage/"+name+".txt", text.String())
-		compareGolden(t, "usage/"+name+".json", jsonText(t, usage))
+		golden.Assert(t, text.String(), "usage/"+name+".txt")
+		golden.Assert(t, jsonText(t, usage), "usage/"+name+".json")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,7 +72,7 @@ func TestPolicyAudit(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "violations of policies in Deny: ") {
 		t.Errorf("--fail: %v", err)
 	}
-	compareGolden(t, "policy-audit.txt", all)
+	golden.Assert(t, all, "policy-audit.txt")
 	one, err := runAudit(t, wideFormat, &auditFlags{project: "course"})
 	if err != nil || strings.Contains(one, "thesis") || !strings.Contains(one, "pin it") {
 		t.Errorf("%v\n%s", err, one)
@@ -100,7 +101,7 @@ spec:
 	if err == nil || !strings.Contains(err.Error(), "violations of policies in Deny: 2") {
 		t.Errorf("--fail: %v", err)
 	}
-	compareGolden(t, "policy-audit-directory.json", output)
+	golden.Assert(t, output, "policy-audit-directory.json")
 }
 
 // --latest prints the Reports of the last audit; without their kind, the examples in the status of the policies.
@@ -146,7 +147,7 @@ func TestPolicyAuditLatest(t *testing.T) {
 					t.Errorf("project %q: %d omitted, want %d", name, document.Omitted, want)
 				}
 				if name == "" {
-					compareGolden(t, "policy-audit-latest-"+string(place)+".txt", tableText(t, auditTable(document.Entries))+document.summary())
+					golden.Assert(t, tableText(t, auditTable(document.Entries))+document.summary(), "policy-audit-latest-"+string(place)+".txt")
 				}
 			}
 		})

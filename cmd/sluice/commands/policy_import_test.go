@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 const importDirectory = "testdata/policy/import"
@@ -30,7 +32,7 @@ func TestPolicyImport(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "--partial accepts them") {
 				t.Errorf("the error is %v", err)
 			}
-			compareGolden(t, "policy/import/"+name+".txt", output)
+			golden.Assert(t, output, "policy/import/"+name+".txt")
 			page, err := os.ReadFile(filepath.Join("../../../docs/platform", tc.page))
 			if err != nil {
 				t.Fatal(err)

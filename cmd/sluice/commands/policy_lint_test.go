@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"sluice.dev/policies/lint"
 )
 
@@ -76,7 +78,7 @@ func TestPolicyLintFindsTypicalMistakes(t *testing.T) {
 		all.WriteString("# " + m.name + "\n" + output + "\n")
 	}
 	t.Chdir(here)
-	compareGolden(t, "policy/mistakes.txt", all.String())
+	golden.Assert(t, all.String(), "policy/mistakes.txt")
 }
 
 func TestPolicyLint(t *testing.T) {
@@ -99,9 +101,9 @@ func TestPolicyLint(t *testing.T) {
 	if lintErr != nil || jsonErr != nil || fixErr != nil {
 		t.Errorf("%v, %v, %v", lintErr, jsonErr, fixErr)
 	}
-	compareGolden(t, "policy/lint.txt", output)
-	compareGolden(t, "policy/lint.json", asJSON)
-	compareGolden(t, "policy/lint-fix.txt", fixed)
+	golden.Assert(t, output, "policy/lint.txt")
+	golden.Assert(t, asJSON, "policy/lint.json")
+	golden.Assert(t, fixed, "policy/lint-fix.txt")
 	var findings []lint.Finding
 	if err := json.Unmarshal([]byte(asJSON), &findings); err != nil || len(findings) == 0 || findings[0].Line == 0 {
 		t.Errorf("%v, %v", findings, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"sluice.dev/policies/check"
 	"sluice.dev/test/cluster/clustertest"
@@ -64,7 +65,7 @@ spec:
 	if err == nil || err.Error() != "policies with problems: 1" {
 		t.Errorf("err = %v", err)
 	}
-	compareGolden(t, "policy/check.txt", output)
+	golden.Assert(t, output, "policy/check.txt")
 	var list strings.Builder
 	list.WriteString("apiVersion: v1\nkind: List\nitems:\n")
 	for document := range strings.SplitSeq(text, "---\n") {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 const imagePolicies = "../../../policies/workbench/testdata/images"
@@ -18,7 +20,7 @@ func TestPolicyTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "policy/test.txt", output)
+	golden.Assert(t, output, "policy/test.txt")
 	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), `<testsuite name="no-latest.case.yaml" tests="3" failures="0"`) {
 		t.Errorf("the report is %s, %v", text, err)
 	}
@@ -53,7 +55,7 @@ expect: {object: {metadata: {labels: {team: physics}}}}
 	if err == nil || err.Error() != "tests that failed: 2" {
 		t.Errorf("the error is %v", err)
 	}
-	compareGolden(t, "policy/test-failed.txt", output)
+	golden.Assert(t, output, "policy/test-failed.txt")
 }
 
 func TestPolicyEval(t *testing.T) {
@@ -69,7 +71,7 @@ func TestPolicyEval(t *testing.T) {
 			if denied := strings.Contains(image, "latest"); (err != nil) != denied {
 				t.Fatal(err)
 			}
-			compareGolden(t, "policy/"+name, output)
+			golden.Assert(t, output, "policy/"+name)
 		})
 	}
 }
@@ -114,7 +116,7 @@ func TestPolicyBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "policy/build.txt", output)
+	golden.Assert(t, output, "policy/build.txt")
 	built := filepath.Join(t.TempDir(), "all.yaml")
 	if err := os.WriteFile(built, []byte(output), 0o600); err != nil {
 		t.Fatal(err)

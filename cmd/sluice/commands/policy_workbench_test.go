@@ -14,6 +14,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/spf13/cobra"
+	"gotest.tools/v3/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,7 @@ func TestPolicyNew(t *testing.T) {
 	if err := errors.Join(newErr, testErr, lintErr, readErr, readAgainErr); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "policy/new.txt", created+tested+linted)
+	golden.Assert(t, created+tested+linted, "policy/new.txt")
 	if again == nil || !strings.Contains(again.Error(), " exist; nothing was written") || !bytes.Equal(before, after) {
 		t.Errorf("a second policy of the name: %v", again)
 	}
@@ -66,7 +67,7 @@ func TestPolicyTestOfRefusedPolicy(t *testing.T) {
 	if err == nil || err.Error() != "tests that failed: 1" {
 		t.Errorf("the error is %v", err)
 	}
-	compareGolden(t, "policy/test-refused.txt", output)
+	golden.Assert(t, output, "policy/test-refused.txt")
 }
 
 func TestPolicyEvalOfTemplate(t *testing.T) {
@@ -79,7 +80,7 @@ func TestPolicyEvalOfTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "policy/eval-template.txt", output)
+	golden.Assert(t, output, "policy/eval-template.txt")
 }
 
 func TestPolicySchema(t *testing.T) {
@@ -261,11 +262,11 @@ func TestPolicyDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, output := runDiff(t, c, folder, true)
-	compareGolden(t, "policy/diff.txt", output)
+	golden.Assert(t, output, "policy/diff.txt")
 	if result.Evaluated != 4 || result.Affected != 3 {
 		t.Errorf("%d objects evaluated, %d affected", result.Evaluated, result.Affected)
 	}
-	compareGolden(t, "policy/diff.json", jsonText(t, result))
+	golden.Assert(t, jsonText(t, result), "policy/diff.json")
 	if result, _ := runDiff(t, c, folder, false); result.Evaluated != 0 {
 		t.Errorf("%d objects evaluated", result.Evaluated)
 	}

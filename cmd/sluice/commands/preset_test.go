@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func TestPresetListAndShow(t *testing.T) {
 			out.WriteString("sluice: " + err.Error() + "\n")
 		}
 	}
-	compareGolden(t, "presets.txt", out.String())
+	golden.Assert(t, out.String(), "presets.txt")
 }
 
 // The errors of a list say what to do.

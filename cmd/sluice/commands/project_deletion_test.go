@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,9 +171,9 @@ func TestPendingDeletionTable(t *testing.T) {
 		if err := pendingDeletionTable(rows, berlin).Write(&out, wide); err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "projects/pending-deletion-"+format+".txt", out.String())
+		golden.Assert(t, out.String(), "projects/pending-deletion-"+format+".txt")
 	}
-	compareGolden(t, "projects/pending-deletion.json", jsonText(t, pendingDeletionDocument{Now: projectsNow, Projects: rows}))
+	golden.Assert(t, jsonText(t, pendingDeletionDocument{Now: projectsNow, Projects: rows}), "projects/pending-deletion.json")
 }
 
 func TestOrphanedNamespaces(t *testing.T) {
@@ -192,8 +193,8 @@ func TestOrphanedNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "projects/orphaned.txt", tableText(t, orphanedNamespaceTable(rows, time.UTC)))
-	compareGolden(t, "projects/orphaned.json", jsonText(t, map[string][]orphanedNamespaceRow{"namespaces": rows}))
+	golden.Assert(t, tableText(t, orphanedNamespaceTable(rows, time.UTC)), "projects/orphaned.txt")
+	golden.Assert(t, jsonText(t, map[string][]orphanedNamespaceRow{"namespaces": rows}), "projects/orphaned.json")
 	if rows, err := listOrphanedNamespaces(t.Context(), c, "h2-students"); err != nil || len(rows) != 1 || rows[0].Namespace != "thesis" {
 		t.Errorf("of a department: %+v, %v", rows, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -123,7 +124,7 @@ func TestMoveShowsWhatChanges(t *testing.T) {
 	if err := move.writeText(&out); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "projects/move.txt", out.String())
+	golden.Assert(t, out.String(), "projects/move.txt")
 	for args, want := range map[string]string{
 		"projects move --from a":        "--from and --to: required",
 		"projects move --from a --to a": "a is the department of the projects",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,9 +107,9 @@ func TestProjectTable(t *testing.T) {
 		if err := projectTable(rows, projectsNow, berlin).Write(&out, wide); err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "projects/"+format+".txt", out.String())
+		golden.Assert(t, out.String(), "projects/"+format+".txt")
 	}
-	compareGolden(t, "projects/projects.json", jsonText(t, projectDocument{Now: projectsNow, Projects: rows}))
+	golden.Assert(t, jsonText(t, projectDocument{Now: projectsNow, Projects: rows}), "projects/projects.json")
 }
 
 func TestProjectsWithAStepWithin(t *testing.T) {

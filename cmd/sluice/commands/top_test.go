@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,9 +154,9 @@ func TestTopOutput(t *testing.T) {
 		if err := table.Write(&text, tc.view.wide); err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, "top/"+name+".txt", text.String())
+		golden.Assert(t, text.String(), "top/"+name+".txt")
 		if !tc.view.wide {
-			compareGolden(t, "top/"+name+".json", jsonText(t, rows))
+			golden.Assert(t, jsonText(t, rows), "top/"+name+".json")
 		}
 	}
 }
@@ -398,5 +399,5 @@ func TestRenderFrame(t *testing.T) {
 			}
 		}
 	}
-	compareGolden(t, "top/narrow.txt", strings.NewReplacer(homeCursor, "", clearLine, "", clearBelow, "\n", "\r\n", "\n").Replace(renderFrame(text, "", 20, 8)))
+	golden.Assert(t, strings.NewReplacer(homeCursor, "", clearLine, "", clearBelow, "\n", "\r\n", "\n").Replace(renderFrame(text, "", 20, 8)), "top/narrow.txt")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -80,23 +81,23 @@ func TestUsageReportOutput(t *testing.T) {
 		if by == groupByAll {
 			name = "all"
 		}
-		compareGolden(t, "usage/"+name+".txt", usageText(t, writeUsageTable, report, requestedColumns))
-		compareGolden(t, "usage/"+name+".csv", usageText(t, writeUsageCSV, report, requestedColumns))
-		compareGolden(t, "usage/"+name+".json", jsonText(t, report))
+		golden.Assert(t, usageText(t, writeUsageTable, report, requestedColumns), "usage/"+name+".txt")
+		golden.Assert(t, usageText(t, writeUsageCSV, report, requestedColumns), "usage/"+name+".csv")
+		golden.Assert(t, jsonText(t, report), "usage/"+name+".json")
 	}
 	efficiency, err := newUsageReport("2026-10", groupByUser, measuredRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "usage/efficiency.txt", usageText(t, writeUsageTable, efficiency, efficiencyColumns))
-	compareGolden(t, "usage/efficiency.csv", usageText(t, writeUsageCSV, efficiency, efficiencyColumns))
-	compareGolden(t, "usage/efficiency.json", jsonText(t, efficiency))
+	golden.Assert(t, usageText(t, writeUsageTable, efficiency, efficiencyColumns), "usage/efficiency.txt")
+	golden.Assert(t, usageText(t, writeUsageCSV, efficiency, efficiencyColumns), "usage/efficiency.csv")
+	golden.Assert(t, jsonText(t, efficiency), "usage/efficiency.json")
 	none, err := newUsageReport("2026-02", groupByAll, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "usage/none.txt", usageText(t, writeUsageTable, none, requestedColumns))
-	compareGolden(t, "usage/none.json", jsonText(t, none))
+	golden.Assert(t, usageText(t, writeUsageTable, none, requestedColumns), "usage/none.txt")
+	golden.Assert(t, jsonText(t, none), "usage/none.json")
 }
 
 func usageText(t *testing.T, write func(io.Writer, usageReport, []amountColumn) error, report usageReport, columns []amountColumn) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,8 +134,8 @@ func TestIdentityOutput(t *testing.T) {
 	if err := document.write(&text, time.UTC); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "whoami/member.txt", text.String())
-	compareGolden(t, "whoami/member.json", jsonText(t, document))
+	golden.Assert(t, text.String(), "whoami/member.txt")
+	golden.Assert(t, jsonText(t, document), "whoami/member.json")
 
 	// A member of nothing, with a name that a terminal must not receive, and rights that could not be listed.
 	document, err = readIdentity(t.Context(), c, ownAccess{user: "\x1b[2Jeve", groups: []string{"a\nb"}, incomplete: true})
@@ -145,7 +146,7 @@ func TestIdentityOutput(t *testing.T) {
 	if err := document.write(&text, time.UTC); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "whoami/nobody.txt", text.String())
+	golden.Assert(t, text.String(), "whoami/nobody.txt")
 }
 
 // whoami sends a bounded number of requests, however many projects a user may get.

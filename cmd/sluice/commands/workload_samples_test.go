@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -18,7 +19,7 @@ import (
 // no Git and no Ingress controller. TestWorkloadSamplesRun in test/e2e runs all but the PyTorchJob.
 func TestWorkloadSamples(t *testing.T) {
 	const samples = "../../../manifests/samples/workloads/"
-	golden := map[string]bool{"pytorch-ddp": true, "data-from-s3-and-git": true, "notebook": true}
+	goldens := map[string]bool{"pytorch-ddp": true, "data-from-s3-and-git": true, "notebook": true}
 	policies := t.TempDir()
 	copyFiles(t, policies, "../../../manifests/samples/university/*.yaml")
 	files, err := filepath.Glob(samples + "*.yaml")
@@ -50,8 +51,8 @@ func TestWorkloadSamples(t *testing.T) {
 				if err != nil || strings.Contains(got, "Warning:") || !strings.Contains(got, "+") {
 					t.Fatalf("%v: %s", err, got)
 				}
-				if diff, _, _ := strings.Cut(got, "\n\nPOLICY"); golden[name] {
-					compareGolden(t, "sample_"+name+".txt", diff+"\n")
+				if diff, _, _ := strings.Cut(got, "\n\nPOLICY"); goldens[name] {
+					golden.Assert(t, diff+"\n", "sample_"+name+".txt")
 				}
 			}
 			if evaluated != 1 {

@@ -4,14 +4,12 @@
 package explanation
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +23,6 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
-
-var update = flag.Bool("update", false, "write the golden files in testdata")
 
 var now = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
@@ -501,19 +497,7 @@ func TestExplain(t *testing.T) {
 			if err := answer.Write(&text); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), text.String()); diff != "" {
-				t.Errorf("(-want +got; go test -update writes it)\n%s", diff)
-			}
+			golden.Assert(t, text.String(), name+".txt")
 			state, _, _ := strings.Cut(name, "-")
 			if !strings.EqualFold(string(answer.State), state) {
 				t.Errorf("state %s, want %s", answer.State, state)

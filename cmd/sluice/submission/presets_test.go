@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"gotest.tools/v3/golden"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
@@ -182,7 +183,7 @@ func TestPresetGoldens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareGolden(t, name+".yaml", "# sluice submit "+line+"\n"+got)
+		golden.Assert(t, "# sluice submit "+line+"\n"+got, name+".yaml")
 	}
 }
 

@@ -4,21 +4,17 @@
 package submission_test
 
 import (
-	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/shlex"
 	"github.com/spf13/pflag"
+	"gotest.tools/v3/golden"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/cmd/sluice/submission"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // parse reads a command line as the command does, without the program and the command.
 func parse(arguments []string, framework submission.Framework) (*submission.Request, error) {
@@ -66,23 +62,6 @@ func renderRequest(request *submission.Request) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got; -update writes it)\n%s", path, diff)
-	}
-}
-
 // Every command line that Run:ai's documentation shows makes the objects that it describes.
 func TestRunAICommandLines(t *testing.T) {
 	raw, err := os.ReadFile("testdata/runai-commands.txt")
@@ -109,7 +88,7 @@ func TestRunAICommandLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, name+".yaml", "# "+line+got)
+			golden.Assert(t, "# "+line+got, name+".yaml")
 		})
 	}
 }
@@ -133,7 +112,7 @@ func TestFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, name+".yaml", "# sluice submit "+line+"\n"+got)
+			golden.Assert(t, "# sluice submit "+line+"\n"+got, name+".yaml")
 		})
 	}
 }

@@ -5,24 +5,19 @@ package up
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/process"
 )
-
-var updateFiles = flag.Bool("update", false, "write the golden files in testdata")
 
 func TestRenderReport(t *testing.T) {
 	report := Report{
@@ -54,19 +49,7 @@ func TestRenderReport(t *testing.T) {
 			if _, err := lipgloss.Fprint(&got, renderReport(report, tc.who, time.UTC)); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name)
-			if *updateFiles {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("the screen differs (-want +got; go test ./cmd/sluice/up -update writes it)\n%s", diff)
-			}
+			golden.Assert(t, got.String(), name)
 		})
 	}
 }

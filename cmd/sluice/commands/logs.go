@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,12 @@ log is printed as the program wrote it.`,
 	cmd.Flags().DurationVar(&since, "since", 0, "Print the lines of this time, such as 5m")
 	cmd.ValidArgsFunction = flags.completeWorkload
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if tail < -1 {
+			return fmt.Errorf("--tail %d: want a number of lines, or -1 for all", tail)
+		}
+		if since < 0 {
+			return fmt.Errorf("--since %s: want a time such as 5m", since)
+		}
 		target, err := flags.connectPod(cmd, args[0], false)
 		if err != nil {
 			return err
@@ -51,7 +58,8 @@ log is printed as the program wrote it.`,
 			options.TailLines = &tail
 		}
 		if since > 0 {
-			options.SinceSeconds = ptr.To(int64(since.Seconds()))
+			// The API server takes whole seconds, from 1 on.
+			options.SinceSeconds = ptr.To(int64(math.Ceil(since.Seconds())))
 		}
 		return target.copyLog(cmd.Context(), target.pod, &options, cmd.OutOrStdout())
 	}

@@ -182,20 +182,38 @@ func (f *Flags) parse(arguments []string, dash int) (*Request, error) {
 	return r, nil
 }
 
+// The least quantities. A memory below leastBytes lacks its unit: 8 means bytes.
+var leastBytes, leastCPU = resource.MustParse("1Mi"), resource.MustParse("1m")
+
+// parseQuantity returns a quantity of at least the least one.
+func parseQuantity(text, example string, least resource.Quantity) (resource.Quantity, error) {
+	quantity, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil || quantity.Sign() <= 0:
+		return quantity, fmt.Errorf("%q: want a quantity such as %s", text, example)
+	case quantity.Cmp(least) < 0:
+		return quantity, fmt.Errorf("%q: want at least %s, such as %s", text, least.String(), example)
+	}
+	return quantity, nil
+}
+
 func (f *Flags) setQuantities(r *Request) error {
 	var problems []error
 	for _, q := range []struct {
 		flag, text, example string
+		least               resource.Quantity
 		to                  **resource.Quantity
 	}{
-		{"--gpu-memory", f.gpuMemory, "8G", &r.GPUMemory}, {"--cpu", f.cpu, "4", &r.CPU}, {"--memory", f.memory, "64Gi", &r.Memory},
+		{"--gpu-memory", f.gpuMemory, "8G", leastBytes, &r.GPUMemory},
+		{"--cpu", f.cpu, "4", leastCPU, &r.CPU},
+		{"--memory", f.memory, "64Gi", leastBytes, &r.Memory},
 	} {
 		if q.text == "" {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(q.text)
-		if err != nil || quantity.Sign() <= 0 {
-			problems = append(problems, fmt.Errorf("%s %q: want a quantity such as %s", q.flag, q.text, q.example))
+		quantity, err := parseQuantity(q.text, q.example, q.least)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s %w", q.flag, err))
 			continue
 		}
 		*q.to = &quantity

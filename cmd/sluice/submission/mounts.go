@@ -99,9 +99,9 @@ func ParseMount(flag, text string) (Mount, error) {
 	m.Path, m.File = values["mount"], values["file"]
 	switch flag {
 	case "--new-pvc":
-		size, sizeErr := resource.ParseQuantity(values["size"])
-		if sizeErr != nil || size.Sign() <= 0 {
-			return m, m.refuse("size: want a quantity such as 20Gi")
+		size, sizeErr := parseQuantity(values["size"], "20Gi", leastBytes)
+		if sizeErr != nil {
+			return m, m.refuse("size: " + sizeErr.Error())
 		}
 		m.Path, m.ReadOnly = values["path"], values["ro"] != ""
 		m.NewClaim = &NewClaim{Name: values["name"], StorageClass: values["storageclass"], Size: size}

@@ -153,8 +153,9 @@ func waitFor(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// quietPeriod is the time without writes after which a controller counts as settled.
-const quietPeriod = 3 * time.Second
+// quietPeriod is the time without writes after which a controller counts as settled. It is longer than the five seconds for which
+// the list of workloads in the status of a project stays as it is.
+const quietPeriod = 7 * time.Second
 
 // waitUntilSettled waits until p has reconciled a number of clocks since its start, has empty
 // queues, and has written nothing for quietPeriod. It returns the start of that period.

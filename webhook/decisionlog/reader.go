@@ -105,24 +105,28 @@ var (
 
 // Parse returns the record of a line. It ignores fields that it does not know.
 func Parse(line []byte) (*Record, error) {
-	var head struct {
-		Kind    string `json:"kind"`
-		Version int    `json:"version"`
-	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		return nil, err
+	var r Record
+	err := json.Unmarshal(line, &r)
+	if err != nil {
+		// The fields of other lines and of later versions may have other types.
+		var head struct {
+			Kind    string `json:"kind"`
+			Version int    `json:"version"`
+		}
+		if headErr := json.Unmarshal(line, &head); headErr != nil {
+			return nil, headErr
+		}
+		r.Kind, r.Version = head.Kind, head.Version
 	}
 	switch {
-	case head.Kind != Kind:
+	case r.Kind != Kind:
 		return nil, ErrOther
-	case head.Version > Version:
+	case r.Version > Version:
 		return nil, ErrNewer
-	case head.Version < 1:
-		return nil, fmt.Errorf("version: %d is no version of a record", head.Version)
-	}
-	var r Record
-	if err := json.Unmarshal(line, &r); err != nil {
+	case err != nil:
 		return nil, err
+	case r.Version < 1:
+		return nil, fmt.Errorf("version: %d is no version of a record", r.Version)
 	}
 	return &r, nil
 }

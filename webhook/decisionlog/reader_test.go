@@ -37,6 +37,8 @@ func TestReaderOfHostileLogs(t *testing.T) {
 		"other lines":      {"plain text\n{\"level\":\"INFO\"}\n" + good + "\n", 1, decisionlog.Skipped{Other: 2}},
 		"named in a text":  {`{"kind":"Other","msg":"DecisionRecord"}` + "\n", 0, decisionlog.Skipped{Other: 1}},
 		"later version":    {`{"kind":"DecisionRecord","version":2}` + "\n", 0, decisionlog.Skipped{Newer: 1}},
+		"later types":      {`{"kind":"DecisionRecord","version":2,"evaluations":"x"}` + "\n", 0, decisionlog.Skipped{Newer: 1}},
+		"other types":      {`{"kind":"Other","msg":"DecisionRecord","evaluations":"x"}` + "\n", 0, decisionlog.Skipped{Other: 1}},
 		"no version":       {`{"kind":"DecisionRecord"}` + "\n", 0, decisionlog.Skipped{Broken: 1}},
 		"wrong type":       {`{"kind":"DecisionRecord","version":1,"evaluations":"x"}` + "\n", 0, decisionlog.Skipped{Broken: 1}},
 		"wrong time":       {`{"kind":"DecisionRecord","version":1,"time":"yesterday"}` + "\n", 0, decisionlog.Skipped{Broken: 1}},

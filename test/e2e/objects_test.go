@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -60,11 +63,18 @@ func newNamespace(name string, annotations ...string) *corev1.Namespace {
 // create creates the object and deletes it at the end of the test.
 func create[T client.Object](t testing.TB, object T) T {
 	t.Helper()
-	if err := sharedCluster.adminClient.Create(t.Context(), object); err != nil {
-		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	sharedCluster.createObject(t, object)
 	t.Cleanup(func() { deleteAndWait(t, object) })
 	return object
+}
+
+// createObject creates the object, and again while a webhook does not answer in time, as on a busy machine.
+func (s *sluiceCluster) createObject(t testing.TB, object client.Object) {
+	t.Helper()
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Steps: 8}
+	if err := retry.OnError(backoff, isWebhookTimeout, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
 }
 
 // deleteAndWait deletes the object and waits until it no longer exists. It confirms the deletion of

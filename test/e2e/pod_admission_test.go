@@ -270,9 +270,7 @@ func (s *sluiceCluster) createForTest(t testing.TB, object client.Object) {
 		create(t, object)
 		return
 	}
-	if err := s.adminClient.Create(t.Context(), object); err != nil {
-		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	s.createObject(t, object)
 }
 
 // createDepartment creates a department with a time limit of two days for all workloads.

@@ -246,7 +246,7 @@ func (w *world) createProject(ctx context.Context, name, department string, e en
 	for _, change := range changes {
 		change(p)
 	}
-	if err := client.IgnoreAlreadyExists(w.Admin.Create(ctx, p)); err != nil {
+	if err := eventually(ctx, func() error { return client.IgnoreAlreadyExists(w.Admin.Create(ctx, p)) }); err != nil {
 		return err
 	}
 	if err := eventually(ctx, func() error { return w.checkReady(ctx, p) }); err != nil {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -280,6 +281,13 @@ func (s *simulation) ofPod(pod *corev1.Pod) *workload {
 	return s.byName[name]
 }
 
+// stoppedAboveLimit reports whether Sluice ends a pod, as it ends the newest ones of a project above its limit.
+func stoppedAboveLimit(object *unstructured.Unstructured) bool {
+	var pod corev1.Pod
+	return object.GetKind() == "Pod" && object.GetDeletionTimestamp() != nil &&
+		runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) == nil && stoppedBySluice(&pod)
+}
+
 // check checks the workloads that no request was allowed to change, and all clocks.
 func (s *simulation) check() {
 	ctx := context.Background()
@@ -295,6 +303,7 @@ func (s *simulation) check() {
 			now := w.object.DeepCopy()
 			err := s.world.Admin.Get(ctx, client.ObjectKeyFromObject(now), now)
 			switch suspended, _, _ := unstructured.NestedBool(now.Object, "spec", "suspend"); {
+			case err == nil && stoppedAboveLimit(now): // after the watch of the pods ended
 			case err != nil || now.GetUID() != w.object.GetUID() || now.GetDeletionTimestamp() != nil:
 				s.t.Errorf("%s %s of %s was deleted by others: %v", now.GetKind(), now.GetName(), w.creator.user, err)
 			case suspended || now.GetAnnotations()[v1alpha1.AnnotationStoppedUntil] != "":

@@ -60,8 +60,8 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 	ends := deleted || pod.DeletionTimestamp != nil
 	owner := w.ofPod(pod)
 	w.mu.Lock()
-	if ends && owner != nil && w.most > simulatedLimit && stoppedBySluice(pod) {
-		owner.touched = true // one of the newest pods of a project above its limit
+	if ends && owner != nil && w.endedAboveLimit(pod) {
+		owner.touched = true
 	}
 	if ends && (owner == nil || !owner.touched) {
 		w.t.Errorf("pod %s/%s was deleted, though no member with the right ended its workload: %+v", pod.Namespace, pod.Name, pod.Status.Conditions)
@@ -112,9 +112,10 @@ func describe(pod *corev1.Pod, what string) string {
 	return strings.Join(words, ", ")
 }
 
-// stoppedBySluice reports whether lifecycle ended the pod. No member may write a pod's conditions.
-func stoppedBySluice(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+// endedAboveLimit reports whether lifecycle ended the pod as one of the newest of a project above its limit. No member may write a
+// pod's conditions.
+func (w *podWatch) endedAboveLimit(pod *corev1.Pod) bool {
+	return w.most > simulatedLimit && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Reason == suspend.ReasonStopped
 	})
 }

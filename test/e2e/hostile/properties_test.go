@@ -67,6 +67,7 @@ func TestNoMemberHarmsAnother(t *testing.T) {
 	var all sync.WaitGroup
 	for _, namespace := range s.namespaces {
 		watch := s.newPodWatch(namespace)
+		s.watches[namespace] = watch
 		all.Go(func() { watch.run(ctx) })
 	}
 	for worker := range simulatedWorkers {
@@ -98,6 +99,7 @@ type simulation struct {
 	world      *world
 	namespaces []string
 	members    []*member
+	watches    map[string]*podWatch // by namespace
 
 	mu        sync.Mutex
 	workloads map[string][]*workload // by namespace
@@ -107,7 +109,7 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, w *world, seed uint64) *simulation {
-	s := &simulation{t: t, world: w, workloads: map[string][]*workload{}, byName: map[string]*workload{}}
+	s := &simulation{t: t, world: w, watches: map[string]*podWatch{}, workloads: map[string][]*workload{}, byName: map[string]*workload{}}
 	for i := range 2 {
 		namespace := fmt.Sprintf("simulated-%s-%d", shortHash(strconv.FormatUint(seed, 10)), i)
 		var list []v1alpha1.Member
@@ -281,11 +283,12 @@ func (s *simulation) ofPod(pod *corev1.Pod) *workload {
 	return s.byName[name]
 }
 
-// stoppedAboveLimit reports whether Sluice ends a pod, as it ends the newest ones of a project above its limit.
-func stoppedAboveLimit(object *unstructured.Unstructured) bool {
+// endedAboveLimit reports whether Sluice ends the object, a pod, since its project is above its limit. The watch of the pods may end
+// before that, and does not see it then.
+func (s *simulation) endedAboveLimit(object *unstructured.Unstructured) bool {
 	var pod corev1.Pod
 	return object.GetKind() == "Pod" && object.GetDeletionTimestamp() != nil &&
-		runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) == nil && stoppedBySluice(&pod)
+		runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) == nil && s.watches[pod.Namespace].endedAboveLimit(&pod)
 }
 
 // check checks the workloads that no request was allowed to change, and all clocks.
@@ -303,7 +306,7 @@ func (s *simulation) check() {
 			now := w.object.DeepCopy()
 			err := s.world.Admin.Get(ctx, client.ObjectKeyFromObject(now), now)
 			switch suspended, _, _ := unstructured.NestedBool(now.Object, "spec", "suspend"); {
-			case err == nil && stoppedAboveLimit(now): // after the watch of the pods ended
+			case err == nil && now.GetUID() == w.object.GetUID() && s.endedAboveLimit(now):
 			case err != nil || now.GetUID() != w.object.GetUID() || now.GetDeletionTimestamp() != nil:
 				s.t.Errorf("%s %s of %s was deleted by others: %v", now.GetKind(), now.GetName(), w.creator.user, err)
 			case suspended || now.GetAnnotations()[v1alpha1.AnnotationStoppedUntil] != "":

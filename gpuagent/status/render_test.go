@@ -16,6 +16,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// The golden files are compared byte for byte.
+func init() { golden.NormalizeCRLFToLF = false }
+
 var (
 	partitionedGPU = v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled}
 	wholeGPU       = v1alpha1.MIGMode{Current: v1alpha1.MIGModeDisabled, Pending: v1alpha1.MIGModeDisabled}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
@@ -26,6 +27,9 @@ import (
 	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/cmd/sluice/up"
 )
+
+// The golden files are compared byte for byte.
+func init() { golden.NormalizeCRLFToLF = false }
 
 // tableText returns the text of a table.
 func tableText(t *testing.T, table printer.Table) string {

@@ -82,7 +82,7 @@ func TestUsageReportOutput(t *testing.T) {
 			name = "all"
 		}
 		golden.Assert(t, usageText(t, writeUsageTable, report, requestedColumns), "usage/"+name+".txt")
-		golden.AssertBytes(t, []byte(usageText(t, writeUsageCSV, report, requestedColumns)), "usage/"+name+".csv") // with CRLF
+		golden.Assert(t, usageText(t, writeUsageCSV, report, requestedColumns), "usage/"+name+".csv")
 		golden.Assert(t, jsonText(t, report), "usage/"+name+".json")
 	}
 	efficiency, err := newUsageReport("2026-10", groupByUser, measuredRecords())
@@ -90,7 +90,7 @@ func TestUsageReportOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, usageText(t, writeUsageTable, efficiency, efficiencyColumns), "usage/efficiency.txt")
-	golden.AssertBytes(t, []byte(usageText(t, writeUsageCSV, efficiency, efficiencyColumns)), "usage/efficiency.csv") // with CRLF
+	golden.Assert(t, usageText(t, writeUsageCSV, efficiency, efficiencyColumns), "usage/efficiency.csv")
 	golden.Assert(t, jsonText(t, efficiency), "usage/efficiency.json")
 	none, err := newUsageReport("2026-02", groupByAll, nil)
 	if err != nil {

@@ -24,6 +24,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// The golden files are compared byte for byte.
+func init() { golden.NormalizeCRLFToLF = false }
+
 var now = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
 // at returns the time that many minutes after now.

@@ -19,6 +19,9 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
+// The golden files are compared byte for byte.
+func init() { golden.NormalizeCRLFToLF = false }
+
 func TestRenderReport(t *testing.T) {
 	report := Report{
 		Server: "https://127.0.0.1:26256", Kubeconfig: "/lab/a/my room/.sluice/kubeconfig", Dir: "/lab/a/my room/.sluice", PID: 42,

@@ -210,7 +210,9 @@ func importedEngine(tb testing.TB) *engine.Engine {
 	var sources []engine.Source
 	for i := range result.Policies {
 		source := engine.FromPolicy(&result.Policies[i].Policy)
-		source.Enforcement = v1alpha1.EnforcementDeny
+		if !source.IsLibrary() {
+			source.Enforcement = v1alpha1.EnforcementDeny
+		}
 		sources = append(sources, source)
 	}
 	for _, report := range e.Update(sources) {

@@ -29,7 +29,7 @@ type teamLibrary struct {
 	// source is complete, with its text.
 	source Source
 	digest digest
-	// path is the package, and module the parsed text; both are nil if there are problems.
+	// path is the package, as far as the text says it. module is the parsed text; nil if there are problems.
 	path     ast.Ref
 	module   *ast.Module
 	problems []Problem
@@ -46,6 +46,7 @@ func newTeamLibrary(source Source) *teamLibrary {
 			l.module, l.problems = nil, []Problem{{Message: fmt.Sprintf("the parser panicked: %v", cause)}}
 		}
 	}()
+	l.path = libraryPackage(source.Rego)
 	if l.problems = source.Rejections; len(l.problems) > 0 {
 		return l
 	}

@@ -129,6 +129,20 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 				[]string{"message 1/1", "registries 1/2 | registries:3:12: var nothing is unsafe"},
 			},
 		},
+		"a library with an error, and its importer": {
+			{
+				[]engine.Source{newLibrary("registries", 1, "package lib.registries\n\nmessage := \n"), message},
+				[]string{
+					"message: the policy message could not be evaluated: no version of it is in force: " +
+						"message:5:15: data.lib.registries.message is in library registries (generation 1), which is not in force: see its status",
+				},
+				[]string{
+					"message 0/1 | message:5:15: data.lib.registries.message is in library registries (generation 1), which is not in force: see its status",
+					"registries 0/1 | registries:4:1: unexpected eof token | registries:4:1: unexpected eof token: " +
+						"expected rule value term (e.g., message := <VALUE> { ... })",
+				},
+			},
+		},
 		"a deleted library": {
 			{[]engine.Source{v1, message, allowed}, both("v1"), []string{"allowed 1/1", "message 1/1", "registries 1/1"}},
 			{[]engine.Source{message, allowed}, both("v1"), []string{

@@ -91,7 +91,7 @@ func (w *libraryWorld) resolve(reads []libraryRead) ([]*teamLibrary, []Problem) 
 			// A reference above a package reads the whole package.
 			leads := read.path.HasPrefix(library.path) || !read.isImport && library.path.HasPrefix(read.path)
 			switch {
-			case library.module == nil || !leads:
+			case library.path == nil || !leads:
 			case w.canImport(library):
 				served = library
 				if !slices.Contains(found, library) {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -126,6 +127,8 @@ func (p *Process) runChild(ctx context.Context, work job) ([]Result, error) {
 	// One processor: the webhook answers requests meanwhile. The child needs nothing else of
 	// the environment.
 	child.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+	// What the collector kept for later is room for the child: both share the memory of a container.
+	debug.FreeOSMemory()
 	ended := child.Run()
 	var results []Result
 	decoder := json.NewDecoder(&stdout.kept)

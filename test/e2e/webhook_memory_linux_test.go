@@ -99,12 +99,13 @@ type webhookMemory struct {
 	sum int // the largest, in KiB
 }
 
-// watch reads the memory, and creates plain pods in another project, until end is closed.
+// watch reads the memory, and creates plain pods in another project, until end is closed. The pages of the program, which
+// the children share with the webhook, count once.
 func (w *webhookMemory) watch(t *testing.T, end <-chan struct{}) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
-		sum := residentMemory(w.pid)
+		sum := memoryOf(w.pid, "VmRSS:")
 		children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", w.pid))
 		if err != nil {
 			t.Error(err)
@@ -115,7 +116,7 @@ func (w *webhookMemory) watch(t *testing.T, end <-chan struct{}) {
 			for pid := range strings.FieldsSeq(string(raw)) {
 				child, err := strconv.Atoi(pid)
 				if err == nil {
-					sum += residentMemory(child)
+					sum += memoryOf(child, "RssAnon:")
 				}
 			}
 		}
@@ -169,10 +170,10 @@ func (w *webhookMemory) createPod(ctx context.Context, raw []byte) error {
 		SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Error()
 }
 
-// residentMemory returns the present memory of a process in KiB, zero if it has ended.
-func residentMemory(pid int) (kib int) {
+// memoryOf returns a value of the present memory of a process in KiB, zero if it has ended.
+func memoryOf(pid int, name string) (kib int) {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // zero then
-	_, after, _ := strings.Cut(string(raw), "VmRSS:")
+	_, after, _ := strings.Cut(string(raw), name)
 	_, _ = fmt.Sscan(after, &kib)
 	return kib
 }

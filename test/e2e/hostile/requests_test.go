@@ -428,7 +428,8 @@ func (a *attacker) retry(request func() error) error {
 }
 
 func isTransient(err error) bool {
-	return err != nil && (apierrors.IsTooManyRequests(err) && !strings.Contains(err.Error(), "disruption") || apierrors.IsServerTimeout(err) ||
+	return err != nil && (apierrors.IsTooManyRequests(err) && !strings.Contains(err.Error(), "disruption") ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		(apierrors.IsInternalError(err) && (strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "timed out"))))
 }
 

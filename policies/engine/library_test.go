@@ -143,6 +143,14 @@ func TestLibrariesAndImportersAreAUnit(t *testing.T) {
 				},
 			},
 		},
+		"an older library that does not compile takes no package": {
+			{[]engine.Source{v1}, []string{}, []string{"registries 1/1"}},
+			{
+				[]engine.Source{withCreated(newLibrary("other", 1, "package lib.registries\n\nmessage := data.lib.missing.text\n"), 0), v1},
+				[]string{},
+				[]string{"other 0/1 | other:3:12: data.lib.missing.text does not exist: no library has this package; apply the library first", "registries 1/1"},
+			},
+		},
 		"a deleted library": {
 			{[]engine.Source{v1, message, allowed}, both("v1"), []string{"allowed 1/1", "message 1/1", "registries 1/1"}},
 			{[]engine.Source{message, allowed}, both("v1"), []string{

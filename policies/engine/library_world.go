@@ -22,10 +22,29 @@ type libraryWorld struct {
 	problems map[string][]Problem
 	// imports are the libraries that a library imports itself, by name.
 	imports map[string][]*teamLibrary
+	// holders are the libraries whose package a younger one has, by name.
+	holders map[string]bool
 }
 
-// newLibraryWorld resolves and compiles libraries. Of two with overlapping packages the older can be imported.
+// newLibraryWorld resolves and compiles libraries. Of two with overlapping packages the older can be imported, if it compiles.
 func (u *updater) newLibraryWorld(chosen map[string]*teamLibrary) *libraryWorld {
+	broken := make(map[string][]Problem)
+	for {
+		w := u.compileWorld(chosen, broken)
+		found := len(broken)
+		for name := range w.holders {
+			if problems := w.problems[name]; len(problems) > 0 {
+				broken[name] = problems
+			}
+		}
+		if len(broken) == found {
+			return w
+		}
+	}
+}
+
+// compileWorld is newLibraryWorld without the libraries that are known not to compile: they hold no package.
+func (u *updater) compileWorld(chosen map[string]*teamLibrary, broken map[string][]Problem) *libraryWorld {
 	w := &libraryWorld{
 		libraries: slices.SortedFunc(maps.Values(chosen), func(a, b *teamLibrary) int {
 			switch {
@@ -36,12 +55,14 @@ func (u *updater) newLibraryWorld(chosen map[string]*teamLibrary) *libraryWorld 
 			}
 			return 1
 		}),
-		problems: make(map[string][]Problem), imports: make(map[string][]*teamLibrary),
+		problems: make(map[string][]Problem), imports: make(map[string][]*teamLibrary), holders: make(map[string]bool),
 	}
 	for i, library := range w.libraries {
-		w.problems[library.source.Name] = library.problems
-		if library.module != nil {
-			w.problems[library.source.Name] = u.packageProblems(library, w.libraries[:i], w.problems)
+		name := library.source.Name
+		if w.problems[name] = library.problems; len(broken[name]) > 0 {
+			w.problems[name] = broken[name]
+		} else if library.module != nil {
+			w.problems[name] = u.packageProblems(w, library, w.libraries[:i])
 		}
 	}
 	for _, library := range w.libraries {
@@ -58,14 +79,15 @@ func (u *updater) newLibraryWorld(chosen map[string]*teamLibrary) *libraryWorld 
 }
 
 // packageProblems returns why a library must not have its package.
-func (u *updater) packageProblems(library *teamLibrary, older []*teamLibrary, problems map[string][]Problem) []Problem {
+func (u *updater) packageProblems(w *libraryWorld, library *teamLibrary, older []*teamLibrary) []Problem {
 	for _, shipped := range u.engine.compiler.libraries {
 		if overlaps(library.path, shipped.Package.Path) {
 			return []Problem{problemAt(library.module.Package.Loc(), "the package is Sluice's; choose another name")}
 		}
 	}
 	for _, other := range older {
-		if len(problems[other.source.Name]) == 0 && overlaps(library.path, other.path) {
+		if w.canImport(other) && overlaps(library.path, other.path) {
+			w.holders[other.source.Name] = true
 			return []Problem{problemAt(library.module.Package.Loc(),
 				"library %s, which is older, has the package %s: choose another name", other.source.Name, packageName(other.path))}
 		}

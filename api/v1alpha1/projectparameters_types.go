@@ -57,7 +57,7 @@ type EffectiveTimeLimits struct {
 	IdleTimeoutSeconds int64 `json:"idleTimeoutSeconds"`
 }
 
-// ProjectParametersName is the name of the ProjectParameters of each project's namespace.
+// ProjectParametersName is the name of the ProjectParameters that each project's namespace has.
 const ProjectParametersName = "sluice"
 
 // ProjectParametersSpec has the terms that admission policies and members read in a project's namespace.
@@ -72,19 +72,31 @@ type ProjectParametersSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	TimeLimits map[WorkloadType]EffectiveTimeLimits `json:"timeLimits,omitempty"`
+
+	// Images are the images that a policy allows, for people, such as registry.example.org or nvcr.io/nvidia for all
+	// images below them. The policy that renders the object decides. Default: the policy tells none.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Images []string `json:"images,omitempty"`
 }
 
 // ProjectParameters is the parameter object of the admission policies that depend on the project. The
 // lifecycle controller renders one, named sluice, into the namespace of each project, from the project
 // and its department. Other users cannot change it. Without it the API server rejects what the policies cover.
+// Policies render further ones, of other names, that tell members which images they allow.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:ac:generate=false
 // +kubebuilder:resource:scope=Namespaced,path=projectparameters,shortName=slparam,categories=sluice
 // +kubebuilder:printcolumn:name="Service types",type=string,JSONPath=`.spec.services.types`
 // +kubebuilder:printcolumn:name="Ingress hosts",type=string,JSONPath=`.spec.services.ingressHosts`
+// +kubebuilder:printcolumn:name="Images",type=string,JSONPath=`.spec.images`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: a namespace has one such object"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice' || !has(self.spec.services) && !has(self.spec.timeLimits)",message="must be named sluice, unless it has only images: a namespace has one object with services and time limits"
 type ProjectParameters struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -51,7 +51,7 @@ func Copy(name, as string) (map[string]string, error) {
 		return nil, err
 	}
 	former := strings.ReplaceAll(name, "-", "_")
-	rename := regexp.MustCompile(`(?m)^(package |import data\.)` + former + `(_test)?$|\b` + former + `\.|^metadata: \{name: ` + name + `\}$`)
+	rename := regexp.MustCompile(`(?m)^(package |import data\.)` + former + `(_test)?$|\b` + former + `\.|^metadata: \{name: ` + name + `\}$|"name": "` + name + `"`)
 	copied := make(map[string]string)
 	err = fs.WalkDir(own, ".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -59,7 +59,7 @@ func Copy(name, as string) (map[string]string, error) {
 		}
 		text, err := fs.ReadFile(own, file)
 		renamed := rename.ReplaceAllStringFunc(string(text), func(found string) string {
-			if strings.HasPrefix(found, "metadata:") {
+			if strings.HasPrefix(found, "metadata:") || strings.HasPrefix(found, `"name"`) {
 				return strings.ReplaceAll(found, name, as)
 			}
 			return strings.ReplaceAll(found, former, packageName)

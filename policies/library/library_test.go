@@ -91,6 +91,9 @@ func TestCopy(t *testing.T) {
 		if loaded.Policies[0].Name != "mine-1" || !strings.Contains(loaded.Policies[0].Spec.Rego, "\npackage mine_1\n") {
 			t.Errorf("%s: the copy is policy %s:\n%s", name, loaded.Policies[0].Name, loaded.Policies[0].Spec.Rego)
 		}
+		if strings.Contains(loaded.Policies[0].Spec.Rego, `"`+name+`"`) {
+			t.Errorf("%s: the copy renders an object of the same name as the original:\n%s", name, loaded.Policies[0].Spec.Rego)
+		}
 		outcomes, _, err := loaded.RunUnitTests(t.Context())
 		if err != nil || len(outcomes) == 0 {
 			t.Fatalf("%s: %d unit tests, %v", name, len(outcomes), err)

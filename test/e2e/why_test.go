@@ -158,14 +158,17 @@ func TestWhyAndWhoami(t *testing.T) {
 	expectImagesOfRegistries(t, project, sluice)
 }
 
-// expectImagesOfRegistries expects that the command that whoami names shows whether an image is allowed, as docs/researcher/why.md has it.
+// expectImagesOfRegistries expects that whoami shows the images that a policy tells, and that the command that whoami names shows whether
+// an image is allowed, as docs/researcher/why.md has it.
 func expectImagesOfRegistries(t *testing.T, project string, sluice func(...string) (string, error)) {
 	t.Helper()
 	create(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "thesis-registries"}, Spec: v1alpha1.PolicySpec{
 		Match: v1alpha1.PolicyMatch{Projects: []string{project}},
 		Rego: "package thesis_registries\ndeny contains {\"msg\": sprintf(\"image %s is of no allowed registry\", [c.image]), " +
 			"\"fix\": \"use an image of registry.example.org\"} if {\n" +
-			"\tsome c in input.object.spec.containers\n\tnot startswith(c.image, \"registry.example.org/\")\n}\n",
+			"\tsome c in input.object.spec.containers\n\tnot startswith(c.image, \"registry.example.org/\")\n}\n" +
+			"objects contains {\"apiVersion\": \"sluice.dev/v1alpha1\", \"kind\": \"ProjectParameters\", " +
+			"\"metadata\": {\"name\": \"thesis-registries\"}, \"spec\": {\"images\": [\"registry.example.org\"]}} if input.object.kind == \"Project\"\n",
 	}})
 	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy thesis-registries)"
 	root, err := build.Root()
@@ -179,6 +182,13 @@ func expectImagesOfRegistries(t *testing.T, project string, sluice func(...strin
 	eventuallyLong(t, func() error {
 		out, err := sluice("submit", "try", "-i", "docker.io/library/busybox", "--dry-run=server", "-p", project)
 		if err == nil || !strings.Contains(err.Error(), want) {
+			return unexpectedState(want, fmt.Sprint(out, err))
+		}
+		return nil
+	})
+	eventuallyLong(t, func() error {
+		out, err := sluice("whoami")
+		if want := "Images in " + project + ": registry.example.org (thesis-registries)\n"; err != nil || !strings.Contains(out, want) {
 			return unexpectedState(want, fmt.Sprint(out, err))
 		}
 		return nil

@@ -43,6 +43,15 @@ type ownProject struct {
 	TimeLimits map[v1alpha1.WorkloadType]v1alpha1.EffectiveTimeLimits `json:"timeLimits,omitempty"`
 	// Services are the allowed types of Services and hosts of Ingresses; nil if they are unknown.
 	Services *v1alpha1.ServiceTerms `json:"services,omitempty"`
+	// Images are what policies tell of the images that they allow, each in an object of its own.
+	Images []ownImages `json:"images,omitempty"`
+}
+
+// ownImages are images that a policy allows. An image needs to be among those of each list.
+type ownImages struct {
+	// Name is that of the ProjectParameters, as a rule the policy's.
+	Name   string   `json:"name"`
+	Images []string `json:"images"`
 }
 
 // ownRole is a role of the user in a project.
@@ -144,6 +153,10 @@ func (d *identity) notes() string {
 				text.WriteString("; Ingresses for " + printer.Sanitize(joinNames(p.Services.IngressHosts)))
 			}
 			text.WriteString("\n")
+		}
+		for k := range p.Images {
+			fmt.Fprintf(&text, "Images in %s: %s (%s)\n",
+				printer.Sanitize(p.Name), printer.Sanitize(strings.Join(p.Images[k].Images, ", ")), printer.Sanitize(p.Images[k].Name))
 		}
 	}
 	if d.More > 0 {

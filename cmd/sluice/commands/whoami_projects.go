@@ -66,15 +66,26 @@ func (r *identityReader) newOwnProject(ctx context.Context, project *v1alpha1.Pr
 		}
 		own.Pools = append(own.Pools, newOwnPool(&project.Status.NodePools[i], pool))
 	}
-	var parameters v1alpha1.ProjectParameters
-	err = r.Get(ctx, types.NamespacedName{Namespace: own.Namespace, Name: v1alpha1.ProjectParametersName}, &parameters)
-	switch {
-	case err == nil:
-		own.Services, own.TimeLimits = &parameters.Spec.Services, parameters.Spec.TimeLimits
-	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err): // the namespace may not be governed yet
-		return own, fmt.Errorf("get the parameters of project %s: %w", project.Name, err)
+	var parameters v1alpha1.ProjectParametersList
+	err = r.List(ctx, &parameters, client.InNamespace(own.Namespace))
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) { // the namespace may not be governed yet
+		return own, fmt.Errorf("list the parameters of project %s: %w", project.Name, err)
+	}
+	for i := range parameters.Items {
+		own.addParameters(&parameters.Items[i])
 	}
 	return own, nil
+}
+
+// addParameters adds the terms of the project, or the images that a policy allows.
+func (p *ownProject) addParameters(parameters *v1alpha1.ProjectParameters) {
+	spec := &parameters.Spec
+	if parameters.Name == v1alpha1.ProjectParametersName {
+		p.Services, p.TimeLimits = &spec.Services, spec.TimeLimits
+	}
+	if len(spec.Images) > 0 {
+		p.Images = append(p.Images, ownImages{Name: parameters.Name, Images: spec.Images})
+	}
 }
 
 // readByName returns a cluster-scoped object that the user may get, or nil.

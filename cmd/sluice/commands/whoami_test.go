@@ -124,7 +124,11 @@ func TestIdentityOutput(t *testing.T) {
 			},
 		},
 	}
-	c := newFakeClient(t, interceptor.Funcs{}, project, pool, parameters)
+	registries := &v1alpha1.ProjectParameters{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "thesis-ns", Name: "allowed-registries"},
+		Spec:       v1alpha1.ProjectParametersSpec{Images: []string{"registry.example.org", "nvcr.io/nvidia"}},
+	}
+	c := newFakeClient(t, interceptor.Funcs{}, project, pool, parameters, registries)
 	access := ownAccess{user: "anna", groups: []string{"staff", "system:authenticated"}, projects: []string{"deleted", "thesis"}, nodePools: []string{"dgx-mig", "gone"}}
 	document, err := readIdentity(t.Context(), c, access)
 	if err != nil {
@@ -146,7 +150,7 @@ func TestIdentityOutput(t *testing.T) {
 	if err := document.write(&text, time.UTC); err != nil {
 		t.Fatal(err)
 	}
-	golden.Assert(t, text.String(), "whoami/nobody.txt")
+	golden.Assert(t, text.String(), "whoami/no_member.txt")
 }
 
 // whoami sends a bounded number of requests, however many projects a user may get.

@@ -2,7 +2,7 @@
 # title: Allowed registries
 # description: >-
 #   Refuses containers and init containers whose image is of no allowed registry or repository. The name is completed
-#   as container runtimes do: busybox is docker.io/library/busybox.
+#   as container runtimes do: busybox is docker.io/library/busybox. Members see the registries in sluice whoami.
 # custom:
 #   misses: an ephemeral container, whose image only the API server's own policies see
 package allowed_registries
@@ -16,6 +16,16 @@ deny contains {
 } if {
 	some container in containers.entries
 	not allowed(full_name(container.spec.image))
+}
+
+# What sluice whoami shows to the members of each project.
+objects contains {
+	"apiVersion": "sluice.dev/v1alpha1",
+	"kind": "ProjectParameters",
+	"metadata": {"name": "allowed-registries"},
+	"spec": {"images": input.parameters.registries},
+} if {
+	input.object.kind == "Project"
 }
 
 allowed(image) if {

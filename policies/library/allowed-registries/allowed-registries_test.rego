@@ -26,3 +26,16 @@ test_denied if {
 		count(denials(image)) == 1
 	}
 }
+
+test_members_see_the_registries if {
+	[object] := [object |
+		some object in allowed_registries.objects with input.object as {"kind": "Project"} with input.parameters as parameters
+	]
+	object.kind == "ProjectParameters"
+	object.spec.images == parameters.registries
+}
+
+test_nothing_for_departments if {
+	objects := allowed_registries.objects with input.object as {"kind": "Department"} with input.parameters as parameters
+	count(objects) == 0
+}

@@ -5,7 +5,6 @@ package engine_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -341,96 +340,4 @@ func TestDigestCoversImportedLibraries(t *testing.T) {
 	if diff := cmp.Diff([]string{"registries " + registriesV1}, names); diff != "" {
 		t.Errorf("imports (-want +got):\n%s", diff)
 	}
-}
-
-// Two hundred libraries in a chain of twenty rows are compiled once, and only what changed again.
-func TestManyLibraries(t *testing.T) {
-	const count = 200
-	sources := make([]engine.Source, 0, 2*count)
-	for i := range count {
-		text := fmt.Sprintf("package lib.l%d\n\nvalue := \"%d\"\n", i, i)
-		if i >= 10 {
-			text = fmt.Sprintf("package lib.l%d\n\nimport data.lib.l%d\n\nvalue := concat(\" \", [l%d.value, \"%d\"])\n", i, i-10, i-10, i)
-		}
-		sources = append(sources, newLibrary(fmt.Sprintf("l%d", i), 1, text))
-	}
-	for i := range count {
-		sources = append(sources, newImporter(fmt.Sprintf("p%d", i), 1, fmt.Sprintf("package p\n\nimport data.lib.l%d\n\ndeny contains l%d.value\n", i, i)))
-	}
-	e := newEngine(t, sources...)
-	denials := denialsOf(t, e)
-	if want := "p25: 5 15 25"; len(denials) != count || !slices.Contains(denials, want) {
-		t.Errorf("%d denials without %q", len(denials), want)
-	}
-	sources[5].Rego, sources[5].Generation = "package lib.l5\n\nvalue := \"new\"\n", 2
-	e.Update(sources)
-	if want := "p25: new 15 25"; !slices.Contains(denialsOf(t, e), want) {
-		t.Errorf("the denials do not have %q", want)
-	}
-}
-
-// What one module may import is limited, since a policy is kept with its libraries.
-func TestTooManyImports(t *testing.T) {
-	sources := []engine.Source{}
-	var imports, uses strings.Builder
-	for i := range 65 {
-		sources = append(sources, newLibrary(fmt.Sprintf("l%d", i), 1, fmt.Sprintf("package lib.l%d\n\nx := 1\n", i)))
-		fmt.Fprintf(&imports, "import data.lib.l%d\n", i)
-		fmt.Fprintf(&uses, "deny contains \"x\" if l%d.x == 2\n", i)
-	}
-	sources = append(sources, newImporter("p", 1, "package p\n\n"+imports.String()+uses.String()))
-	report := describeReports(newEngine(t).Update(sources))
-	if want := "it imports 65 libraries of"; !strings.Contains(report[len(report)-1], want) {
-		t.Errorf("report %q without %q", report[len(report)-1], want)
-	}
-}
-
-// Hostile libraries are problems of theirs.
-func FuzzLibrary(f *testing.F) {
-	for _, seed := range []string{
-		registriesV1, registriesWithoutAllowed, "package lib.a\nimport data.lib.a\nx := a.x\n", "package lib[\"a b\"]\n", "package lib.a\nimport data\nx := data[y]\n",
-		"package lib.a\nx := data.lib\n", "\xff", "package lib.a\nimport data.lib.registries as lib\nx { lib[y] }\n", "package lib.registries\nx := http.send({})\n",
-	} {
-		f.Add(seed)
-	}
-	e, err := engine.New(engine.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, rego string) {
-		if len(rego) > 4096 {
-			return
-		}
-		library := newLibrary("fuzzed", 1, rego)
-		report := e.Check(library, nil, newLibrary("registries", 1, registriesV1), newImporter("p", 1, usesMessage))
-		if report.Active == (len(report.Problems) > 0) {
-			t.Errorf("report %+v", report)
-		}
-		e.CheckTypes(library, engine.InputTypes{})
-	})
-}
-
-// What the webhook looks up in hostile texts, without compiling them, is bounded and ends.
-func FuzzImportsOfTexts(f *testing.F) {
-	for _, seed := range []string{
-		usesMessage, registriesV1, "package", "package lib.a # b\nimport data.lib.", "import data.lib.a[", "import data.lib.a as b\n", "package lib[\"a\"]\n",
-		"package a\nimport data.lib\nx := lib\n", "\xff\npackage lib.registries",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, rego string) {
-		if len(rego) > 4096 {
-			return
-		}
-		policy, known := engine.Source{Name: "p", Rego: rego}, newLibrary("registries", 1, registriesV1)
-		if engine.LacksLibrary(policy, []engine.Source{known}) && !engine.LacksLibrary(policy, nil) {
-			t.Error("a library that exists makes another one missing")
-		}
-		for _, name := range engine.Importers(known, []engine.Source{policy, known}) {
-			if name != "p" {
-				t.Errorf("importer %q", name)
-			}
-		}
-		engine.Importers(newLibrary("fuzzed", 1, rego), []engine.Source{newImporter("q", 1, usesMessage)})
-	})
 }

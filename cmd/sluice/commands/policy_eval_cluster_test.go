@@ -5,17 +5,13 @@ package commands
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/manifests"
@@ -81,7 +77,11 @@ func TestPolicyEvalReadsTheCluster(t *testing.T) {
 	}
 	admin := clustertest.Admin(t)
 	// Other tests of the package expect a cluster without Sluice's kinds.
-	t.Cleanup(func() { removeKinds(t, admin) })
+	kinds, err := manifests.Build("crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clustertest.RemoveKinds(t, admin, kinds) })
 	if err := clustertest.InstallKinds(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -118,28 +118,4 @@ func TestPolicyEvalReadsTheCluster(t *testing.T) {
 			}
 		}
 	}
-}
-
-// removeKinds removes Sluice's kinds with their objects.
-func removeKinds(t *testing.T, admin client.Client) {
-	t.Helper()
-	kinds, err := manifests.Build("crds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range kinds {
-		if err := admin.Delete(context.WithoutCancel(t.Context()), kind); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	}
-	clustertest.EventuallyWithin(t, time.Minute, func() error {
-		for _, kind := range kinds {
-			gone := &unstructured.Unstructured{}
-			gone.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-			if err := admin.Get(context.WithoutCancel(t.Context()), client.ObjectKeyFromObject(kind), gone); !apierrors.IsNotFound(err) {
-				return errors.Join(err, errors.New(kind.GetName()+" exists"))
-			}
-		}
-		return nil
-	})
 }

@@ -315,15 +315,7 @@ func installCRDs(t testing.TB) {
 // uninstallCRDs makes it serve them no more.
 func uninstallCRDs(t testing.TB) {
 	t.Helper()
-	admin := clustertest.Admin(t)
-	for _, definition := range engineCRDs(t) {
-		clustertest.Eventually(t, func() error {
-			if err := admin.Delete(t.Context(), definition.DeepCopy()); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s exists: %w", definition.GetName(), err)
-			}
-			return nil
-		})
-	}
+	clustertest.RemoveKinds(t, clustertest.Admin(t), engineCRDs(t))
 }
 
 // createPool, department and project make one, which goes when the test has ended.

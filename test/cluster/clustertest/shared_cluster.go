@@ -26,21 +26,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api"
-	"sluice.dev/api/v1alpha1"
-	"sluice.dev/manifests"
 	"sluice.dev/test/cluster"
 )
 
@@ -145,41 +137,6 @@ func stopShared() error {
 		return nil
 	}
 	return c.Stop()
-}
-
-// InstallKinds is a [Setup] that installs Sluice's CustomResourceDefinitions, and waits until the API
-// server serves them. It does not change existing ones in the user's own cluster.
-func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
-	kinds, err := manifests.Build("crds")
-	if err != nil {
-		return err
-	}
-	admin, err := client.New(c.Config(), client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		if err := client.IgnoreAlreadyExists(admin.Create(ctx, kind)); err != nil {
-			return fmt.Errorf("install %s: %w", kind.GetName(), err)
-		}
-	}
-	return waitForKinds(ctx, c, len(kinds))
-}
-
-// waitForKinds waits until the API server serves a number of Sluice's kinds. A client that asks earlier does not find all of them.
-func waitForKinds(ctx context.Context, c *cluster.Cluster, number int) error {
-	discoverer, err := discovery.NewDiscoveryClientForConfig(c.Config())
-	if err != nil {
-		return err
-	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		resources, err := discoverer.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-		if err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		served := slices.DeleteFunc(resources.APIResources, func(r metav1.APIResource) bool { return strings.Contains(r.Name, "/") })
-		return len(served) >= number, nil
-	})
 }
 
 // Admin returns the administrator's client of the shared cluster, for the kinds of

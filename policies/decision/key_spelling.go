@@ -154,7 +154,7 @@ func similarKey(key string) string {
 			candidates = append(candidates, name)
 		}
 		for _, candidate := range candidates {
-			if edits := editDistance(key, candidate); edits < fewest {
+			if edits := engine.EditDistance(key, candidate, maxEdits); edits < fewest {
 				best, fewest = known, edits
 			}
 		}
@@ -163,31 +163,4 @@ func similarKey(key string) string {
 		return "" // sluice.dev/gpu is short: sluice.dev/cpu is another word
 	}
 	return best
-}
-
-// editDistance returns the number of bytes to insert, delete, replace or swap with the next one, to get from one text
-// to another.
-func editDistance(a, b string) int {
-	if difference := len(a) - len(b); difference > maxEdits || difference < -maxEdits {
-		return maxEdits + 1
-	}
-	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			replace := last[j-1]
-			if a[i-1] != b[j-1] {
-				replace++
-			}
-			next[j] = min(replace, last[j]+1, next[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, last, next = last, next, before
-	}
-	return last[len(b)]
 }

@@ -132,7 +132,8 @@ func undefinedFieldMessage(err *ast.Error) string {
 	}
 	meant := ""
 	for _, name := range known {
-		if editDistance(strings.ToLower(string(field)), strings.ToLower(name)) <= max(1, len(name)/4) {
+		allowed := max(1, len(name)/4)
+		if EditDistance(strings.ToLower(string(field)), strings.ToLower(name), allowed) <= allowed {
 			meant = fmt.Sprintf("did you mean %s? ", name)
 			break
 		}

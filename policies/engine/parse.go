@@ -201,35 +201,9 @@ func similarRule(name string) (string, bool) {
 		}
 	}
 	for _, known := range ruleDefinitions {
-		if allowed := len(known.name) / 4; editDistance(lower, known.name) <= allowed {
+		if allowed := len(known.name) / 4; EditDistance(lower, known.name, allowed) <= allowed {
 			return known.name, true
 		}
 	}
 	return "", false
-}
-
-// editDistance counts the letters to insert, delete, change or swap with their neighbor
-// to turn one name into the other.
-func editDistance(a, b string) int {
-	before := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -100,6 +100,9 @@ func TestPresets(t *testing.T) {
 	if names := must(student, "__complete", "submit", "-n", ns, "--preset", "co"); !strings.HasPrefix(names, "course\ncourse-data\n") {
 		t.Errorf("completes %s", names)
 	}
+	if profiles := must(student, "__complete", "submit", "-n", ns, "--mig-profile", "3g."); !strings.HasPrefix(profiles, "3g.20gb\n:4") {
+		t.Errorf("completes %s", profiles)
+	}
 
 	must(student, "submit", "work", "-p", ns, "--preset", "pytorch,small", "--cpu", "100m", "-g", "0.1", "--command", "--", "python", "-c", "1")
 	s.waitForLabelledPods(t, ns, "work", 1)

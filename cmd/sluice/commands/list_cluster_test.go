@@ -43,15 +43,16 @@ func TestWorkloadCommandsInCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const template = `template: {metadata: {labels: {app: notebook}}, spec: {containers: [{name: main, image: "quay.io/jupyter/base-notebook:1"}]}}`
+	const template = `template: {metadata: {labels: {app: notebook}}, spec: {initContainers: [{name: fetch, image: "busybox:1"}], containers: [{name: main, image: "quay.io/jupyter/base-notebook:1"}]}}`
 	labels := map[string]string{submission.LabelInstance: "notebook", v1alpha1.LabelManagedBy: submission.ManagedBy}
 	service := parseTyped[corev1.Service](t, "{metadata: {name: notebook}, spec: {selector: {app: notebook}, ports: [{port: 80}]}}")
 	service.Labels = labels
 	foreign := parseTyped[corev1.Service](t, "{metadata: {name: foreign}, spec: {selector: {app: notebook}, ports: [{port: 80}]}}")
 	binding := parseTyped[rbacv1.RoleBinding](t, `{metadata: {name: anna}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit},
 		subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: anna}]}`)
+	claim := parseTyped[corev1.PersistentVolumeClaim](t, "{metadata: {name: results}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
 	for _, object := range []client.Object{
-		binding, service, foreign,
+		binding, service, foreign, claim,
 		parseTyped[appsv1.Deployment](t, "{metadata: {name: notebook}, spec: {replicas: 2, selector: {matchLabels: {app: notebook}}, "+template+"}}"),
 		parseTyped[batchv1.Job](t, `{metadata: {name: training}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: pytorch}]}}}}`),
 	} {
@@ -108,6 +109,23 @@ func TestWorkloadCommandsInCluster(t *testing.T) {
 	}
 	if got := completionOf(t, "stop", "notebook", "-n", namespace, ""); !strings.HasPrefix(got, "training\n:4") {
 		t.Errorf("further names are completed with %q", got)
+	}
+	pods := strings.Split(completionOf(t, "logs", "notebook", "-n", namespace, "--pod", ""), "\n")
+	if len(pods) < 3 || !strings.HasPrefix(pods[0], "notebook-") || !strings.HasPrefix(pods[1], "notebook-") || pods[2] != ":4" {
+		t.Errorf("pods are completed with %q", pods)
+	}
+	for _, completion := range []struct{ args, want string }{
+		{"logs notebook -n " + namespace + " --pod " + pods[0] + " -c", "fetch\nmain\n:4"},
+		{"exec notebook -n " + namespace + " -c", "fetch\nmain\n:4"},
+		{"exec nothing -n " + namespace + " -c", ":4"},
+		{"exec -n " + namespace + " -c", ":4"},
+		{"submit x -n " + namespace + " --pvc", "results:\n:6"},
+		{"submit x -n " + namespace + " --service-type", "portforward\nnodeport\ningress\nloadbalancer\n:4"},
+		{"preset create x -n " + namespace + " --pvc", "results:\n:6"},
+	} {
+		if got := completionOf(t, append(strings.Fields(completion.args), "")...); !strings.HasPrefix(got, completion.want) {
+			t.Errorf("%s is completed with %q, want %q", completion.args, got, completion.want)
+		}
 	}
 	if got := completionOf(t, "get", "-n", "kube-system", ""); !strings.HasPrefix(got, ":4") {
 		t.Errorf("without the right to list, names are completed with %q", got)

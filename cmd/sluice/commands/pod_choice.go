@@ -29,6 +29,8 @@ func addPodFlags(cmd *cobra.Command) *podFlags {
 	f := &podFlags{workloadFlags: addWorkloadFlags(cmd, namespaceScope)}
 	cmd.Flags().StringVar(&f.pod, "pod", "", "Pod of the workload (default: the first that runs)")
 	cmd.Flags().StringVarP(&f.container, "container", "c", "", "Container of the pod (default: its first, or that of its annotation)")
+	completeFlag(cmd, "pod", f.completePods)
+	completeFlag(cmd, "container", f.completeContainers)
 	return f
 }
 
@@ -95,24 +97,29 @@ func selectPod(w *workloads.Workload, name string, needsRunning bool) (*corev1.P
 // defaultContainer is kubectl's annotation with the container of a pod that commands are for.
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
+// containerNames returns the names of a pod's containers, and then of its init containers.
+func containerNames(pod *corev1.Pod) []string {
+	var names []string
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			names = append(names, containers[i].Name)
+		}
+	}
+	return names
+}
+
 // selectContainer returns the container of a pod with a name, init containers included; without a name that of the
 // annotation, or the first.
 func selectContainer(pod *corev1.Pod, name string) (string, error) {
-	var names []string
-	for i := range pod.Spec.Containers {
-		names = append(names, pod.Spec.Containers[i].Name)
-	}
-	if len(names) == 0 {
+	if len(pod.Spec.Containers) == 0 {
 		return "", fmt.Errorf("pod %s has no containers", pod.Name)
 	}
+	names := containerNames(pod)
 	if name == "" {
-		if preferred := pod.Annotations[defaultContainer]; slices.Contains(names, preferred) {
+		if preferred := pod.Annotations[defaultContainer]; slices.Contains(names[:len(pod.Spec.Containers)], preferred) {
 			return preferred, nil
 		}
 		return names[0], nil
-	}
-	for i := range pod.Spec.InitContainers {
-		names = append(names, pod.Spec.InitContainers[i].Name)
 	}
 	if !slices.Contains(names, name) {
 		return "", fmt.Errorf("--container %s: pod %s has %s", name, pod.Name, strings.Join(names, ", "))

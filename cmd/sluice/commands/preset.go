@@ -181,17 +181,3 @@ func listPresets(ctx context.Context, c client.Reader, namespace string) (*submi
 	}
 	return presets, nil
 }
-
-// completePresets completes the names of presets.
-func (f *workloadFlags) completePresets(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		if err := f.selectNamespace(ctx, c); err != nil {
-			return nil, err
-		}
-		presets, err := listPresets(ctx, c, c.namespace)
-		if err != nil {
-			return nil, err
-		}
-		return presets.Names(), nil
-	})(cmd, args, prefix)
-}

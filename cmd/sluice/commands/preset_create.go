@@ -48,8 +48,7 @@ presets with --preset. With -n sluice-system, the preset is for all projects.`,
 	cmd.Flags().StringVar(&source.description, "description", "", "What the preset is for, in one line")
 	cmd.Flags().StringVarP(&source.filename, "filename", "f", "", "File with presets, or - for standard input")
 	creation := addCreationFlags(cmd)
-	completeFlag(cmd, "node-pools", cluster.completePools)
-	completeFlag(cmd, "preset", cluster.completePresets)
+	cluster.completeSubmissionFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		presets, err := source.read(cmd, args)
 		if err != nil {

@@ -84,8 +84,7 @@ func addSubmission(cmd *cobra.Command, flags *submission.Flags) {
 	cluster := addWorkloadFlags(cmd, namespaceScope)
 	creation := addCreationFlags(cmd)
 	attach := cmd.Flags().Bool("attach", false, "Wait until the workload runs, and attach to its program; Ctrl-C leaves it running")
-	completeFlag(cmd, "node-pools", cluster.completePools)
-	completeFlag(cmd, "preset", cluster.completePresets)
+	cluster.completeSubmissionFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		framework, args, dash, err := splitFramework(cmd, args)
 		if err != nil {

@@ -6,9 +6,6 @@ package commands
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -111,105 +108,4 @@ func projectNamespace(ctx context.Context, c client.Reader, name string) (string
 			explainForbidden(err, "its owners and members may read it; `sluice whoami` shows your projects"))
 	}
 	return project.NamespaceName(), nil
-}
-
-// completionTimeout limits the requests of a completion: a shell waits for it.
-const completionTimeout = 2 * time.Second
-
-// completeFlag registers the completion of a flag that was just added.
-func completeFlag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic(err) // the flag was just added
-	}
-}
-
-// completeNames returns a completion that reads names from the cluster. It is quiet on errors, and no slower
-// than completionTimeout.
-func (f *clusterFlags) completeNames(read func(context.Context, *clusterClient) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(contextOf(cmd)), completionTimeout)
-		defer cancel()
-		// The discovery of kinds knows no context.
-		if cmd.Flags().Set("request-timeout", completionTimeout.String()) != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		c, err := f.connect(cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names, err := read(ctx, c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names = slices.DeleteFunc(names, func(name string) bool {
-			return !strings.HasPrefix(name, prefix) || slices.Contains(args, name)
-		})
-		slices.Sort(names)
-		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-func contextOf(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
-}
-
-// completeProjects completes the names of the projects that the user may list or get.
-func (f *clusterFlags) completeProjects(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		return listVisibleNames(ctx, c, projectKind, func(access *ownAccess) []string { return access.projects })
-	})(cmd, args, prefix)
-}
-
-// completePools completes the names of the node pools that the user may list or get.
-func (f *clusterFlags) completePools(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		return listVisibleNames(ctx, c, "NodePool", func(access *ownAccess) []string { return access.nodePools })
-	})(cmd, args, prefix)
-}
-
-// completeWorkload completes the name of a workload as the only argument: KIND/NAME where two have one name.
-func (f *workloadFlags) completeWorkload(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return f.completeWorkloads(cmd, args, prefix)
-}
-
-// completeWorkloads completes the names of several workloads.
-func (f *workloadFlags) completeWorkloads(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
-		if err := f.selectNamespace(ctx, c); err != nil {
-			return nil, err
-		}
-		reader, err := newWorkloadReader(c)
-		if err != nil {
-			return nil, err
-		}
-		list, err := reader.List(ctx, c.namespace)
-		if err != nil {
-			return nil, err
-		}
-		return workloadNames(list, prefix), nil
-	})(cmd, args, prefix)
-}
-
-// workloadNames returns the names by which each workload is found: KIND/NAME if the user types a kind, or if two
-// have one name.
-func workloadNames(list []*workloads.Workload, prefix string) []string {
-	count := map[string]int{}
-	for _, w := range list {
-		count[w.Object.GetName()]++
-	}
-	var names []string
-	for _, w := range list {
-		name := w.Object.GetName()
-		if strings.Contains(prefix, "/") || count[name] > 1 {
-			name = strings.ToLower(w.Object.GetKind()) + "/" + name
-		}
-		names = append(names, name)
-	}
-	return names
 }

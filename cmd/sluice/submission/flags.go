@@ -165,7 +165,7 @@ func (f *Flags) parse(arguments []string, dash int) (*Request, error) {
 	check(err)
 	check(f.setQuantities(r))
 	check(f.setFramework(r))
-	if types := []ServiceType{"", PortForward, NodePort, Ingress, LoadBalancer}; !slices.Contains(types, r.ServiceType) {
+	if r.ServiceType != "" && !slices.Contains(ServiceTypes, string(r.ServiceType)) {
 		check(fmt.Errorf("--service-type %q: want portforward, nodeport, ingress or loadbalancer", f.serviceType))
 	}
 	if f.maxRuntime != "" {

@@ -46,6 +46,9 @@ const (
 	LoadBalancer ServiceType = "loadbalancer"
 )
 
+// ServiceTypes are the values of --service-type.
+var ServiceTypes = []string{string(PortForward), string(NodePort), string(Ingress), string(LoadBalancer)}
+
 // Request is what a user asks for. The zero value of a field leaves it to the cluster and its policies.
 type Request struct {
 	// Name is the name of all objects.

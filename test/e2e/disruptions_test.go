@@ -93,8 +93,10 @@ func newDisruptionTest(t *testing.T) *disruptionTest {
 	t.Cleanup(func() { d.teardown(t) })
 	d.createDepartment(t, d.ns, newPoolQuota("dgx", "0", "1"))
 	d.createGovernedProject(t, d.ns, d.ns, newPoolQuota("dgx", "0", "1"))
-	// As shipped: the endpoints of the Service follow a replica that ends by a moment, for which it drains.
-	d.editConfiguration(t, "webhook", "drainPeriod: 0s", "drainPeriod: 3s")
+	// As shipped: the endpoints of the Service follow a replica that ends by a moment, for which it drains. Of the connections that the
+	// API server keeps to it, each serves one more request meanwhile. The fewer remain unused until the server ends, the less likely
+	// is a request on one of them at that moment, which is lost: a connection has no way to refuse it.
+	d.editConfiguration(t, "webhook", "drainPeriod: 0s", "drainPeriod: 10s")
 	d.mustKubectl(t, "-n", v1alpha1.SystemNamespace, "scale", "deployment", "webhook", "--replicas", "2")
 	d.rollOut(t, "webhook", "restart")
 	return d

@@ -198,8 +198,9 @@ func newAdminClient(config *rest.Config) (client.Client, error) {
 
 const (
 	pollInterval = 100 * time.Millisecond
-	// waitTimeout limits each wait.
-	waitTimeout = time.Minute
+	// waitTimeout limits each wait. On a machine with ten times more to do than processors, the API server took over a minute to
+	// enforce the admission policies.
+	waitTimeout = 3 * time.Minute
 )
 
 // waitFor polls a condition. An error of the condition does not end the wait; the

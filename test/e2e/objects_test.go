@@ -68,11 +68,13 @@ func create[T client.Object](t testing.TB, object T) T {
 	return object
 }
 
-// createObject creates the object, and again while a webhook does not answer in time, as on a busy machine.
+// createObject creates the object, and again while a webhook does not answer in time, or others change the quota meanwhile, as on a busy
+// machine. Kubernetes reports both to the client.
 func (s *sluiceCluster) createObject(t testing.TB, object client.Object) {
 	t.Helper()
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Steps: 8}
-	if err := retry.OnError(backoff, isWebhookTimeout, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
+	mayPass := func(err error) bool { return isWebhookTimeout(err) || isQuotaTimeout(err) }
+	if err := retry.OnError(backoff, mayPass, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}
 }

@@ -73,8 +73,7 @@ func create[T client.Object](t testing.TB, object T) T {
 func (s *sluiceCluster) createObject(t testing.TB, object client.Object) {
 	t.Helper()
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Steps: 8}
-	mayPass := func(err error) bool { return isWebhookTimeout(err) || isQuotaTimeout(err) }
-	if err := retry.OnError(backoff, mayPass, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
+	if err := retry.OnError(backoff, isAdmissionTimeout, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}
 }

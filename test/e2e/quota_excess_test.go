@@ -301,7 +301,7 @@ func (r *quotaRace) run(t testing.TB) string {
 				if err == nil {
 					return
 				}
-				if !isQuotaExceeded(err) && !isQuotaTimeout(err) && !isWebhookTimeout(err) {
+				if !isQuotaExceeded(err) && !isAdmissionTimeout(err) {
 					t.Errorf("neither admitted nor rejected by the quota: %v", err)
 				}
 			}

@@ -152,6 +152,9 @@ func isQuotaTimeout(err error) bool {
 		apierrors.IsConflict(err) && strings.Contains(err.Error(), "resourcequotas")
 }
 
+// isAdmissionTimeout reports whether a webhook or the quota admission did not finish, as on an overloaded machine.
+func isAdmissionTimeout(err error) bool { return isWebhookTimeout(err) || isQuotaTimeout(err) }
+
 // newTrainingPod returns a training pod with one GPU. No scheduler binds it: the quota counts it all
 // the same, and a pod that a node rejects would no longer be counted.
 func newTrainingPod(ns string, i int) *corev1.Pod {

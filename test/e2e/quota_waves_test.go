@@ -81,7 +81,7 @@ func (r *quotaRace) runWaves(t testing.TB) string {
 				if err == nil {
 					created.Add(1)
 					names <- pod.Name
-				} else if !isQuotaExceeded(err) && !isQuotaTimeout(err) && !isWebhookTimeout(err) && !apierrors.IsConflict(err) {
+				} else if !isQuotaExceeded(err) && !isAdmissionTimeout(err) && !apierrors.IsConflict(err) {
 					t.Errorf("neither admitted nor rejected by the quota: %v", err)
 				}
 			}

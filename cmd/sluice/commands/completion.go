@@ -167,15 +167,18 @@ func (f *workloadFlags) completeClaims(cmd *cobra.Command, args []string, prefix
 func (f *workloadFlags) completeMIGProfiles(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(func(ctx context.Context, c *clusterClient) ([]string, error) {
 		pools, err := listVisibleNames(ctx, c, "NodePool", func(access *ownAccess) []string { return access.nodePools })
+		if err != nil {
+			return nil, err
+		}
 		var profiles []string
 		for _, name := range pools {
 			var pool v1alpha1.NodePool
 			if err := c.Get(ctx, types.NamespacedName{Name: name}, &pool); err != nil {
 				continue // what the others offer helps, too
 			}
-			profiles = append(profiles, newOwnPool(&v1alpha1.PoolUsage{}, &pool).Slices...)
+			profiles = append(profiles, migProfiles(&pool)...)
 		}
-		return profiles, err
+		return profiles, nil
 	})(cmd, args, prefix)
 }
 

@@ -37,12 +37,9 @@ func addConnectionFlags(cmd *cobra.Command, f *clusterFlags) {
 		complete["namespace"] = func(f *clusterFlags) []string { return f.kubeconfigNames().namespaces }
 	}
 	for name, names := range complete {
-		err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		completeFlag(cmd, name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return names(f), cobra.ShellCompDirectiveNoFileComp
 		})
-		if err != nil {
-			panic(err) // the flag was just added
-		}
 	}
 }
 

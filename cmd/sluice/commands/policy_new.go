@@ -36,7 +36,7 @@ of the library, under the new name. No file is overwritten.`,
 	kind = workbench.ScaffoldKinds[0]
 	addChoiceFlag(cmd, &kind, "kind", "", "Kind of policy", workbench.ScaffoldKinds)
 	cmd.Flags().StringVar(&from, "from", "", "Policy of the library: "+strings.Join(library.Names(), ", "))
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(library.Names(), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "from", cobra.FixedCompletions(library.Names(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagsMutuallyExclusive("kind", "from")
 	cmd.Flags().StringVar(&directory, "output-dir", ".", "Directory to write to")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

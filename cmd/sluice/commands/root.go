@@ -170,12 +170,7 @@ type choiceFlag struct {
 func addChoiceFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, choices []string) {
 	flag := choiceFlag{value, choices}
 	cmd.Flags().VarP(flag, name, shorthand, usage+": "+flag.list())
-	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return choices, cobra.ShellCompDirectiveNoFileComp
-	}
-	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic(err) // the flag was just added
-	}
+	completeFlag(cmd, name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f choiceFlag) list() string {

@@ -125,15 +125,23 @@ func newOwnPool(use *v1alpha1.PoolUsage, pool *v1alpha1.NodePool) ownPool {
 	}
 	own.Sharing, own.GPUs = string(pool.Spec.Sharing), pool.Status.GPUs
 	for i := range pool.Status.Products {
-		product := &pool.Status.Products[i]
-		own.Models = append(own.Models, product.Name)
-		if pool.Spec.Sharing == v1alpha1.SharingMIG {
-			for k := range product.MIGProfiles {
-				own.Slices = append(own.Slices, string(product.MIGProfiles[k]))
-			}
+		own.Models = append(own.Models, pool.Status.Products[i].Name)
+	}
+	own.Slices = migProfiles(pool)
+	return own
+}
+
+// migProfiles returns the MIG profiles that the GPUs of a node pool offer, sorted.
+func migProfiles(pool *v1alpha1.NodePool) []string {
+	if pool.Spec.Sharing != v1alpha1.SharingMIG {
+		return nil
+	}
+	var profiles []string
+	for i := range pool.Status.Products {
+		for _, profile := range pool.Status.Products[i].MIGProfiles {
+			profiles = append(profiles, string(profile))
 		}
 	}
-	slices.Sort(own.Slices)
-	own.Slices = slices.Compact(own.Slices)
-	return own
+	slices.Sort(profiles)
+	return slices.Compact(profiles)
 }

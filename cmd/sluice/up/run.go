@@ -198,7 +198,7 @@ func newAdminClient(config *rest.Config) (client.Client, error) {
 
 const (
 	pollInterval = 100 * time.Millisecond
-	// waitTimeout limits each wait. On a machine with ten times more to do than processors, the API server took over a minute to
+	// waitTimeout limits each wait. At a load of nine for each processor, the API server took over a minute to
 	// enforce the admission policies.
 	waitTimeout = 3 * time.Minute
 )

@@ -20,11 +20,13 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
@@ -120,11 +122,15 @@ func writeTestFile(t *testing.T, path, text string) {
 
 func (s *startupTest) address(i int) string { return fmt.Sprintf("127.0.0.1:%d", s.ports[i]) }
 
-// start starts a program with a configuration, and does not wait until it is ready.
-func (s *startupTest) start(name, configuration string) {
+// start starts a program with a configuration and the token of its ServiceAccount, and does not wait until it is ready.
+func (s *startupTest) start(namespace, name, configuration string) {
 	s.Helper()
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(s.Context(), namespace, name)
+	if err != nil {
+		s.Fatal(err)
+	}
 	file := filepath.Join(s.TempDir(), name+".yaml")
-	writeTestFile(s.T, file, "apiVersion: config.sluice.dev/v1alpha1\nkubeconfig: "+s.cluster.Kubeconfig()+"\nmetrics: \"0\"\n"+configuration)
+	writeTestFile(s.T, file, "apiVersion: config.sluice.dev/v1alpha1\nkubeconfig: "+kubeconfig+"\nmetrics: \"0\"\n"+configuration)
 	spec := process.Spec{
 		Name: name, Path: filepath.Join(s.bin, name), Args: []string{"--config", file}, Ready: func(context.Context) error { return nil },
 	}
@@ -150,7 +156,7 @@ func (s *startupTest) readyz(i int) (status int, body string) {
 // apply applies the objects of an installation that selected returns, with the webhook's URL.
 func (s *startupTest) apply(selected func(*unstructured.Unstructured) bool) {
 	s.Helper()
-	objects, err := manifests.Build(manifests.Base)
+	objects, err := manifests.Build(manifests.Production)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -180,10 +186,12 @@ func (s *startupTest) apply(selected func(*unstructured.Unstructured) bool) {
 func TestStartOrderAndClientCertificate(t *testing.T) {
 	s := newStartupTest(t)
 	dir := t.TempDir()
-	s.start("webhook", fmt.Sprintf("kind: WebhookConfig\nhealth: %s\nlisten: %s\nclientCA: %s\nclientNames: [%s]\ncertificates: {dnsNames: [localhost]}\n",
+	s.apply(isIdentity)
+	s.protectReports()
+	s.start(v1alpha1.SystemNamespace, "webhook", fmt.Sprintf("kind: WebhookConfig\nhealth: %s\nlisten: %s\nclientCA: %s\nclientNames: [%s]\ncertificates: {dnsNames: [localhost]}\n",
 		s.address(0), s.address(3), s.clientCA, apiServerUser))
-	s.start("lifecycle", "kind: LifecycleConfig\nhealth: "+s.address(1)+"\n")
-	s.start("gpuagent", fmt.Sprintf("kind: GPUAgentConfig\nhealth: %s\nnodeName: dgx-01\npodResources: %[2]s/kubelet.sock\nstateDir: %[2]s/state\nhostRoot: %[2]s\n",
+	s.start(v1alpha1.SystemNamespace, "lifecycle", "kind: LifecycleConfig\nhealth: "+s.address(1)+"\n")
+	s.start(v1alpha1.AgentNamespace, "gpuagent", fmt.Sprintf("kind: GPUAgentConfig\nhealth: %s\nnodeName: dgx-01\npodResources: %[2]s/kubelet.sock\nstateDir: %[2]s/state\nhostRoot: %[2]s\n",
 		s.address(2), dir))
 	names := []string{"webhook", "lifecycle", "gpuagent"}
 	pids := map[string]int{}
@@ -198,10 +206,8 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 		pids[name] = s.pid(name)
 	}
 	isCRD := func(object *unstructured.Unstructured) bool { return object.GetKind() == "CustomResourceDefinition" }
-	isNamespace := func(object *unstructured.Unstructured) bool { return object.GetKind() == "Namespace" }
-	s.apply(isNamespace)
 	s.apply(isCRD)
-	s.apply(func(object *unstructured.Unstructured) bool { return !isCRD(object) && !isNamespace(object) })
+	s.apply(func(object *unstructured.Unstructured) bool { return !isCRD(object) && !isIdentity(object) })
 	for i, name := range names {
 		clustertest.EventuallyWithin(t, restartTimeout, func() error {
 			status, body := s.readyz(i)
@@ -244,6 +250,37 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 			t.Errorf("%s: %v, want accepted %t", name, err, tt.accepted)
 		}
 	}
+}
+
+// isIdentity returns whether an object is needed before a program can have a ServiceAccount's token.
+func isIdentity(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "Namespace" || object.GetKind() == "ServiceAccount"
+}
+
+// protectReports applies the admission policies that lifecycle applies for the Leases and Secrets of the webhook, as where Sluice
+// was installed before, and waits until the API server denies what another user writes.
+func (s *startupTest) protectReports() {
+	s.Helper()
+	raw, err := manifests.Files.ReadFile("base/admission/policies/replicas.yaml")
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, document := range strings.Split(string(raw), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+			s.Fatal(err)
+		}
+		if err := s.client.Create(s.Context(), object); err != nil {
+			s.Fatal(err)
+		}
+	}
+	forged := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "sluice-webhook-forged"}}
+	clustertest.Eventually(s.T, func() error {
+		if err := s.client.Create(s.Context(), forged.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return errors.Join(errors.New("a forged report was not forbidden"), err)
+		}
+		return nil
+	})
 }
 
 // handshake connects with the webhook. With TLS 1.3 the server reports a refused certificate with the first read.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -170,7 +171,10 @@ func checkObjects(ctx context.Context, c client.Client, objects []*unstructured.
 func createObjects(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for i, object := range objects {
 		created := object.DeepCopy()
-		err := c.Create(ctx, created, client.FieldOwner(v1alpha1.FieldManagerCLI))
+		// The API server gives up after three conflicts with others who use the same ResourceQuota.
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			return c.Create(ctx, created, client.FieldOwner(v1alpha1.FieldManagerCLI))
+		})
 		if err == nil {
 			object.SetUID(created.GetUID())
 			continue

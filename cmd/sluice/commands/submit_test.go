@@ -129,6 +129,50 @@ func TestRefusalsOfSubmissions(t *testing.T) {
 	}
 }
 
+// The API server refuses an object after three conflicts with other users of a ResourceQuota: submit creates it again, and says so
+// where the conflicts do not end.
+func TestSubmissionToBusyQuota(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("the object has been modified"))
+	for name, tt := range map[string]struct {
+		conflicts, left int
+		want            string
+	}{
+		"for a moment": {2, 4, ""},
+		"for long": {1000, 0, `create persistentvolumeclaim/scratch: Operation cannot be fulfilled on resourcequotas "team": ` +
+			"the object has been modified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := newSubmittedNotebook(t)
+			conflicts := 0
+			c := newFakeClient(t, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if conflicts < tt.conflicts {
+						conflicts++
+						return conflict
+					}
+					return c.Create(ctx, object, options...)
+				},
+			})
+			got := ""
+			if err := createObjects(t.Context(), c, objects); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("error %q, want %q", got, tt.want)
+			}
+			left := 0
+			for _, object := range objects {
+				if c.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopy()) == nil {
+					left++
+				}
+			}
+			if left != tt.left {
+				t.Errorf("%d objects exist, want %d", left, tt.left)
+			}
+		})
+	}
+}
+
 func TestPlainWarnings(t *testing.T) {
 	var out bytes.Buffer
 	for _, line := range []string{"Warning: spec.template: 1 GPU became a slice\n", "Warning: spec.template.spec.x: y\n"} {

@@ -26,10 +26,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/clustertest"
@@ -257,18 +257,17 @@ func isIdentity(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "Namespace" || object.GetKind() == "ServiceAccount"
 }
 
-// protectReports applies the admission policies that lifecycle applies for the Leases and Secrets of the webhook, as where Sluice
-// was installed before, and waits until the API server denies what another user writes.
+// protectReports applies the admission policy that lifecycle applies for the Leases of the webhook, as where Sluice was installed
+// before, and waits until the API server denies what another user writes.
 func (s *startupTest) protectReports() {
 	s.Helper()
-	raw, err := manifests.Files.ReadFile("base/admission/policies/replicas.yaml")
+	policies, err := admissionpolicy.LoadPolicies(manifests.Files, true)
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, document := range strings.Split(string(raw), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
-			s.Fatal(err)
+	for _, object := range policies {
+		if object.GetName() != "sluice-replica-reports" {
+			continue
 		}
 		if err := s.client.Create(s.Context(), object); err != nil {
 			s.Fatal(err)

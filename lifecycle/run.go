@@ -21,6 +21,7 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,14 +106,16 @@ func newManager(cfg *config.Config, connection *rest.Config, logger logr.Logger)
 }
 
 // cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
-// objects, of events the rejections of pods, of revisions those of policies, of Leases the reports of
+// objects, except for ResourceQuotas, whose others a project must not have, of events the rejections of pods, of revisions those of policies, of Leases the reports of
 // the webhook's replicas, and of Notices the fields that delivery needs. Departments, Projects and
 // NodePools have in addition when they were last written.
 func cacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, object := range slices.Concat(apply.WatchedObjects(), rbac.WatchedObjects()) {
-		byObject[object] = ours
+		if _, quota := object.(*corev1.ResourceQuota); !quota {
+			byObject[object] = ours
+		}
 	}
 	event, rejections := pending.EventCacheOptions()
 	byObject[event] = rejections

@@ -34,7 +34,7 @@ var (
 			"unscheduled, uncounted as in the project's status, and resourceQuota, the use that the API server counts.",
 		[]string{"project", "department", "pool", "type"}, nil)
 	projectProblem = prometheus.NewDesc("sluice_project_problem",
-		"1 while a condition of a project reports a problem: NotReady, QuotaNotApplied, LimitExceeded, Uncounted or UsageDiffers.",
+		"1 while a condition of a project reports a problem: NotReady, QuotaNotApplied, OtherQuotas, LimitExceeded, Uncounted or UsageDiffers.",
 		[]string{"project", "department", "problem"}, nil)
 	nodeSampled = prometheus.NewDesc("sluice_gpunode_sample_timestamp_seconds",
 		"Unix time of the last sample of a node's agent, in machine time; 0 if it has not reported any.", []string{"node", "pool"}, nil)
@@ -181,23 +181,22 @@ func (g gauges) setProject(p *v1alpha1.Project) {
 	}
 	problem(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotReady")
 	problem(v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, "QuotaNotApplied")
+	problem(v1alpha1.ConditionOtherQuotas, metav1.ConditionTrue, "OtherQuotas")
 	problem(v1alpha1.ConditionLimitExceeded, metav1.ConditionTrue, "LimitExceeded")
 	problem(v1alpha1.ConditionUncounted, metav1.ConditionTrue, "Uncounted")
 	problem(v1alpha1.ConditionUsageDiffers, metav1.ConditionTrue, "UsageDiffers")
 }
 
-// quotaPrefix begins the resource of a node pool's GPUs in a ResourceQuota. Kueue's quotas count all pools together.
+// quotaPrefix begins the resource of a node pool's GPUs in a ResourceQuota. On Kueue it counts all pools together.
 const quotaPrefix = corev1.DefaultResourceRequestsPrefix + string(v1alpha1.ResourceGPUMilli) + "."
 
-// setResourceQuota sets the use that a quota of a node pool counts. The quota of the guarantee counts other pods too, so that
-// only the quota of the limit is used.
+// setResourceQuota sets the use of each node pool that a project's quota counts.
 func (g gauges) setResourceQuota(q *corev1.ResourceQuota, p *v1alpha1.Project) {
-	if p == nil {
+	if p == nil || q.Name != v1alpha1.QuotaName {
 		return
 	}
 	for name, used := range q.Status.Used {
-		pool, ok := strings.CutPrefix(string(name), quotaPrefix)
-		if ok && q.Name == "sluice-"+pool {
+		if pool, ok := strings.CutPrefix(string(name), quotaPrefix); ok {
 			g.set(projectGPUs, float64(used.Value())/1000, p.Name, p.Spec.Department, pool, "resourceQuota")
 		}
 	}

@@ -108,9 +108,9 @@ func newStateCollector(t *testing.T, elected bool) *stateCollector {
 		close(c)
 	}
 	return &stateCollector{newStoredObjects(t, project, node,
-		quota("thesis-ns", "sluice-dgx", "requests.sluice.dev/gpu-milli.dgx", "3k"),
-		quota("thesis-ns", "sluice-dgx.guaranteed", "requests.sluice.dev/gpu-milli.dgx", "1k"),
-		quota("elsewhere", "sluice-dgx", "requests.sluice.dev/gpu-milli.dgx", "9k"),
+		quota("thesis-ns", "sluice", "requests.sluice.dev/gpu-milli.dgx", "3k"),
+		quota("thesis-ns", "another", "requests.sluice.dev/gpu-milli.dgx", "1k"),
+		quota("elsewhere", "sluice", "requests.sluice.dev/gpu-milli.dgx", "9k"),
 		&v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-2"}, Spec: v1alpha1.GPUNodeSpec{NodePool: "dgx"}},
 		&v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 16}},
 		&v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Status: v1alpha1.PolicyStatus{

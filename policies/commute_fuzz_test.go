@@ -63,9 +63,9 @@ func fuzzProjects(tb testing.TB) []*policyTester {
 	broken, other := wholeGPUPool, wholeGPUPool
 	broken.Unsupported = "it has no nodes"
 	other.Name, other.Scheduler, other.NodeSelector = "other", v1alpha1.SchedulerKueue, map[string]string{"pool": "other", "zone": "a"}
-	other.QuotaResource = v1alpha1.ResourceGPUMilli
+	other.QuotaResource, other.GuaranteedResource = v1alpha1.ResourceGPUMilli, v1alpha1.ResourceGuaranteedMilli
 	queued := migPool
-	queued.Scheduler, queued.QuotaResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
+	queued.Scheduler, queued.QuotaResource, queued.GuaranteedResource = v1alpha1.SchedulerKueue, other.QuotaResource, other.GuaranteedResource
 	second := queued
 	second.Name, second.NodeSelector, second.Tolerations = "second", map[string]string{"pool": "second"}, nil
 	expired, unlimited := testProject, testProject

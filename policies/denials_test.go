@@ -108,29 +108,22 @@ func TestQuotasAreRendered(t *testing.T) {
 	if err != nil || len(rendering.Failures) > 0 {
 		t.Fatal(err, rendering.Failures)
 	}
-	labels := map[string]any{"app.kubernetes.io/managed-by": "sluice"}
 	var got []map[string]any
 	for _, object := range rendering.Objects {
 		if object.Value["kind"] == "ResourceQuota" {
 			got = append(got, object.Value)
 		}
 	}
+	newQuota := func(hard map[string]any) map[string]any {
+		return map[string]any{
+			"apiVersion": "v1", "kind": "ResourceQuota",
+			"metadata": map[string]any{"name": "sluice", "namespace": "thesis"},
+			"spec":     map[string]any{"hard": hard},
+		}
+	}
 	want := []map[string]any{
-		{
-			"apiVersion": "v1", "kind": "ResourceQuota",
-			"metadata": map[string]any{"name": "sluice-whole", "namespace": "thesis", "labels": labels},
-			"spec":     map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.whole": "2000"}},
-		},
-		{
-			"apiVersion": "v1", "kind": "ResourceQuota",
-			"metadata": map[string]any{"name": "sluice-whole.guaranteed", "namespace": "thesis", "labels": labels},
-			"spec": map[string]any{
-				"hard": map[string]any{"requests.sluice.dev/gpu-milli.whole": "1000"},
-				"scopeSelector": map[string]any{"matchExpressions": []any{map[string]any{
-					"scopeName": "PriorityClass", "operator": "In", "values": []any{"sluice-interactive", "sluice-inference"},
-				}}},
-			},
-		},
+		newQuota(map[string]any{}), // of core.namespace: testProject has no limits of other objects
+		newQuota(map[string]any{"requests.sluice.dev/gpu-milli.whole": "2000", "requests.sluice.dev/guaranteed-milli.whole": "1000"}),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -223,9 +216,9 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 			refused: "core.quota: node pool others is not assigned to project thesis",
 		},
 		{
-			name: "a class that no quota counts", replaces: "core.priority", rego: `warn contains "look" if false`,
-			pod:     `{metadata: {}, spec: {priorityClassName: high, containers: [{name: main, tty: true, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			refused: "core.quota: a pod of type interactive must fit the guarantee, which does not count priority class high",
+			name: "the guarantee counts any class of what cannot be preempted", replaces: "core.priority", rego: `warn contains "look" if false`,
+			pod:  `{metadata: {}, spec: {priorityClassName: high, containers: [{name: main, tty: true, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			want: "sluice.dev/guaranteed-milli.whole=1k",
 		},
 		{
 			name: "a class of the team's for what may be preempted", replaces: "core.priority", rego: `overrides.spec.priorityClassName := "low"`,

@@ -25,7 +25,7 @@ import (
 )
 
 var testProject = input.Project{
-	Name: "thesis", Namespace: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, QuotaApplied: true,
+	Name: "thesis", Namespace: "thesis", Department: "students", Phase: v1alpha1.ProjectActive,
 	Owners: []string{"Anna Beispiel"},
 	Labels: map[string]string{}, Annotations: map[string]string{},
 	Limits: map[v1alpha1.WorkloadType]input.Limits{
@@ -43,7 +43,8 @@ func testPool(name string, sharing v1alpha1.Sharing, models ...input.GPUModel) i
 		Burst: v1alpha1.BurstRefuse, DriverReservePercent: 3,
 		NodeSelector:  map[string]string{"pool": name},
 		Tolerations:   []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
-		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,
+		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), GuaranteedResource: v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor(name)),
+		QuotaApplied: true, Guaranteed: 1000, Limit: 2000, Weight: 1,
 		Products: models,
 	}
 }
@@ -51,7 +52,8 @@ func testPool(name string, sharing v1alpha1.Sharing, models ...input.GPUModel) i
 // kueuePool returns a copy of a pool that Kueue serves.
 func kueuePool(name string, as input.NodePool) input.NodePool {
 	p := testPool(name, as.Sharing, as.Products...)
-	p.Scheduler, p.QuotaResource, p.GPUs = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, 8
+	p.Scheduler, p.QuotaResource, p.GuaranteedResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, v1alpha1.ResourceGuaranteedMilli
+	p.GPUs = 8
 	return p
 }
 

@@ -26,7 +26,7 @@ import (
 // kaiPool is a pool with a shard of its own.
 func kaiPool(p input.NodePool, name string, sharing v1alpha1.Sharing) input.NodePool {
 	p.Name, p.Scheduler, p.Sharing, p.QuotaResource = name, v1alpha1.SchedulerKAI, sharing, v1alpha1.ResourceGPUMilli
-	p.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
+	p.GuaranteedResource, p.NodeSelector = v1alpha1.ResourceGuaranteedMilli, map[string]string{"kai.scheduler/node-pool": name}
 	return p
 }
 

@@ -57,7 +57,7 @@ func TestPodMutations(t *testing.T) {
 			pod:  `{metadata: {labels: {sluice.dev/workload-type: inference}, ` + migPoolPrefix + `gpu-fraction: "0.3"}}` + mainContainerSuffix,
 			want: []string{
 				"type inference", "pool mig", "class sluice-inference", "nodes [{[{pool In [mig]}] []}]",
-				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.mig=500",
+				"main nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli.mig=500 sluice.dev/guaranteed-milli.mig=500",
 			},
 			warned: []string{"0.3 of a GPU became a slice 3g.20gb in node pool mig; the pod counts as 0.5 of a GPU"},
 		},

@@ -36,9 +36,14 @@ const ConditionOversubscribed = "Oversubscribed"
 
 // Types of conditions of a Project.
 const (
-	// ConditionQuotaApplied is true when the project's quotas exist and are counted for the
-	// current generation. Until then its GPU pods are rejected.
+	// ConditionQuotaApplied is true when the project's quota exists and is counted for the current
+	// generation. Until then the former limits are in force, and GPU pods are rejected in node pools
+	// without one.
 	ConditionQuotaApplied = "QuotaApplied"
+	// ConditionOtherQuotas is true while the project's namespace has another ResourceQuota than the
+	// project's, so that the API server may admit pods above the limits. It is absent until that
+	// happens for the first time.
+	ConditionOtherQuotas = "OtherQuotas"
 	// ConditionUncounted is true while GPU pods run that the quota does not count, because
 	// they are older than the quota.
 	ConditionUncounted = "Uncounted"
@@ -179,6 +184,10 @@ const (
 	ReasonDepartmentLimitExceeded = "DepartmentLimitExceeded"
 	// ReasonQuotaNotCounted means that Kubernetes has not counted the usage of the quota yet.
 	ReasonQuotaNotCounted = "QuotaNotCounted"
+	// ReasonQuotasFound means that the namespace has other ResourceQuotas, and ReasonNoOtherQuotas that
+	// it has none any more.
+	ReasonQuotasFound   = "QuotasFound"
+	ReasonNoOtherQuotas = "NoOtherQuotas"
 	// ReasonUncountedPodsExceedLimit means that pods that are older than the quota use more
 	// than the limit.
 	ReasonUncountedPodsExceedLimit = "UncountedPodsExceedLimit"

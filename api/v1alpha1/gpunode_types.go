@@ -13,7 +13,7 @@ type GPUNodeSpec struct {
 	// NodePool is the name of the pool to which the node belongs.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxLength=53
+	// +kubebuilder:validation:MaxLength=46
 	NodePool string `json:"nodePool,omitempty"`
 
 	// GPUs are the GPUs with a desired layout. The agent does not change GPUs that are not

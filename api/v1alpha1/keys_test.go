@@ -25,11 +25,46 @@ func TestResourceGPUMilliFor(t *testing.T) {
 		t.Errorf("GPUMilliFor(dgx-h100) = %s", got)
 	}
 	longest := strings.Repeat("a", v1alpha1.MaxNodePoolName)
-	if problems := validation.IsQualifiedName(string(v1alpha1.ResourceGPUMilliFor(longest))); len(problems) > 0 {
+	guaranteed := func(pool string) string { return string(v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor(pool))) }
+	if problems := validation.IsQualifiedName(guaranteed(longest)); len(problems) > 0 {
 		t.Errorf("the longest name of a pool makes no resource: %v", problems)
 	}
-	if problems := validation.IsQualifiedName(string(v1alpha1.ResourceGPUMilliFor(longest + "a"))); len(problems) == 0 {
+	if problems := validation.IsQualifiedName(guaranteed(longest + "a")); len(problems) == 0 {
 		t.Errorf("MaxNodePoolName is %d, and a longer name would do", v1alpha1.MaxNodePoolName)
+	}
+}
+
+// Each resource that begins like a unit is told apart from the unit of a pool.
+func TestGPUCharges(t *testing.T) {
+	for name, want := range map[corev1.ResourceName]struct {
+		limit, guarantee bool
+		pool             string
+	}{
+		"sluice.dev/gpu-milli":            {limit: true},
+		"sluice.dev/gpu-milli.dgx":        {limit: true, pool: "dgx"},
+		"sluice.dev/guaranteed-milli":     {guarantee: true},
+		"sluice.dev/guaranteed-milli.dgx": {guarantee: true, pool: "dgx"},
+		"sluice.dev/gpu-millis":           {},
+		"sluice.dev/guaranteed-milli-dgx": {},
+		"nvidia.com/gpu":                  {},
+	} {
+		limit, guarantee := v1alpha1.IsGPUMilli(name), v1alpha1.IsGuaranteedMilli(name)
+		if limit != want.limit || guarantee != want.guarantee || v1alpha1.IsGPUCharge(name) != (limit || guarantee) {
+			t.Errorf("%s: limit %t, guarantee %t, charge %t", name, limit, guarantee, v1alpha1.IsGPUCharge(name))
+		}
+		if pool := v1alpha1.NodePoolOf(name); (limit || guarantee) && pool != want.pool {
+			t.Errorf("%s: pool %q, want %q", name, pool, want.pool)
+		}
+	}
+	for gpu, want := range map[corev1.ResourceName]corev1.ResourceName{
+		v1alpha1.ResourceGPUMilli: "sluice.dev/guaranteed-milli", v1alpha1.ResourceGPUMilliFor("dgx"): "sluice.dev/guaranteed-milli.dgx",
+	} {
+		if got := v1alpha1.GuaranteedMilli(gpu); got != want {
+			t.Errorf("beside %s pods are charged %s, want %s", gpu, got, want)
+		}
+		if got, ok := v1alpha1.LimitMilli(want); got != gpu || !ok {
+			t.Errorf("the limit beside %s is %s, %t", want, got, ok)
+		}
 	}
 }
 

@@ -170,6 +170,6 @@ type ComputePreset struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=53
+	// +kubebuilder:validation:items:MaxLength=46
 	NodePools []string `json:"nodePools,omitempty"`
 }

@@ -235,8 +235,8 @@ type ProjectStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	MoreWorkloads int32 `json:"moreWorkloads,omitempty"`
 
-	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending, UsageDiffers,
-	// QuotaNearlyUsed, LimitExceeded, Held, Exempt, ExpiryBlocked and Unsupported.
+	// Conditions are Ready, QuotaApplied, OtherQuotas, QueueApplied, MembersBound, Uncounted, Pending,
+	// UsageDiffers, QuotaNearlyUsed, LimitExceeded, Held, Exempt, ExpiryBlocked and Unsupported.
 	//
 	// +optional
 	// +nullable

@@ -106,7 +106,7 @@ type UsageEntry struct {
 	// NodePool is the name of the node pool.
 	//
 	// +required
-	// +kubebuilder:validation:MaxLength=53
+	// +kubebuilder:validation:MaxLength=46
 	NodePool string `json:"nodePool"`
 
 	// GPUMilliSeconds is the usage in thousandths of a GPU multiplied by seconds: 3600000 is

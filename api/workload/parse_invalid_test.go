@@ -339,7 +339,7 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		{"no pools", newPod().withAnnotation("sluice.dev/node-pools", ""), []invalidField{invalidAnnotation("sluice.dev/node-pools", "", "has an empty name")}},
 		{"a pool twice", newPod().withAnnotation("sluice.dev/node-pools", "a,b, a"), []invalidField{invalidAnnotation("sluice.dev/node-pools", "a", "is named twice")}},
 		{"names that no pool has", newPod().withAnnotation("sluice.dev/node-pools", "A100,-a,a-,a.b,"+strings.Repeat("a", 54)), []invalidField{
-			invalidAnnotation("sluice.dev/node-pools", "A100", "lower-case letters, digits and hyphens, at most 53"), invalidAnnotation("sluice.dev/node-pools", "-a", "lower-case"),
+			invalidAnnotation("sluice.dev/node-pools", "A100", "lower-case letters, digits and hyphens, at most 46"), invalidAnnotation("sluice.dev/node-pools", "-a", "lower-case"),
 			invalidAnnotation("sluice.dev/node-pools", "a-", "lower-case"), invalidAnnotation("sluice.dev/node-pools", "a.b", "lower-case"),
 			invalidAnnotation("sluice.dev/node-pools", strings.Repeat("a", 54), "lower-case"),
 		}},

@@ -101,7 +101,7 @@ func TestConflictsAreFoundOnExamples(t *testing.T) {
 // The policies are evaluated in real projects, too, whose documents survive the way to the child.
 func TestConflictInARealProject(t *testing.T) {
 	tenant, err := NewTenant(
-		input.Project{Name: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, QuotaApplied: true, Labels: map[string]string{"tier": "gold"}},
+		input.Project{Name: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, Labels: map[string]string{"tier": "gold"}},
 		input.Department{Name: "students"}, []input.NodePool{{Name: "dgx", Scheduler: v1alpha1.SchedulerKube, Guaranteed: 500, Limit: 1500}},
 	)
 	if err != nil {

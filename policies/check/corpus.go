@@ -56,7 +56,7 @@ func NewTenant(project input.Project, department input.Department, pools []input
 // selects.
 func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 	project := input.Project{
-		Name: "sample", Namespace: "sample", Department: "sample", Phase: v1alpha1.ProjectActive, QuotaApplied: true, Owners: []string{"Sample Owner"},
+		Name: "sample", Namespace: "sample", Department: "sample", Phase: v1alpha1.ProjectActive, Owners: []string{"Sample Owner"},
 		Labels: map[string]string{}, Annotations: map[string]string{}, PodSecurity: v1alpha1.PodSecurityBaseline,
 		Limits: map[v1alpha1.WorkloadType]input.Limits{}, Activity: v1alpha1.ActivityTerms{}.String(),
 	}
@@ -91,6 +91,7 @@ func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 		if pool.QuotaResource = v1alpha1.ResourceGPUMilli; pool.Scheduler == v1alpha1.SchedulerKube {
 			pool.QuotaResource = v1alpha1.ResourceGPUMilliFor(pool.Name)
 		}
+		pool.GuaranteedResource, pool.QuotaApplied = v1alpha1.GuaranteedMilli(pool.QuotaResource), true
 		tenant, err := NewTenant(project, department, []input.NodePool{pool})
 		if err != nil {
 			return nil, err

@@ -1,7 +1,9 @@
 # Renders the objects of each project's namespace: a network policy that allows
-# traffic only from its own pods and from ingress controllers, the quota of CPU and
-# memory, that of numbers of objects, and the parameters of admission policies.
+# traffic only from its own pods and from ingress controllers, the limits of CPU, memory
+# and numbers of objects, and the parameters of admission policies.
 package core.namespace
+
+import data.sluice.lib.quotas
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
 # through ingress. Network policies are additive: a project can allow more traffic,
@@ -35,19 +37,11 @@ time_limits := {type: {"maxRuntimeSeconds": limits.maxRuntimeSeconds, "idleTimeo
 	some type, limits in input.project.limits
 }
 
-objects contains namespaced_object("v1", "ResourceQuota", "sluice-resources", {"hard": {sprintf("requests.%s", [name]): amount |
-	some name, amount in resource_limits
-}}) if {
-	for_project
-	count(resource_limits) > 0
-}
+objects contains quotas.resource_quota(object.union(request_limits, object_limits)) if for_project
+
+request_limits := {sprintf("requests.%s", [name]): amount | some name, amount in resource_limits}
 
 # Pods that have ended do not count, unlike other objects.
-objects contains namespaced_object("v1", "ResourceQuota", "sluice-objects", {"hard": object_limits}) if {
-	for_project
-	count(object_limits) > 0
-}
-
 object_limits := {name: format_int(limit, 10) | some name, limit in input.project.objects}
 
 # If a quota limits a resource, the API server denies pods that do not request it.

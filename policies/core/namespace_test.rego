@@ -25,6 +25,7 @@ test_ingress_from_own_pods_and_ingress_controllers if {
 				{"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ingress-nginx", "traefik"]}]}},
 			]}],
 		},
+		"ResourceQuota sluice": {"hard": {}},
 		"ProjectParameters sluice": {
 			"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]},
 			"timeLimits": {
@@ -43,20 +44,19 @@ test_ingress_from_own_pods_only if {
 
 test_cpu_and_memory_quota if {
 	objects := specs with input as project({"cpu": "64", "memory": "512Gi"})
-	objects["ResourceQuota sluice-resources"] == {"hard": {"requests.cpu": "64", "requests.memory": "512Gi"}}
+	objects["ResourceQuota sluice"] == {"hard": {"requests.cpu": "64", "requests.memory": "512Gi"}}
 	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
 }
 
 test_quota_of_objects if {
 	limits := {"pods": 500, "count/jobs.batch": 0}
-	specs["ResourceQuota sluice-objects"] == {"hard": {"pods": "500", "count/jobs.batch": "0"}} with input as project({})
+	specs["ResourceQuota sluice"] == {"hard": {"pods": "500", "count/jobs.batch": "0"}} with input as project({})
 		with input.project.objects as limits
-	not specs["ResourceQuota sluice-objects"] with input as project({}) with input.project.objects as {}
 }
 
 test_quota_of_memory_only if {
 	objects := specs with input as project({"memory": "512Gi"})
-	objects["ResourceQuota sluice-resources"] == {"hard": {"requests.memory": "512Gi"}}
+	objects["ResourceQuota sluice"] == {"hard": {"requests.memory": "512Gi"}}
 	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"memory": "256Mi"}}]}
 }
 

@@ -30,15 +30,6 @@ deny contains {
 	input.project.closed
 }
 
-deny contains {
-	"msg": sprintf("the GPU quota of project %s is not applied yet", [input.project.name]),
-	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
-} if {
-	request.includes_gpu
-	not input.project.closed
-	not input.project.quotaApplied
-}
-
 # closed_text says why a closed project accepts no pods.
 closed_text := "is being deleted: it accepts no new pods with GPUs" if input.project.phase == "Deleting"
 

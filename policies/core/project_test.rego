@@ -47,11 +47,6 @@ test_closed_counts_and_not_the_phase if {
 	count(policy.deny) == 1 with input as input_of(fixtures.gpus(1), {"closed": true})
 }
 
-# The message of the quota would only distract.
-test_closed_project_without_quota_has_one_denial if {
-	count(policy.deny) == 1 with input as input_of(fixtures.gpus(1), object.union(expired, {"quotaApplied": false}))
-}
-
 test_owners_in_message_are_limited if {
 	some denial in policy.deny with input as input_of(fixtures.gpus(1), object.union(expired, {"owners": ["A", "B", "C", "D"]}))
 	startswith(denial.fix, "an owner, such as A, B, C, can renew it")
@@ -61,10 +56,4 @@ test_deleted_project_denies_gpu_pods if {
 	some denial in policy.deny with input as input_of(fixtures.gpus(1), object.union(expired, {"phase": "Deleting"}))
 	denial.msg == "project thesis is being deleted: it accepts no new pods with GPUs"
 	denial.fix == "create the pod in another project"
-}
-
-test_quota_not_applied if {
-	some denial in policy.deny with input as fixtures.input_for(fixtures.gpus(1), [])
-		with input.project.quotaApplied as false
-	startswith(denial.fix, "try again in a moment")
 }

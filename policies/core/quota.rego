@@ -19,14 +19,19 @@ import data.sluice.lib.request
 overrides.spec.containers := [{"name": containers.main_name, "resources": {"limits": charge_limits}}] if charge_limits
 
 # charge_limits are the limits that charge the pod.
-charge_limits := {pools.preferred.quotaResource: format_int(pools.charge, 10)} if request.includes_gpu
+charge_limits := {name: format_int(pools.charge, 10) | some name in charged_resources} if request.includes_gpu
+
+# A pod that cannot be preempted counts in the guarantee, too.
+charged_resources contains pools.preferred.quotaResource
+
+charged_resources contains pools.preferred.guaranteedResource if not request.preemptible
 
 # Only this policy sets the charge.
 remove contains ["spec", container.list, {"name": container.spec.name}, "resources", kind, name] if {
 	some container in containers.entries
 	some kind in ["limits", "requests"]
 	some name, _ in container.spec.resources[kind]
-	startswith(name, "sluice.dev/gpu-milli")
+	quotas.is_charge(name)
 	not is_own_charge(container, name)
 }
 
@@ -42,6 +47,17 @@ nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
 	request.includes_gpu
 	some key, _ in pools.preferred.nodeSelector
 	values := {pool.nodeSelector[key] | some pool in pools.selected}
+}
+
+# Until a quota counts the pool, nothing would limit the pod there.
+deny contains {
+	"msg": sprintf("the GPU quota of project %s is not applied yet in node pool %s", [input.project.name, pool.name]),
+	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
+} if {
+	request.includes_gpu
+	not input.project.closed
+	some pool in pools.selected
+	not pool.quotaApplied
 }
 
 # A request that no pool can grant cannot be charged.
@@ -132,17 +148,4 @@ deny contains {
 	request.includes_gpu
 	mutated
 	gpuresources.milli > pools.charge
-}
-
-# The ResourceQuota of the guarantee selects pods by priority class.
-deny contains {
-	"msg": sprintf("a pod of type %s must fit the guarantee, which does not count priority class %s", [input.workload.type, class]),
-	"field": "spec.priorityClassName",
-	"fix": sprintf("contact the cluster administrators: the policy that replaces core.priority must set %s", [concat(" or ", quotas.guaranteed_classes)]),
-} if {
-	request.includes_gpu
-	mutated
-	not request.preemptible
-	class := object.get(input.object.spec, "priorityClassName", "none")
-	not class in quotas.guaranteed_classes
 }

@@ -21,6 +21,11 @@ mutated(workload, pool) := object.union(
 test_charges_the_main_container if {
 	limits == {"sluice.dev/gpu-milli.whole": "2000"} with input as pod_input("train", 2)
 	limits == {"sluice.dev/gpu-milli.mig": "500"} with input as fixtures.input_for(fixtures.share(0.3), [fixtures.mig])
+	every type in ["interactive", "inference"] {
+		limits == {"sluice.dev/gpu-milli.whole": "1000", "sluice.dev/guaranteed-milli.whole": "1000"} with input as pod_input(type, 1)
+	}
+	limits == {"sluice.dev/gpu-milli.whole": "1000"} with input as pod_input("interactive", 1)
+		with input.object.spec.priorityClassName as "sluice-interactive-preemptible"
 	not limits with input as fixtures.input_for(fixtures.cpu, [fixtures.whole])
 }
 
@@ -31,6 +36,10 @@ test_removes_other_charges if {
 	policy.remove == {["spec", "initContainers", {"name": "a"}, "resources", "requests", "sluice.dev/gpu-milli.whole"]} with input as pod_input("train", 2)
 		with input.object.spec.initContainers as [{"name": "a", "resources": {"requests": {"sluice.dev/gpu-milli.whole": 1}}}]
 	count(policy.remove) == 0 with input as pod_input("train", 2) with input.object as fixtures.pod({"sluice.dev/gpu-milli.whole": 1})
+	both := fixtures.pod({"sluice.dev/gpu-milli.whole": 1, "sluice.dev/guaranteed-milli.whole": 1})
+	count(policy.remove) == 0 with input as pod_input("inference", 1) with input.object as both
+	policy.remove == {["spec", "containers", {"name": "main"}, "resources", "limits", "sluice.dev/guaranteed-milli.whole"]} with input as pod_input("train", 1)
+		with input.object as both
 }
 
 test_restricts_pod_to_charged_pool if {
@@ -62,13 +71,20 @@ test_uncharged_resources_are_denied if {
 	count(messages) == 1 with input as fixtures.input_for(fixtures.gpus(1), [])
 }
 
-test_class_outside_guarantee_is_denied if {
-	inference := object.union(fixtures.gpus(1), {"type": "inference"})
-	messages == {"a pod of type inference must fit the guarantee, which does not count priority class high"} with input as mutated(inference, fixtures.whole)
-		with input.object.spec.priorityClassName as "high"
-	count(messages) == 1 with input as mutated(inference, fixtures.whole)
-	count(messages) == 0 with input as mutated(inference, fixtures.whole) with input.object.spec.priorityClassName as "sluice-inference"
-	count(messages) == 0 with input as mutated(fixtures.gpus(1), fixtures.whole) with input.object.spec.priorityClassName as "high"
+test_pool_without_quota_is_denied if {
+	uncounted := object.union(fixtures.whole, {"quotaApplied": false})
+	denials := policy.deny with input as fixtures.input_for(fixtures.gpus(1), [uncounted])
+	denials == {{
+		"msg": "the GPU quota of project thesis is not applied yet in node pool whole",
+		"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
+	}}
+	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.cpu, [uncounted])
+
+	# A pod of another pool is counted.
+	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.gpus(1), [fixtures.whole, uncounted])
+
+	# The message of the quota would only distract.
+	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.gpus(1), [uncounted]) with input.project.closed as true
 }
 
 test_within_quota if {

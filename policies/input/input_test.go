@@ -20,7 +20,7 @@ import (
 	"sluice.dev/policies/input"
 )
 
-func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
+func TestNewProjectLimits(t *testing.T) {
 	long, short := period.MustParseDuration("48h"), period.MustParseDuration("24h")
 	project := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 2, Annotations: map[string]string{
@@ -55,15 +55,37 @@ func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
 	if diff := cmp.Diff(want, input.NewProject(project, department, refused)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for generation, counted := range map[int64]bool{1: false, 2: true} {
-		project.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
-		withoutDepartment := input.NewProject(project, nil, nil)
-		if withoutDepartment.Activity != "5%/5m" {
-			t.Errorf("without a department the activity is %q", withoutDepartment.Activity)
-		}
-		if got := withoutDepartment.QuotaApplied; got != counted {
-			t.Errorf("quota counted at generation %d of 2: %v, want %v", generation, got, counted)
-		}
+	if withoutDepartment := input.NewProject(project, nil, nil); withoutDepartment.Activity != "5%/5m" {
+		t.Errorf("without a department the activity is %q", withoutDepartment.Activity)
+	}
+}
+
+// A pool accepts pods once a quota counts it, also while a changed quota is not counted yet. Guards invariant 3 of the
+// design: without a quota in force, nothing would limit a pod.
+func TestQuotaApplied(t *testing.T) {
+	condition := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: status, Reason: reason}}
+	}
+	dgx := []v1alpha1.PoolUsage{{Name: "dgx"}}
+	for name, tc := range map[string]struct {
+		status v1alpha1.ProjectStatus
+		want   bool
+	}{
+		"a new project":       {},
+		"in force":            {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionTrue, v1alpha1.ReasonApplied), NodePools: dgx}, true},
+		"a changed quota":     {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionFalse, v1alpha1.ReasonQuotaNotCounted), NodePools: dgx}, true},
+		"a pool not counted":  {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionTrue, v1alpha1.ReasonApplied), NodePools: []v1alpha1.PoolUsage{{Name: "mig"}}}, false},
+		"a policy that fails": {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionFalse, "ObjectsRefused"), NodePools: dgx}, false},
+		"no condition":        {v1alpha1.ProjectStatus{NodePools: dgx}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			project := &v1alpha1.Project{Status: tc.status}
+			project.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx"}}
+			pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}}
+			if got := input.NewProjectPools(project, func(string) *v1alpha1.NodePool { return pool }); got[0].QuotaApplied != tc.want {
+				t.Errorf("the quota is applied: %t", got[0].QuotaApplied)
+			}
+		})
 	}
 }
 
@@ -135,9 +157,9 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	}
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
-		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteedResource":"sluice.dev/guaranteed-milli","quotaApplied":false,"guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
 		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"tolerations":[],"unsupported":"",` +
-		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteedResource":"sluice.dev/guaranteed-milli.mig","quotaApplied":false,"guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
 		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}]}]`

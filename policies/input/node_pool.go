@@ -46,6 +46,11 @@ type NodePool struct {
 	GPUs int32 `json:"gpus"`
 	// QuotaResource is the resource that counts its GPUs, 1000 for each.
 	QuotaResource corev1.ResourceName `json:"quotaResource"`
+	// GuaranteedResource is the resource that counts the GPUs of pods that cannot be preempted, beside QuotaResource.
+	GuaranteedResource corev1.ResourceName `json:"guaranteedResource"`
+	// QuotaApplied reports whether the scheduler has a quota of the project in this pool. While a changed quota is not
+	// applied yet, the former one is in force. Always false without a project.
+	QuotaApplied bool `json:"quotaApplied"`
 	// Guaranteed and Limit are the GPU quota of the project or department, such as 0.5. Limit equals Guaranteed if the
 	// project cannot borrow.
 	Guaranteed workload.Milli `json:"guaranteed"`
@@ -94,10 +99,20 @@ func NewProjectPools(project *v1alpha1.Project, pools func(name string) *v1alpha
 	result := make([]NodePool, 0, len(project.Spec.NodePools))
 	for _, quota := range project.Spec.NodePools {
 		if pool := pools(quota.Name); pool != nil {
-			result = append(result, poolWithQuota(pool, quota.GPU))
+			projectPool := poolWithQuota(pool, quota.GPU)
+			projectPool.QuotaApplied = isQuotaApplied(project, pool.Name)
+			result = append(result, projectPool)
 		}
 	}
 	return result
+}
+
+// isQuotaApplied reports whether a quota of the project is in force in the pool: the status lists the pool once its quota
+// is counted. A project with another problem than a changed quota that is not counted yet has no quota in force.
+func isQuotaApplied(project *v1alpha1.Project, pool string) bool {
+	applied := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaApplied)
+	return applied != nil && (applied.Status == metav1.ConditionTrue || applied.Reason == v1alpha1.ReasonQuotaNotCounted) &&
+		slices.ContainsFunc(project.Status.NodePools, func(use v1alpha1.PoolUsage) bool { return use.Name == pool })
 }
 
 func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
@@ -118,6 +133,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Weight:        quota.Weight(),
 		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
 
+		GuaranteedResource:   v1alpha1.GuaranteedMilli(QuotaResource(pool)),
 		DriverReservePercent: pool.Spec.DriverReserve(),
 		DriverLimits:         pool.UsesDriverMemoryLimits(),
 	}

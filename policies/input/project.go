@@ -16,9 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -43,8 +41,6 @@ type Project struct {
 	ClosedSince string `json:"closedSince"`
 	// Owners are the names of the project's owners.
 	Owners []string `json:"owners"`
-	// QuotaApplied reports whether the scheduler has the quotas of the current generation.
-	QuotaApplied bool `json:"quotaApplied"`
 	// Limits are the effective limits of each workload type, with those of the department.
 	Limits map[v1alpha1.WorkloadType]Limits `json:"limits"`
 	// Activity is the use from which on a pod with GPUs counts as active, and the time over which it is averaged:
@@ -104,7 +100,6 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		Phase:        project.Status.Phase,
 		Closed:       project.IsClosed(),
 		Owners:       make([]string, len(project.Spec.Owners)),
-		QuotaApplied: isQuotaApplied(project),
 		Limits:       make(map[v1alpha1.WorkloadType]Limits, len(v1alpha1.WorkloadTypes)),
 		Resources:    newResources(project.Spec.Resources),
 		RefusedNodes: append([]NodeLabel{}, refused...),
@@ -149,12 +144,6 @@ func timeZone(department *v1alpha1.Department) *time.Location {
 		}
 	}
 	return time.UTC
-}
-
-// isQuotaApplied reports whether the quotas of the current generation are applied.
-func isQuotaApplied(project *v1alpha1.Project) bool {
-	condition := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaApplied)
-	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == project.Generation
 }
 
 // publicMetadata returns a copy that is never nil, without kubectl's copy of the last applied object.

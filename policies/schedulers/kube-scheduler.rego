@@ -1,5 +1,5 @@
 # Pods and quotas for kube-scheduler. It has no queues: the API server counts the
-# pools' quota resources in two ResourceQuotas for each pool.
+# pools' quota resources in the project's ResourceQuota.
 package schedulers.kube_scheduler
 
 import data.sluice.lib.pools
@@ -11,9 +11,8 @@ overrides.spec.schedulerName := "default-scheduler" if {
 	pools.preferred.scheduler == "kube-scheduler"
 }
 
-objects contains quota if {
+objects contains quotas.resource_quota(quotas.gpu_limits(pool, pool.limit, pool.guaranteed)) if {
 	input.object.kind == "Project"
 	some pool in input.nodePools
 	pool.scheduler == "kube-scheduler"
-	some quota in quotas.limit_and_guarantee(sprintf("sluice-%s", [pool.name]), pool.quotaResource, pool.limit, pool.guaranteed)
 }

@@ -83,8 +83,8 @@ suspended_kinds := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind
 # kueue_pools are the pools of Kueue, in their order.
 kueue_pools := [pool | some pool in input.nodePools; pool.scheduler == "kueue"]
 
-# The ClusterQueue of a project. The two ResourceQuotas remain, since Kueue would lend
-# GPUs to non-preemptible pods.
+# The ClusterQueue of a project. Its ResourceQuota counts GPUs, too, since Kueue would lend
+# them to pods that cannot be preempted.
 objects contains kueue_object("ClusterQueue", input.project.name, {
 	"cohortName": input.project.department,
 	"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": input.project.namespace}},
@@ -103,11 +103,10 @@ objects contains object.union(
 	for_kueue_project
 }
 
-objects contains quota if {
+objects contains quotas.resource_quota(quotas.gpu_limits(kueue_pools[0], limit, guaranteed)) if {
 	for_kueue_project
 	limit := sum([pool.limit | some pool in kueue_pools])
 	guaranteed := sum([pool.guaranteed | some pool in kueue_pools])
-	some quota in quotas.limit_and_guarantee("sluice-kueue", quota_resource, limit, guaranteed)
 }
 
 default stop_policy := "None"
@@ -221,8 +220,8 @@ required_settings := [
 	},
 	{
 		"path": ["resources", "excludeResourcePrefixes"],
-		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli."],
-		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli",
+		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli.", "sluice.dev/guaranteed-milli"],
+		"fix": "add cpu, memory, nvidia.com/, sluice.dev/gpu-milli. (with the dot) and sluice.dev/guaranteed-milli to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli",
 	},
 	{
 		"path": ["integrations", "frameworks"],

@@ -4,7 +4,7 @@ import data.fixtures
 import data.schedulers.kueue as policy
 
 # in_kueue returns a pool of Kueue.
-in_kueue(pool) := object.union(pool, {"scheduler": "kueue", "quotaResource": "sluice.dev/gpu-milli", "settings": {}, "gpus": 8, "subscribed": 0})
+in_kueue(pool) := object.union(pool, {"scheduler": "kueue", "quotaResource": "sluice.dev/gpu-milli", "guaranteedResource": "sluice.dev/guaranteed-milli", "settings": {}, "gpus": 8, "subscribed": 0})
 
 whole := in_kueue(fixtures.whole)
 
@@ -111,9 +111,8 @@ test_project if {
 		"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 	}
 	objects["LocalQueue default"] == {"clusterQueue": "thesis", "stopPolicy": "None"}
-	objects["ResourceQuota sluice-kueue"] == {"hard": {"requests.sluice.dev/gpu-milli": "2500"}}
-	objects["ResourceQuota sluice-kueue.guaranteed"].hard == {"requests.sluice.dev/gpu-milli": "1500"}
-	count(objects) == 4
+	objects["ResourceQuota sluice"] == {"hard": {"requests.sluice.dev/gpu-milli": "2500", "requests.sluice.dev/guaranteed-milli": "1500"}}
+	count(objects) == 3
 }
 
 # A closed project keeps its quotas: what runs, and what replaces it, is counted.
@@ -128,7 +127,6 @@ test_namespaces_of_project_objects if {
 	objects := {[object.kind, object.metadata] | some object in policy.objects with input as project_input([whole])}
 	{kind | some [kind, metadata] in objects; metadata.namespace == "thesis"} == {"LocalQueue", "ResourceQuota"}
 	{kind | some [kind, metadata] in objects; not metadata.namespace} == {"ClusterQueue"}
-	{metadata.labels | some [_, metadata] in objects} == {{"app.kubernetes.io/managed-by": "sluice"}}
 }
 
 test_project_without_kueue_pools if {

@@ -67,6 +67,9 @@ func (f *Folder) tenant(project string, now time.Time, metadata *NamespaceMetada
 		meta.SetStatusCondition(&from.Project.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: from.Project.Generation,
 		})
+		for _, quota := range from.Project.Spec.NodePools {
+			from.Project.Status.NodePools = append(from.Project.Status.NodePools, v1alpha1.PoolUsage{Name: quota.Name})
+		}
 	}
 	from.Namespace = f.namespace(from.Project.NamespaceName(), metadata)
 	tenant, err := decision.NewTenant(from)

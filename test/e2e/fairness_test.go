@@ -325,7 +325,7 @@ func TestInteractiveWorkPreemptsTraining(t *testing.T) {
 	s.waitForRunningPods(t, "desks", gpus-1)
 	s.waitForRunningPods(t, "trainers", 0)
 	err := s.adminClient.Create(t.Context(), interactivePod(gpus))
-	if !isQuotaExceeded(err) || !strings.Contains(err.Error(), "guaranteed") && !strings.Contains(err.Error(), "sluice-dgx") {
+	if !isQuotaExceeded(err) || !strings.Contains(err.Error(), "guaranteed-milli.dgx") {
 		t.Errorf("a pod beyond the eight guaranteed GPUs: %v", err)
 	}
 	big := newPod("desks", "big", func(p *corev1.Pod) {

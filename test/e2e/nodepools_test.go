@@ -79,9 +79,13 @@ func TestNodeSelectedByTwoNodePools(t *testing.T) {
 // doubled.
 func TestGPUCapacityIsRestored(t *testing.T) {
 	const name = "sluice.dev/gpu-milli.dgx-mig"
-	for _, damage := range []string{`null`, `"0"`, `"16k"`} {
+	for i, damage := range []string{`null`, `"0"`, `"16k"`, `"0"`} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dgx-2"}}
-		patch := []byte(`{"status":{"capacity":{"` + name + `":` + damage + `},"allocatable":{"` + name + `":` + damage + `}}}`)
+		damaged := name
+		if i%2 == 1 {
+			damaged = string(v1alpha1.GuaranteedMilli(name))
+		}
+		patch := []byte(`{"status":{"capacity":{"` + damaged + `":` + damage + `},"allocatable":{"` + damaged + `":` + damage + `}}}`)
 		if err := sharedCluster.adminClient.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			t.Fatal(err)
 		}
@@ -89,26 +93,26 @@ func TestGPUCapacityIsRestored(t *testing.T) {
 	}
 }
 
-// checkGPUCapacity returns an error unless the node has 8000 of the resource and no other
-// resource of Sluice, in capacity and allocatable. An empty name stands for no resource at
-// all.
+// checkGPUCapacity returns an error unless the node has 8000 of the GPU quota unit and of the unit of the
+// guarantee beside it, and no other resource of Sluice, in capacity and allocatable. An empty name stands
+// for no resource at all.
 func checkGPUCapacity(t *testing.T, nodeName string, want corev1.ResourceName) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
 	if err := sharedCluster.adminClient.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 		return err
 	}
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
-		found := false
+		found := 0
 		for name, quantity := range list {
 			if !strings.HasPrefix(string(name), "sluice.dev/") {
 				continue
 			}
-			if name != want || quantity.Cmp(resource.MustParse("8000")) != 0 {
+			if name != want && name != v1alpha1.GuaranteedMilli(want) || quantity.Cmp(resource.MustParse("8000")) != 0 {
 				return fmt.Errorf("node %s has %s of %s, want 8000 of %q and nothing else", nodeName, quantity.String(), name, want)
 			}
-			found = true
+			found++
 		}
-		if found != (want != "") {
+		if want == "" && found > 0 || want != "" && found != 2 {
 			return fmt.Errorf("node %s lacks %q: %v", nodeName, want, list)
 		}
 	}

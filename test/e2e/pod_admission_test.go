@@ -297,7 +297,7 @@ func (s *sluiceCluster) allowPrivilegedPods(t testing.TB, name string) {
 }
 
 // createGovernedProject creates a project and waits until its namespace is governed and its
-// quotas are counted.
+// quota is counted.
 func (s *sluiceCluster) createGovernedProject(t testing.TB, department, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
 	p := newProject(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, quotas })

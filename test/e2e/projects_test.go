@@ -249,7 +249,7 @@ func TestAdoptionCountsRunningPods(t *testing.T) {
 	ns, pod := namespaceWithRunningPod(t, "adopted-part", "0.25")
 	p := create(t, newProject(ns.Name, withQuota("500m", "1")))
 	waitForProjectReady(t, p)
-	waitForQuotas(t, ns.Name, "250", "750")
+	waitForQuota(t, ns.Name, "250", "750")
 	eventually(t, func() error {
 		if err := refresh(t, p); err != nil {
 			return err
@@ -271,7 +271,7 @@ func TestAdoptionCountsRunningPods(t *testing.T) {
 		}
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionFalse, "AllCounted")
 	})
-	waitForQuotas(t, ns.Name, "500", "1000")
+	waitForQuota(t, ns.Name, "500", "1000")
 	waitForQuotaApplied(t, p)
 }
 
@@ -304,7 +304,7 @@ func TestAdoptionWaitsForQuota(t *testing.T) {
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	})
 	waitForQuotaApplied(t, p)
-	waitForQuotas(t, ns.Name, "0", "500")
+	waitForQuota(t, ns.Name, "0", "500")
 	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != p.Name {
 		t.Errorf("the namespace is not governed: %v, %v", ns.Labels, err)
 	}

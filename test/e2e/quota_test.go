@@ -6,12 +6,13 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -53,34 +54,37 @@ func getResourceQuota(namespace, name string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// enforcedGPUQuota returns the limit that the quota enforces for node pool dgx-mig, or ""
-// while Kubernetes has not applied the spec.
+// projectQuota returns the quota of the project in a namespace.
+func projectQuota(namespace string) *corev1.ResourceQuota {
+	return getResourceQuota(namespace, v1alpha1.QuotaName)
+}
+
+// enforcedGPUQuota returns the guarantee and the limit that the quota enforces in node pool dgx-mig, such
+// as 500/1000, or "" while Kubernetes has not applied the spec.
 func enforcedGPUQuota(quota *corev1.ResourceQuota) string {
 	if !equality.Semantic.DeepEqual(quota.Spec.Hard, quota.Status.Hard) {
 		return ""
 	}
-	hard := quota.Status.Hard["requests.sluice.dev/gpu-milli.dgx-mig"]
-	return strconv.FormatInt(hard.Value(), 10)
+	guaranteed, limit := quota.Status.Hard["requests.sluice.dev/guaranteed-milli.dgx-mig"], quota.Status.Hard["requests.sluice.dev/gpu-milli.dgx-mig"]
+	return fmt.Sprintf("%d/%d", guaranteed.Value(), limit.Value())
 }
 
-// waitForQuotas waits until Kubernetes enforces both quotas with these values.
-func waitForQuotas(t *testing.T, namespace, guaranteed, limit string) {
+// waitForQuota waits until Kubernetes enforces the quota with these values.
+func waitForQuota(t *testing.T, namespace, guaranteed, limit string) {
 	t.Helper()
 	eventually(t, func() error {
-		for name, want := range map[string]string{"sluice-dgx-mig": limit, "sluice-dgx-mig.guaranteed": guaranteed} {
-			quota := getResourceQuota(namespace, name)
-			if err := refresh(t, quota); err != nil {
-				return err
-			}
-			if got := enforcedGPUQuota(quota); got != want {
-				return unexpectedState(name+" is "+want, quota)
-			}
+		quota := projectQuota(namespace)
+		if err := refresh(t, quota); err != nil {
+			return err
+		}
+		if want := guaranteed + "/" + limit; enforcedGPUQuota(quota) != want {
+			return unexpectedState("the quota is "+want, quota)
 		}
 		return nil
 	})
 }
 
-// waitForQuotaApplied waits until the project reports that its quotas are enforced for its
+// waitForQuotaApplied waits until the project reports that its quota is enforced for its
 // current generation.
 func waitForQuotaApplied(t *testing.T, p *v1alpha1.Project) {
 	t.Helper()
@@ -101,11 +105,14 @@ func TestProjectQuotaLifecycle(t *testing.T) {
 	t.Parallel()
 	requireLargeDepartment(t)
 	ns := create(t, newNamespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
-	own := create(t, getResourceQuota(ns.Name, "own")) // not Sluice's
+	own := create(t, getResourceQuota(ns.Name, "own")) // not Sluice's: the project names it
 	p := create(t, newProject("quota", inNamespace(ns.Name), withQuota("500m", "1")))
 	waitForProjectReady(t, p)
 	waitForQuotaApplied(t, p)
-	waitForQuotas(t, ns.Name, "500", "1000")
+	waitForQuota(t, ns.Name, "500", "1000")
+	if err := checkCondition(p.Status.Conditions, v1alpha1.ConditionOtherQuotas, metav1.ConditionTrue, v1alpha1.ReasonQuotasFound); err != nil {
+		t.Error(err)
+	}
 	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "quota" {
 		t.Errorf("labels = %v, %v", ns.Labels, err)
 	}
@@ -121,17 +128,67 @@ func TestProjectQuotaLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForQuotaApplied(t, p)
-	waitForQuotas(t, ns.Name, "1000", "1500")
+	waitForQuota(t, ns.Name, "1000", "1500")
 
-	deleteAndWait(t, p)
-	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig.guaranteed"} {
-		if err := checkDeleted(t.Context(), getResourceQuota(ns.Name, name)); err != nil {
-			t.Errorf("after the deletion of the project: %v", err)
+	deleteAndWait(t, own)
+	eventually(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
 		}
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionOtherQuotas, metav1.ConditionFalse, v1alpha1.ReasonNoOtherQuotas)
+	})
+	own = create(t, getResourceQuota(ns.Name, "own"))
+	deleteAndWait(t, p)
+	if err := checkDeleted(t.Context(), projectQuota(ns.Name)); err != nil {
+		t.Errorf("after the deletion of the project: %v", err)
 	}
 	if err := refresh(t, own); err != nil {
 		t.Errorf("the user's quota: %v", err)
 	}
+}
+
+// A team's policy adds limits to the project's quota. Two values of one limit are a conflict, in which the
+// former quota stays. Guards invariant 3 of the design.
+func TestPolicyAddsToQuota(t *testing.T) {
+	t.Parallel()
+	requireLargeDepartment(t)
+	const ns = "quota-team"
+	p := create(t, newProject(ns, withQuota("500m", "1")))
+	waitForProjectReady(t, p)
+	newPolicy := func(name, hard string) *v1alpha1.Policy {
+		policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		policy.Spec.Match.Projects = []string{ns}
+		policy.Spec.Rego = "package " + strings.ReplaceAll(name, "-", "_") + `
+objects contains {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "sluice"}, "spec": {"hard": ` + hard + `}} if input.object.kind == "Project"`
+		return policy
+	}
+	create(t, newPolicy("team-quota-a", `{"count/leases.coordination.k8s.io": "7"}`))
+	eventually(t, func() error {
+		quota := projectQuota(ns)
+		if err := refresh(t, quota); err != nil {
+			return err
+		}
+		leases := quota.Status.Hard["count/leases.coordination.k8s.io"]
+		if leases.String() != "7" || enforcedGPUQuota(quota) != "500/1000" {
+			return unexpectedState("the quota has the limits of the policy and of the project", quota.Status.Hard)
+		}
+		return nil
+	})
+	other := create(t, newPolicy("team-quota-b", `{"count/leases.coordination.k8s.io": "9"}`))
+	eventually(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied)
+		if c == nil || c.Reason != "ObjectsRefused" || !strings.Contains(c.Message, "policy team-quota-b: policy team-quota-a renders ResourceQuota sluice, too, "+
+			"with another spec.hard.count/leases.coordination.k8s.io: 7, and this one 9") {
+			return unexpectedState("QuotaApplied names both policies", c)
+		}
+		return nil
+	})
+	waitForQuota(t, ns, "500", "1000")
+	deleteAndWait(t, other)
+	waitForQuotaApplied(t, p)
 }
 
 // The label governs the pods of a namespace, so the namespace must never have the label
@@ -157,11 +214,9 @@ func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
 		if ns.Labels[v1alpha1.LabelProject] == "" {
 			continue
 		}
-		for name, want := range map[string]string{"sluice-dgx-mig": "1000", "sluice-dgx-mig.guaranteed": "500"} {
-			quota := getResourceQuota("quota-first", name)
-			if err := refresh(t, quota); err != nil || enforcedGPUQuota(quota) != want {
-				t.Errorf("the namespace is governed, and %s is %+v, %v", name, quota, err)
-			}
+		quota := projectQuota("quota-first")
+		if err := refresh(t, quota); err != nil || enforcedGPUQuota(quota) != "500/1000" {
+			t.Errorf("the namespace is governed, and the quota is %+v, %v", quota, err)
 		}
 		return
 	}
@@ -175,7 +230,7 @@ func TestQuotasRestored(t *testing.T) {
 	requireLargeDepartment(t)
 	lifecycle := lifecycleClient(t)
 	waitForProjectReady(t, create(t, newProject("quota-kept", withQuota("500m", "1"))))
-	waitForQuotas(t, "quota-kept", "500", "1000")
+	waitForQuota(t, "quota-kept", "500", "1000")
 	tests := map[string]string{
 		"raised":             `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`,
 		"limit removed":      `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":null}}}`,
@@ -184,7 +239,7 @@ func TestQuotasRestored(t *testing.T) {
 	}
 	for name, patch := range tests {
 		t.Run(name, func(t *testing.T) {
-			quota := getResourceQuota("quota-kept", "sluice-dgx-mig")
+			quota := projectQuota("quota-kept")
 			if err := lifecycle.Patch(t.Context(), quota, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +247,7 @@ func TestQuotasRestored(t *testing.T) {
 				if err := refresh(t, quota); err != nil {
 					return err
 				}
-				if enforcedGPUQuota(quota) != "1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
+				if enforcedGPUQuota(quota) != "500/1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
 					return unexpectedState("the quota is restored", quota)
 				}
 				return nil
@@ -200,10 +255,10 @@ func TestQuotasRestored(t *testing.T) {
 		})
 	}
 	t.Run("deleted", func(t *testing.T) {
-		if err := lifecycle.Delete(t.Context(), getResourceQuota("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
+		if err := lifecycle.Delete(t.Context(), projectQuota("quota-kept")); err != nil {
 			t.Fatal(err)
 		}
-		waitForQuotas(t, "quota-kept", "500", "1000")
+		waitForQuota(t, "quota-kept", "500", "1000")
 	})
 }
 
@@ -213,7 +268,7 @@ func TestForeignQuotaNotAdopted(t *testing.T) {
 	t.Parallel()
 	requireLargeDepartment(t)
 	ns := create(t, newNamespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
-	foreign := getResourceQuota(ns.Name, "sluice-dgx-mig")
+	foreign := projectQuota(ns.Name)
 	foreign.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
 	create(t, foreign)
 	p := create(t, newProject("quota-foreign", withQuota("500m", "1")))
@@ -235,7 +290,7 @@ func TestForeignQuotaNotAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForProjectReady(t, p)
-	waitForQuotas(t, ns.Name, "500", "1000")
+	waitForQuota(t, ns.Name, "500", "1000")
 }
 
 // The project reports pods that had GPUs before the adoption of its namespace.
@@ -295,13 +350,13 @@ func TestQuotaOfAMissingNodePool(t *testing.T) {
 		}
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodePoolNotFound)
 	})
-	waitForQuotas(t, "quota-later", "500", "1000")
+	waitForQuota(t, "quota-later", "500", "1000")
 	create(t, &v1alpha1.NodePool{
 		ObjectMeta: metav1.ObjectMeta{Name: "later"},
 		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"later": "yes"}, Scheduler: v1alpha1.SchedulerKube},
 	})
 	waitForProjectReady(t, p)
-	quota := getResourceQuota("quota-later", "sluice-later")
+	quota := projectQuota("quota-later")
 	if err := refresh(t, quota); err != nil {
 		t.Fatal(err)
 	}

@@ -592,7 +592,7 @@ func testRolesPodSecurity(t *testing.T) {
 		return refresh(t, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: seminar, Name: "sluice-ingress"}})
 	})
 	eventually(t, func() error {
-		q := getResourceQuota(seminar, "sluice-resources")
+		q := projectQuota(seminar)
 		if err := refresh(t, q); err != nil {
 			return err
 		}
@@ -608,7 +608,7 @@ func testRolesPodSecurity(t *testing.T) {
 	greedy := newPod(seminar, "greedy", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
 	})
-	if err := checkRejected(sharedCluster.adminClient.Create(t.Context(), greedy, client.DryRunAll), "sluice-resources"); err != nil {
+	if err := checkRejected(sharedCluster.adminClient.Create(t.Context(), greedy, client.DryRunAll), "exceeded quota: sluice, requested: requests.cpu=3"); err != nil {
 		t.Error(err)
 	}
 }

@@ -76,11 +76,11 @@ func resolveIntOrPercent(value *intstr.IntOrString, total int64, roundUp bool) (
 // WarnRollout returns warnings of a plan that can never finish within the project's quota. The pod is a template's
 // pod with the policies' changes.
 func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []input.NodePool) []merge.Finding {
-	charge, quotaResource := podCharge(pod)
+	charge, quotaResource, guaranteed := podCharge(pod)
 	if charge == 0 || plan.Replicas == 0 {
 		return nil
 	}
-	quota, quotaText := quotaForPod(pod, project, quotaResource, pools)
+	quota, quotaText := quotaForPods(project, quotaResource, guaranteed, pools)
 	if charge > quota {
 		return nil // the pod is denied, which another message reports
 	}
@@ -104,10 +104,12 @@ func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []i
 	}}
 }
 
-// podCharge returns the GPU quota that a pod uses, and the quota resource; 0 if the pod uses none.
-func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.ResourceName) {
+// podCharge returns the GPU quota that a pod uses, and the quota resource; 0 if the pod uses none. guaranteed
+// reports whether the guarantee counts the pod, too.
+func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.ResourceName, guaranteed bool) {
 	for _, container := range schema.AsList(schema.AsMap(pod["spec"])["containers"]) {
 		for name, amount := range schema.AsMap(schema.AsMap(schema.AsMap(container)["resources"])["requests"]) {
+			guaranteed = guaranteed || v1alpha1.IsGuaranteedMilli(corev1.ResourceName(name))
 			if !v1alpha1.IsGPUMilli(corev1.ResourceName(name)) {
 				continue
 			}
@@ -116,20 +118,18 @@ func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.
 			}
 		}
 	}
-	return charge, quotaResource
+	return charge, quotaResource, guaranteed
 }
 
-// quotaForPod returns the quota that all pods like this one can use together, as an amount and as text.
-func quotaForPod(
-	pod map[string]any, project string, quotaResource corev1.ResourceName, pools []input.NodePool,
+// quotaForPods returns the quota that all pods with this charge can use together, as an amount and as text.
+func quotaForPods(
+	project string, quotaResource corev1.ResourceName, guaranteed bool, pools []input.NodePool,
 ) (quota workload.Milli, text string) {
-	class, _ := schema.AsMap(pod["spec"])["priorityClassName"].(string)
-	nonPreemptible := class == v1alpha1.PriorityClassInteractive || class == v1alpha1.PriorityClassInference
 	var names []string
 	for i := range pools {
 		if pool := &pools[i]; pool.QuotaResource == quotaResource {
 			names = append(names, pool.Name)
-			if nonPreemptible {
+			if guaranteed {
 				quota += min(pool.Guaranteed, pool.Limit)
 			} else {
 				quota += pool.Limit
@@ -137,7 +137,7 @@ func quotaForPod(
 		}
 	}
 	text = fmt.Sprintf("project %s has a quota of %s in node pool %s", project, quota.Describe(), strings.Join(names, " and "))
-	if nonPreemptible {
+	if guaranteed {
 		text += " for non-preemptible pods"
 	}
 	return quota, text

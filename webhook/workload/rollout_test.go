@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
 	"sluice.dev/webhook/workload"
@@ -45,9 +44,8 @@ func TestParseRolloutPlan(t *testing.T) {
 	}
 }
 
-func podWithRequests(class string, requests map[string]any) map[string]any {
+func podWithRequests(requests map[string]any) map[string]any {
 	return map[string]any{"spec": map[string]any{
-		"priorityClassName": class,
 		"containers": []any{
 			map[string]any{"name": "sidecar"},
 			map[string]any{"name": "main", "resources": map[string]any{"requests": requests}},
@@ -56,13 +54,13 @@ func podWithRequests(class string, requests map[string]any) map[string]any {
 }
 
 func TestWarnRollout(t *testing.T) {
-	const inference, train = v1alpha1.PriorityClassInference, v1alpha1.PriorityClassTrain
 	pools := []input.NodePool{
 		{Name: "dgx", QuotaResource: "sluice.dev/gpu-milli.dgx", Guaranteed: 1000, Limit: 2000},
 		{Name: "a", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
 		{Name: "b", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
 	}
 	half := map[string]any{"nvidia.com/mig-3g.20gb": "1", "sluice.dev/gpu-milli.dgx": "500"}
+	guaranteedHalf := map[string]any{"sluice.dev/gpu-milli.dgx": "500", "sluice.dev/guaranteed-milli.dgx": "500"}
 	never := func(replicas, quota string) []merge.Finding {
 		return []merge.Finding{{
 			Field: "spec.strategy",
@@ -76,29 +74,29 @@ func TestWarnRollout(t *testing.T) {
 		pod  map[string]any
 		want []merge.Finding
 	}{
-		"quota for one more": {workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"quota for one more": {workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}, podWithRequests(guaranteedHalf), nil},
 		"the guarantee is used up": {
 			workload.RolloutPlan{Replicas: 2, Rolling: true, MaxSurge: 1},
-			podWithRequests(inference, half),
+			podWithRequests(guaranteedHalf),
 			never("2", "1 GPU in node pool dgx for non-preemptible pods"),
 		},
-		"the limit is used up":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1}, podWithRequests(train, half), never("4", "2 GPUs in node pool dgx")},
-		"one is deleted first":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1, MaxUnavailable: 1}, podWithRequests(train, half), nil},
-		"Recreate":                   {workload.RolloutPlan{Replicas: 4}, podWithRequests(train, half), nil},
-		"one of several surges fits": {workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 3}, podWithRequests(train, half), nil},
-		"more replicas than fit": {workload.RolloutPlan{Replicas: 3}, podWithRequests(inference, half), []merge.Finding{{
+		"the limit is used up":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1}, podWithRequests(half), never("4", "2 GPUs in node pool dgx")},
+		"one is deleted first":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1, MaxUnavailable: 1}, podWithRequests(half), nil},
+		"Recreate":                   {workload.RolloutPlan{Replicas: 4}, podWithRequests(half), nil},
+		"one of several surges fits": {workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 3}, podWithRequests(half), nil},
+		"more replicas than fit": {workload.RolloutPlan{Replicas: 3}, podWithRequests(guaranteedHalf), []merge.Finding{{
 			Field:   "spec.replicas",
 			Message: "3 pods of 0.5 of a GPU each need a quota of 1.5 GPUs; project thesis has a quota of 1 GPU in node pool dgx for non-preemptible pods, so that at most 2 can run",
 			Fix:     "set it to 2, or request more from an administrator of the department",
 		}}},
 		"pools with one quota resource": {
 			workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1},
-			podWithRequests(train, map[string]any{"sluice.dev/gpu-milli": "500"}),
+			podWithRequests(map[string]any{"sluice.dev/gpu-milli": "500"}),
 			never("4", "2 GPUs in node pool a and b"),
 		},
-		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(inference, map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
-		"no GPUs":              {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests("", map[string]any{"cpu": "1"}), nil},
-		"no replicas":          {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
+		"no GPUs":              {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests(map[string]any{"cpu": "1"}), nil},
+		"no replicas":          {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(guaranteedHalf), nil},
 		"no pod":               {workload.RolloutPlan{Replicas: 1}, nil, nil},
 	}
 	for name, tc := range tests {

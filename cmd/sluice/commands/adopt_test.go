@@ -121,6 +121,18 @@ func TestAdoptionQuotas(t *testing.T) {
 	}
 }
 
+// Before the adoption people learn that a project's namespace has one ResourceQuota.
+func TestAdoptionNamesOtherQuotas(t *testing.T) {
+	proposal := mustPropose(t, newAdoptionState(func(*adoptionState) {}))
+	if proposal.addQuotaWarning(nil); len(proposal.warnings) > 0 {
+		t.Errorf("without a quota: %q", proposal.warnings)
+	}
+	quotas := []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "compute"}}, {ObjectMeta: metav1.ObjectMeta{Name: "objects"}}}
+	if proposal.addQuotaWarning(quotas); len(proposal.warnings) != 1 || !strings.Contains(proposal.warnings[0], "the namespace has the ResourceQuota compute, objects,") {
+		t.Errorf("with two: %q", proposal.warnings)
+	}
+}
+
 func TestAdoptionWarnings(t *testing.T) {
 	tests := map[string]struct {
 		pod  corev1.Pod

@@ -99,7 +99,13 @@ func proposeAdoption(
 	if err != nil {
 		return adoption{}, fmt.Errorf("list pods in namespace %s: %w", name, explainForbidden(err, adoptionAccessHint))
 	}
-	return newAdoption(state, namespace, pods, owners)
+	var quotas corev1.ResourceQuotaList
+	if err := c.List(ctx, &quotas, client.InNamespace(name)); err != nil {
+		return adoption{}, fmt.Errorf("list resource quotas in namespace %s: %w", name, explainForbidden(err, adoptionAccessHint))
+	}
+	proposal, err := newAdoption(state, namespace, pods, owners)
+	proposal.addQuotaWarning(quotas.Items)
+	return proposal, err
 }
 
 // newAdoption computes the proposal. It fails if the namespace can have no project.

@@ -79,6 +79,20 @@ func (a *adoption) addPodWarnings(state *adoptionState, pods []corev1.Pod) {
 	}
 }
 
+// addQuotaWarning adds that a project's namespace has one ResourceQuota.
+func (a *adoption) addQuotaWarning(quotas []corev1.ResourceQuota) {
+	var names []string
+	for i := range quotas {
+		names = append(names, quotas[i].Name)
+	}
+	if len(names) == 0 {
+		return
+	}
+	a.warnings = append(a.warnings, fmt.Sprintf("the namespace has the ResourceQuota %s, and gets one of Sluice's. With two the API server may admit "+
+		"pods above the limits of the project (kubernetes/kubernetes#141904; condition OtherQuotas): delete it when the project is ready; its limits can "+
+		"be added to Sluice's by a policy's objects", strings.Join(names, ", ")))
+}
+
 func isRunning(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" && !workload.IsPodTerminal(pod) }
 
 // hasLongRuntime matches GPU pods that run for longer than the department's limit for their type.

@@ -372,7 +372,7 @@ func TestGPURequest(t *testing.T) {
 		resource, annotation string
 		want                 bool
 	}{
-		"a GPU": {"nvidia.com/gpu", "", true}, "a slice": {"nvidia.com/mig-1g.5gb", "", true}, "quota": {"sluice.dev/gpu-milli.dgx", "", true},
+		"a GPU": {"nvidia.com/gpu", "", true}, "a slice": {"nvidia.com/mig-1g.5gb", "", true}, "quota": {"sluice.dev/gpu-milli.dgx", "", true}, "the guarantee": {"sluice.dev/guaranteed-milli.dgx", "", true},
 		"a device class": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com", "", true}, "a share": {"", "gpu-fraction", true},
 		"another class": {"deviceclass.resource.kubernetes.io/net", "", false}, "CPU": {"cpu", "", false}, "another annotation": {"", "gpu", false},
 	}

@@ -85,7 +85,8 @@ func gpuRequest(pod *corev1.Pod, parameters *v1alpha1.AdmissionParametersSpec) s
 		for name := range list {
 			class, isClass := strings.CutPrefix(string(name), "deviceclass.resource.kubernetes.io/")
 			if slices.Contains(parameters.GPUResources, string(name)) || strings.HasPrefix(string(name), v1alpha1.ResourceNVIDIAMIGPrefix) ||
-				strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)) || isClass && slices.Contains(parameters.DeviceClasses, class) {
+				strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)) ||
+				strings.HasPrefix(string(name), string(v1alpha1.ResourceGuaranteedMilli)) || isClass && slices.Contains(parameters.DeviceClasses, class) {
 				return true
 			}
 		}

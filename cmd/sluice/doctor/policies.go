@@ -214,6 +214,7 @@ var (
 		{v1alpha1.ConditionQueueApplied, metav1.ConditionFalse, Error},
 		{v1alpha1.ConditionMembersBound, metav1.ConditionFalse, Warning},
 		{v1alpha1.ConditionUsageDiffers, metav1.ConditionTrue, Warning},
+		{v1alpha1.ConditionOtherQuotas, metav1.ConditionTrue, Warning},
 		{v1alpha1.ConditionLimitExceeded, metav1.ConditionTrue, Warning},
 		{v1alpha1.ConditionExpiryBlocked, metav1.ConditionTrue, Warning},
 	}

@@ -14,6 +14,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/quota/pending"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // createFailures are the reasons of events with which controllers report that they could not
@@ -130,20 +131,17 @@ func (f *Facts) addList(a *Answer) {
 
 // describeQuota returns how much of the quota is used.
 func (f *Facts) describeQuota(rejection pending.QuotaRejection) string {
-	name := corev1.DefaultResourceRequestsPrefix + rejection.Resource
 	for i := range f.Quotas {
-		quota := &f.Quotas[i]
-		hard, ok := quota.Status.Hard[name]
-		if quota.Name != rejection.Quota || !ok {
+		hard, used, found := apply.EnforcedLimit(&f.Quotas[i], rejection.Resource)
+		if f.Quotas[i].Name != rejection.Quota || !found {
 			continue
 		}
-		usage := quota.Status.Used[name]
 		kind := ""
-		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+		if v1alpha1.IsGuaranteedMilli(rejection.Resource) {
 			kind = " for work that cannot be preempted"
 		}
 		return fmt.Sprintf("project %s uses %s of its limit of %s%s", f.ProjectName,
-			workload.Milli(usage.Value()).Describe(), workload.Milli(hard.Value()).Describe(), kind)
+			workload.Milli(used).Describe(), workload.Milli(hard).Describe(), kind)
 	}
 	return "the quota of project " + f.ProjectName + " is used up"
 }

@@ -4,6 +4,7 @@
 package explanation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -155,16 +156,13 @@ func kueueWorkload(active bool, conditions ...map[string]any) unstructured.Unstr
 }
 
 func gpuQuota() corev1.ResourceQuota {
-	name := corev1.ResourceName("requests.sluice.dev/gpu-milli.dgx")
-	return corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "sluice-gpu"},
-		Status: corev1.ResourceQuotaStatus{
-			Hard: corev1.ResourceList{name: resource.MustParse("1k")}, Used: corev1.ResourceList{name: resource.MustParse("1k")},
-		},
+	full := corev1.ResourceList{
+		"requests.sluice.dev/gpu-milli.dgx": resource.MustParse("1k"), "requests.sluice.dev/guaranteed-milli.dgx": resource.MustParse("1k"),
 	}
+	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.QuotaName}, Status: corev1.ResourceQuotaStatus{Hard: full, Used: full}}
 }
 
-const quotaAnswer = `Error creating: pods "training-x7k2p" is forbidden: exceeded quota: sluice-gpu, ` +
+const quotaAnswer = `Error creating: pods "training-x7k2p" is forbidden: exceeded quota: sluice, ` +
 	`requested: requests.sluice.dev/gpu-milli.dgx=500, used: requests.sluice.dev/gpu-milli.dgx=1k, limited: requests.sluice.dev/gpu-milli.dgx=1k`
 
 // situations are what users meet. Each has a golden file.
@@ -191,7 +189,7 @@ func situations(t testing.TB) map[string]Facts {
 			f.Project.Status.Workloads = []v1alpha1.WorkloadUsage{{Kind: "Pod", Name: "notebook", CreatedBy: "ben@example.org", GPUs: resource.MustParse("1")}}
 		}),
 		"waiting-object-quota": job(func(f *Facts) {
-			f.Events = []corev1.Event{event("FailedCreate", `Error creating: pods "training-x7k2p" is forbidden: exceeded quota: sluice-objects, requested: pods=1, used: pods=500, limited: pods=500`)}
+			f.Events = []corev1.Event{event("FailedCreate", `Error creating: pods "training-x7k2p" is forbidden: exceeded quota: sluice, requested: pods=1, used: pods=500, limited: pods=500`)}
 		}),
 		"refused-policy": job(func(f *Facts) {
 			f.Events = []corev1.Event{event("FailedCreate", `Error creating: admission webhook "pods.sluice.dev" denied the request: the pod counts as 9 GPUs of node pool dgx; `+
@@ -376,8 +374,8 @@ func situations(t testing.TB) map[string]Facts {
 			f.Events = []corev1.Event{event("FailedCreate", `Error creating: Pod "training-x7k2p" is invalid: spec.containers[0].name: Required value`)}
 		}),
 		"waiting-guaranteed-quota": job(func(f *Facts) {
-			f.Events, f.Quotas = []corev1.Event{event("FailedCreate", quotaAnswer)}, []corev1.ResourceQuota{gpuQuota()}
-			f.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
+			f.Events = []corev1.Event{event("FailedCreate", strings.ReplaceAll(quotaAnswer, "gpu-milli", "guaranteed-milli"))}
+			f.Quotas = []corev1.ResourceQuota{gpuQuota()}
 			for _, name := range []string{"a", "b", "c", "d"} {
 				f.Project.Status.Workloads = append(f.Project.Status.Workloads, v1alpha1.WorkloadUsage{Kind: "Job", Name: name, GPUs: resource.MustParse("250m")})
 			}

@@ -74,9 +74,9 @@ clientConnection:
 fairSharing:
   preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]
 # Kueue only counts {{.QuotaUnit}}. Other schedulers serve the pools of
-# {{.QuotaUnit}}.<pool>.
+# {{.QuotaUnit}}.<pool>, and the project's ResourceQuota counts {{.GuaranteedUnit}}.
 resources:
-  excludeResourcePrefixes: [cpu, memory, ephemeral-storage, hugepages-, nvidia.com/, {{.QuotaUnit}}.]
+  excludeResourcePrefixes: [cpu, memory, ephemeral-storage, hugepages-, nvidia.com/, {{.QuotaUnit}}., {{.GuaranteedUnit}}]
 # In each project the queue named default gets the workloads without a queue.
 manageJobsWithoutQueueName: false
 managedJobsNamespaceSelector:
@@ -98,9 +98,9 @@ func kueueConfiguration(s kueueSettings) ([]byte, error) {
 	var out bytes.Buffer
 	err := kueueConfigurationTemplate.Execute(&out, struct {
 		kueueSettings
-		Namespace, QuotaUnit, ProjectLabel, Quoted string
-		Frameworks                                 []string
-	}{s, kueueNamespace, string(v1alpha1.ResourceGPUMilli), projectLabel, yamlQuote(s.Certificates), kueueFrameworks})
+		Namespace, QuotaUnit, GuaranteedUnit, ProjectLabel, Quoted string
+		Frameworks                                                 []string
+	}{s, kueueNamespace, string(v1alpha1.ResourceGPUMilli), string(v1alpha1.ResourceGuaranteedMilli), projectLabel, yamlQuote(s.Certificates), kueueFrameworks})
 	if err != nil {
 		return nil, fmt.Errorf("render Kueue's configuration: %w", err)
 	}

@@ -43,7 +43,7 @@ func TestKueueConfiguration(t *testing.T) {
 		"clientConnection": map[string]any{"qps": 200.0, "burst": 400.0},
 		"fairSharing":      map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 		"resources": map[string]any{
-			"excludeResourcePrefixes": []any{"cpu", "memory", "ephemeral-storage", "hugepages-", "nvidia.com/", "sluice.dev/gpu-milli."},
+			"excludeResourcePrefixes": []any{"cpu", "memory", "ephemeral-storage", "hugepages-", "nvidia.com/", "sluice.dev/gpu-milli.", "sluice.dev/guaranteed-milli"},
 		},
 		"manageJobsWithoutQueueName": false,
 		"managedJobsNamespaceSelector": map[string]any{

@@ -413,9 +413,9 @@ spec: {suspend: true}`)
 
 func TestDescribeFailedCreate(t *testing.T) {
 	tests := map[string]string{
-		`Error creating: pods "x" is forbidden: exceeded quota: sluice-dgx-mig, requested: requests.sluice.dev/gpu-milli.dgx-mig=500, used: requests.sluice.dev/gpu-milli.dgx-mig=1500, limited: requests.sluice.dev/gpu-milli.dgx-mig=2k`: "the GPU quota in node pool dgx-mig has no room for 0.5 of a GPU",
-		`(combined from similar events): Error creating: pods "x" is forbidden: exceeded quota: sluice-objects, requested: pods=1, used: pods=5, limited: pods=5`:                                                                          "exceeded quota: sluice-objects, requested: pods=1, used: pods=5, limited: pods=5",
-		`Error creating: admission webhook "pods.sluice.dev" denied the request: project thesis has expired`:                                                                                                                               "project thesis has expired",
+		`Error creating: pods "x" is forbidden: exceeded quota: sluice, requested: requests.sluice.dev/gpu-milli.dgx-mig=500, used: requests.sluice.dev/gpu-milli.dgx-mig=1500, limited: requests.sluice.dev/gpu-milli.dgx-mig=2k`: "the GPU quota in node pool dgx-mig has no room for 0.5 of a GPU",
+		`(combined from similar events): Error creating: pods "x" is forbidden: exceeded quota: sluice, requested: pods=1, used: pods=5, limited: pods=5`:                                                                          "exceeded quota: sluice, requested: pods=1, used: pods=5, limited: pods=5",
+		`Error creating: admission webhook "pods.sluice.dev" denied the request: project thesis has expired`:                                                                                                                       "project thesis has expired",
 		"Error creating: ":        "Error creating: ",
 		"Internal error occurred": "Internal error occurred",
 	}

@@ -4,10 +4,11 @@
 // Package capacity sets the GPU quota unit on each node: thousandths of a GPU, in which
 // quotas count whole GPUs, MIG instances and fractions alike.
 //
-// It reads Nodes, their GPUNodes and the NodePools. It writes the extended resource
-// sluice.dev/gpu-milli to each node's capacity and allocatable, or
-// sluice.dev/gpu-milli.<pool> if the pool's scheduler does not distinguish node pools.
-// It writes it again whenever it is missing or zero, for example after a node restart.
+// It reads Nodes, their GPUNodes and the NodePools. It writes the extended resources
+// sluice.dev/gpu-milli and sluice.dev/guaranteed-milli to each node's capacity and
+// allocatable, or with .<pool> appended if the pool's scheduler does not distinguish node
+// pools. Pods that cannot be preempted are charged both. It writes them again whenever one
+// is missing or zero, for example after a node restart.
 //
 // It never changes other resources, and keeps the last value while the number of GPUs
 // is unknown.
@@ -114,7 +115,7 @@ func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconci
 // MilliPerGPU is the capacity of one physical GPU.
 const MilliPerGPU = 1000
 
-// Desired returns the GPU quota resource that the node must have. It returns none if no pool or
+// Desired returns the GPU quota resources that the node must have. It returns none if no pool or
 // several pools select the node, and an error if the number of its GPUs is unknown.
 func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.NodePool) (corev1.ResourceList, error) {
 	names := inventory.PoolsForNode(node, pools)
@@ -127,9 +128,8 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 	}
 	for i := range pools {
 		if pools[i].Name == names[0] && summary.GPUs > 0 {
-			return corev1.ResourceList{
-				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(summary.GPUs)*MilliPerGPU, resource.DecimalSI),
-			}, nil
+			unit, capacity := input.QuotaResource(&pools[i]), *resource.NewQuantity(int64(summary.GPUs)*MilliPerGPU, resource.DecimalSI)
+			return corev1.ResourceList{unit: capacity, v1alpha1.GuaranteedMilli(unit): capacity}, nil
 		}
 	}
 	return nil, nil
@@ -140,7 +140,7 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
 	patch := map[corev1.ResourceName]any{}
 	for name := range have {
-		if _, wanted := want[name]; !wanted && v1alpha1.IsGPUMilli(name) {
+		if _, wanted := want[name]; !wanted && v1alpha1.IsGPUCharge(name) {
 			patch[name] = nil
 		}
 	}

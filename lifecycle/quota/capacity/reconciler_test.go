@@ -47,8 +47,8 @@ func TestDesired(t *testing.T) {
 		want  corev1.ResourceList
 		fails bool
 	}{
-		"kube-scheduler cannot tell pools apart": {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli.dgx", "8000")},
-		"kueue can":                              {node: newNode("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli", "4000")},
+		"kube-scheduler cannot tell pools apart": {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli.dgx", "8000", "sluice.dev/guaranteed-milli.dgx", "8000")},
+		"kueue can":                              {node: newNode("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli", "4000", "sluice.dev/guaranteed-milli", "4000")},
 		"in no pool":                             {node: newNode("other", "8"), pools: []v1alpha1.NodePool{dgx}},
 		"in two, so in neither":                  {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, other}},
 		"when nothing is said":                   {node: newNode("dgx", ""), pools: []v1alpha1.NodePool{dgx}, fails: true},
@@ -79,7 +79,7 @@ func TestPatch(t *testing.T) {
 		"zeroed by a node's start": {newResourceList("sluice.dev/gpu-milli", "0"), newResourceList("sluice.dev/gpu-milli", "8000"), patch{"sluice.dev/gpu-milli": "8k"}},
 		"right, otherwise written": {newResourceList("sluice.dev/gpu-milli", "8000"), newResourceList("sluice.dev/gpu-milli", "8k"), patch{}},
 		"of another pool":          {newResourceList("sluice.dev/gpu-milli.old", "8k"), newResourceList("sluice.dev/gpu-milli.new", "8k"), patch{"sluice.dev/gpu-milli.old": nil, "sluice.dev/gpu-milli.new": "8k"}},
-		"no longer in a pool":      {newResourceList("sluice.dev/gpu-milli", "8k", "nvidia.com/gpu", "8"), nil, patch{"sluice.dev/gpu-milli": nil}},
+		"no longer in a pool":      {newResourceList("sluice.dev/gpu-milli", "8k", "sluice.dev/guaranteed-milli", "8k", "nvidia.com/gpu", "8"), nil, patch{"sluice.dev/gpu-milli": nil, "sluice.dev/guaranteed-milli": nil}},
 		"not ours, though alike":   {newResourceList("sluice.dev/gpu-milliways", "8"), nil, patch{}},
 	}
 	for name, tc := range tests {

@@ -43,6 +43,9 @@ type Decision struct {
 	NextEnd time.Time
 }
 
+// endsPods reports whether the newest pods are ended, or terminate already.
+func (d *Decision) endsPods() bool { return len(d.End) > 0 || d.Terminating }
+
 // Decide returns the newest pods to end, so that the others are within the limit. Older pods are
 // preferred to newer ones, and a newer one stays if there is room for it in the end. A pod that
 // terminates holds its GPUs until its grace period ends: Kubernetes' quota counts it for at least as

@@ -47,8 +47,16 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 	}
 	now := policytime.MachineNow()
 	var exceeded []scope
-	for _, s := range r.departmentScopes(&department, projects.Items, pools.Items, now) {
-		s.decision = Decide(r.podsOfProjects(projects.Items, &s), s.limit, now)
+	scopes := r.departmentScopes(&department, projects.Items, pools.Items, now)
+	ended := map[types.UID]bool{}
+	if len(scopes) > 0 {
+		var err error
+		if ended, err = r.endedByProjects(ctx, projects.Items, now); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	for _, s := range scopes {
+		s.decision = Decide(r.podsOfProjects(projects.Items, &s, ended), s.limit, now)
 		if s.decision.Excess > 0 {
 			exceeded = append(exceeded, s)
 		}
@@ -154,18 +162,38 @@ func CacheTransform() cache.TransformFunc {
 	}
 }
 
+// endedByProjects returns the pods that end because they exceed the limit of their own project.
+func (r *Reconciler) endedByProjects(ctx context.Context, projects []v1alpha1.Project, now time.Time) (map[types.UID]bool, error) {
+	ended := map[types.UID]bool{}
+	for i := range projects {
+		if projects[i].Status.Namespace == nil {
+			continue
+		}
+		exceeded, err := r.decideProject(ctx, &projects[i], now)
+		if err != nil {
+			return nil, err
+		}
+		for j := range exceeded {
+			for _, pod := range exceeded[j].decision.End {
+				ended[pod.UID] = true
+			}
+		}
+	}
+	return ended, nil
+}
+
 // podsOfProjects returns the pods of the projects that are charged in the scope's resource, without those
-// that terminate. Nothing refuses a pod at admission because its department is full: while the pod that it
+// that their project ends, and those that terminate. Nothing refuses a pod at admission because its department is full: while the pod that it
 // replaces terminates, a controller would create it and lifecycle would end it again and again. So pods
 // that terminate may exceed a department's limit until they end, within the limits of their projects.
-func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope) []*podcache.Pod {
+func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope, ended map[types.UID]bool) []*podcache.Pod {
 	var pods []*podcache.Pod
 	for i := range projects {
 		if namespace := projects[i].Status.Namespace; namespace != nil {
 			pods = append(pods, s.selectPods(r.pods.InNamespace(namespace.Name))...)
 		}
 	}
-	return slices.DeleteFunc(pods, func(pod *podcache.Pod) bool { return pod.Deleting })
+	return slices.DeleteFunc(pods, func(pod *podcache.Pod) bool { return pod.Deleting || ended[pod.UID] })
 }
 
 // requestsForDepartmentOf returns the request for the department of a pod whose charge changed.

@@ -32,7 +32,11 @@ func (e *testEnv) addDepartment(t *testing.T, scheduler v1alpha1.Scheduler) {
 	}
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students", UID: "students"}}
 	department.Spec.NodePools, department.Spec.Oversubscription = limit("3"), v1alpha1.OversubscriptionAllow
-	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: scheduler}}
+	var pool v1alpha1.NodePool
+	if err := e.Client.Get(t.Context(), types.NamespacedName{Name: "dgx"}, &pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Scheduler = scheduler
 	course := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "course", UID: "course"}}
 	course.Spec.Department, course.Spec.NodePools = "students", limit("2")
 	course.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "lab"}
@@ -46,7 +50,7 @@ func (e *testEnv) addDepartment(t *testing.T, scheduler v1alpha1.Scheduler) {
 	}
 	for _, create := range []func() error{
 		func() error { return e.Client.Create(t.Context(), department) },
-		func() error { return e.Client.Create(t.Context(), pool) },
+		func() error { return e.Client.Update(t.Context(), &pool) },
 		func() error { return e.Client.Create(t.Context(), course) },
 		func() error { return e.Client.Status().Update(t.Context(), course) },
 	} {
@@ -98,6 +102,26 @@ func TestDepartmentLimitIsHeld(t *testing.T) {
 				t.Errorf("after it: %+v", c)
 			}
 		})
+	}
+}
+
+// Guards invariants 11 and 12 of the design: what exceeds the limit of a project is that project's excess, and
+// no pod of another project of the department ends for it.
+func TestDepartmentLeavesExcessToProject(t *testing.T) {
+	e := newTestEnv(t)
+	e.addDepartment(t, v1alpha1.SchedulerKube)
+	e.add(60, "a", "b")
+	e.add(61, "c", "d") // above the limit of project thesis
+	e.add(62, "other")  // the newest, within the limit of the department
+	e.pods[4].Namespace, e.pods[4].Project = "lab", "course"
+	if c := e.reconcileDepartmentOnce(t); c != nil || len(e.evicted) > 0 {
+		t.Errorf("the department has condition %+v, evicted %v", c, e.evicted)
+	}
+	if c, err := e.reconcileOnce(t); err != nil || c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("the project has condition %+v, %v", c, err)
+	}
+	if slices.Sort(e.evicted); !slices.Equal(e.evicted, []string{"c", "d"}) {
+		t.Errorf("evicted %v, want those above the project's limit", e.evicted)
 	}
 }
 
@@ -245,8 +269,10 @@ func TestReportsOfRepeatedExcessAreFew(t *testing.T) {
 	e.recorder = events.NewFakeRecorder(1000)
 	e.Events = e.recorder
 	e.add(60, "a", "b", "c")
+	e.pods[2].Namespace, e.pods[2].Project = "lab", "course"
 	for i := range 100 {
 		e.add(61, fmt.Sprint("web-", i))
+		e.pods[3].Namespace, e.pods[3].Project = "lab", "course" // within the limit of the project
 		e.reconcileDepartmentOnce(t)
 		e.pods = e.pods[:3]
 	}

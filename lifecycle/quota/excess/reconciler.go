@@ -5,9 +5,11 @@
 //
 // The API server counts the limit of a project in a ResourceQuota. After pods were deleted,
 // Kubernetes' quota controller counts again, without the pods that are being created at that
-// moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md). In node
-// pools of kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows
-// that the limits of its projects add up to more, they can hold more together.
+// moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md). The same
+// happens where somebody created a second ResourceQuota in the namespace. In node pools of
+// kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows that the
+// limits of its projects add up to more, they can hold more together. What exceeds the limit of a
+// project is that project's excess, and none of its department.
 //
 // The package reads the GPU pods, the rendered quotas, the Projects, Departments and NodePools. Whenever
 // GPU pods appear, it compares what they hold with the limit in force, and ends the newest until
@@ -30,6 +32,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +54,7 @@ import (
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/timelimit/suspend"
+	"sluice.dev/policies/input"
 )
 
 // Reconciler holds the limits of projects, and those of departments whose projects can hold more
@@ -134,23 +138,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil {
 		return reconcile.Result{}, nil // the deletion ends all pods
 	}
-	var quotas corev1.ResourceQuotaList
-	namespace := project.Status.Namespace.Name
-	err := r.Client.List(ctx, &quotas, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelProject: project.Name})
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
-	}
 	now := policytime.MachineNow()
-	var exceeded []scope
-	for i := range quotas.Items {
-		for _, s := range quotaScopes(&project, &quotas.Items[i]) {
-			s.decision = Decide(s.selectPods(r.pods.InNamespace(namespace)), r.observeLimit(s.key, s.limit, now), now)
-			if s.decision.Excess > 0 {
-				exceeded = append(exceeded, s)
-			}
-		}
+	exceeded, err := r.decideProject(ctx, &project, now)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
 	err = r.endExcess(ctx, &project, exceeded)
 	h, conditions := holder{"project", project.Name}, project.Status.Conditions
 	condition := r.condition(h, conditions, exceeded, project.Generation, now)
@@ -158,6 +150,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
 			return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(applied...))
 		}))
+}
+
+// decideProject returns the exceeded limits of a project with the decision about each. A unit in which
+// the project has no node pool any more is not exceeded by the pods that continue there.
+func (r *Reconciler) decideProject(ctx context.Context, project *v1alpha1.Project, now time.Time) (exceeded []scope, err error) {
+	target := apply.ProjectTarget(project)
+	target.Namespace = project.Status.Namespace.Name
+	quota, others, err := apply.ListQuotas(ctx, r.Client, target)
+	if err != nil || quota == nil {
+		return nil, err
+	}
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return nil, fmt.Errorf("list node pools: %w", err)
+	}
+	units := map[corev1.ResourceName]bool{}
+	for i := range pools.Items {
+		if slices.ContainsFunc(project.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pools.Items[i].Name }) {
+			units[input.QuotaResource(&pools.Items[i])] = true
+		}
+	}
+	for _, s := range quotaScopes(project, quota) {
+		s.otherQuotas = others
+		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
+		if s.decision.Excess > 0 && (units[s.resource] || s.decision.endsPods()) {
+			exceeded = append(exceeded, s)
+		}
+	}
+	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
+	return exceeded, nil
 }
 
 // resultFor requests another pass when the first grace period ends of the pods that exceed a limit: the
@@ -178,21 +200,38 @@ func (r *Reconciler) observeLimit(key string, limit Limit, now time.Time) Limit 
 	return r.limits.observe(key, limit.Milli, now)
 }
 
+// maxConcurrentEnds is the number of pods of an excess that are ended at a time: each takes two requests,
+// and the API server that admitted the excess is busy.
+const maxConcurrentEnds = 16
+
 // endExcess ends the pods that the decisions name, and reports each of them once, on them and on the
 // object that has the limits.
 func (r *Reconciler) endExcess(ctx context.Context, object client.Object, exceeded []scope) error {
 	var problems []error
 	for i := range exceeded {
 		s, now := &exceeded[i], policytime.MachineNow()
-		var ended []*podcache.Pod
-		for _, pod := range s.decision.End {
+		failures := make([]error, len(s.decision.End))
+		var claimed []int
+		var ends errgroup.Group
+		ends.SetLimit(maxConcurrentEnds)
+		for at, pod := range s.decision.End {
 			if !r.claimEnd(pod.UID) {
 				continue
 			}
-			grace := gracePeriod(pod, now)
-			if err := r.Evictor.EvictPod(ctx, targetOf(pod), grace, s.describeForPod(grace)); err != nil {
+			claimed = append(claimed, at)
+			ends.Go(func() error {
+				grace := gracePeriod(pod, now)
+				failures[at] = r.Evictor.EvictPod(ctx, targetOf(pod), grace, s.describeForPod(grace))
+				return nil
+			})
+		}
+		_ = ends.Wait() // each has its own failure
+		var ended []*podcache.Pod
+		for _, at := range claimed {
+			pod := s.decision.End[at]
+			if failures[at] != nil {
 				r.releaseEnd(pod.UID)
-				problems = append(problems, err)
+				problems = append(problems, failures[at])
 				continue
 			}
 			ended = append(ended, pod)
@@ -223,7 +262,7 @@ func (r *Reconciler) mayRecord(h holder) bool {
 
 // report records that pods were ended.
 func (r *Reconciler) report(ctx context.Context, object client.Object, s *scope, ended []*podcache.Pod, now time.Time) {
-	summary := s.describe() + "; ended the newest: " + joinNames(ended)
+	summary := s.describe() + ", because " + s.cause() + "; ended the newest: " + joinNames(ended)
 	log.FromContext(ctx).Info("Ended pods above limit", "holder", s.holder.String(), "quotaResource", s.resource,
 		"limit", s.limit.Milli.String(), "excess", s.decision.Excess.String(), "pods", len(ended))
 	observeExcess(s.decision.Excess, len(ended), now.Sub(ended[0].CreatedAt))

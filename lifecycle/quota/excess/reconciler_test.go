@@ -8,7 +8,9 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ import (
 	"sluice.dev/api/v1alpha1/applyconfiguration"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
@@ -40,8 +43,11 @@ const dgxMilli = "sluice.dev/gpu-milli.dgx"
 type testEnv struct {
 	*Reconciler
 	pods     fakePods
+	mu       sync.Mutex
 	evicted  []string
 	graces   []*int64
+	messages []string
+	evicting func() // called for each eviction
 	refused  error
 	recorder *events.FakeRecorder
 }
@@ -67,11 +73,16 @@ func (f *fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) {
 }
 
 // EvictPod implements Evictor.
-func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, grace *int64, _ string) error {
+func (e *testEnv) EvictPod(_ context.Context, pod suspend.Target, grace *int64, message string) error {
 	if e.refused != nil {
 		return e.refused
 	}
-	e.evicted, e.graces = append(e.evicted, pod.Name), append(e.graces, grace)
+	if e.evicting != nil {
+		e.evicting()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.evicted, e.graces, e.messages = append(e.evicted, pod.Name), append(e.graces, grace), append(e.messages, message)
 	return nil
 }
 
@@ -83,14 +94,16 @@ func newTestEnv(t *testing.T) *testEnv {
 	}
 	project := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}
 	project.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "work"}
-	labels := map[string]string{v1alpha1.LabelProject: "thesis"}
-	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "sluice-dgx", UID: "limit", Labels: labels}}
-	limit.Status.Hard = corev1.ResourceList{"requests." + dgxMilli: resource.MustParse("2000"), "pods": resource.MustParse("1")}
-	guarantee := limit.DeepCopy()
-	guarantee.Name, guarantee.UID, guarantee.Spec.ScopeSelector = "sluice-dgx.guaranteed", "guarantee", &corev1.ScopeSelector{}
-	guarantee.Status.Hard = corev1.ResourceList{"requests." + dgxMilli: resource.MustParse("0")}
-	e := &testEnv{recorder: events.NewFakeRecorder(10)}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, limit, guarantee).
+	project.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx"}}
+	labels := map[string]string{v1alpha1.LabelProject: "thesis", v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: v1alpha1.QuotaName, UID: "quota", Labels: labels}}
+	quota.Status.Hard = corev1.ResourceList{
+		"requests." + dgxMilli: resource.MustParse("2000"), "requests.sluice.dev/guaranteed-milli.dgx": resource.MustParse("0"),
+		"pods": resource.MustParse("1"),
+	}
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}
+	e := &testEnv{recorder: events.NewFakeRecorder(50)}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, quota, pool).
 		WithStatusSubresource(project, &v1alpha1.Department{}).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Project).Spec.Department}
@@ -152,7 +165,7 @@ func TestReconcileEndsExcessOnce(t *testing.T) {
 	e.pods[2].Deleting = true
 	c, err := e.reconcileOnce(t)
 	if err != nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonWithinLimit ||
-		!strings.Contains(c.Message, "1 GPU more than its limit of 2 GPUs; ended the newest: pod work/c") {
+		!strings.Contains(c.Message, "1 GPU more than its limit of 2 GPUs, because the quota's counter lagged behind; ended the newest: pod work/c") {
 		t.Errorf("after the end: %+v, %v", c, err)
 	}
 }
@@ -213,6 +226,77 @@ func TestReconcileKeepsOlderAndUncountedPods(t *testing.T) {
 	c, err := e.reconcileOnce(t)
 	if err != nil || c == nil || c.Status != metav1.ConditionTrue || !slices.Equal(e.evicted, []string{"b"}) {
 		t.Errorf("an old pod above the limit: %+v, evicted %v, %v", c, e.evicted, err)
+	}
+}
+
+// Guards invariant 3 of the design: what a stale webhook admits in a node pool that the project lost is
+// ended. The pods that continue there exceed no limit.
+func TestReconcileEndsPodsOfLostPool(t *testing.T) {
+	e := newTestEnv(t)
+	quota, err := apply.GetQuota(t.Context(), e.Client, apply.Target{Kind: apply.SubjectProject, Name: "thesis", Namespace: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status.Hard["requests.sluice.dev/gpu-milli.lost"] = resource.MustParse("0")
+	if err := e.Client.Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	e.add(-1, "old")
+	e.pods[0].QuotaResource = "sluice.dev/gpu-milli.lost"
+	if c, err := e.reconcileOnce(t); err != nil || c != nil || len(e.evicted) > 0 {
+		t.Errorf("a pod that continues: %+v, evicted %v, %v", c, e.evicted, err)
+	}
+	e.add(60, "new")
+	e.pods[1].QuotaResource = e.pods[0].QuotaResource
+	if c, err := e.reconcileOnce(t); err != nil || c == nil || !slices.Equal(e.evicted, []string{"new"}) {
+		t.Errorf("a pod of a stale webhook: %+v, evicted %v, %v", c, e.evicted, err)
+	}
+}
+
+// Guards invariant 11 of the design: an excess names its cause.
+func TestReconcileNamesCause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other *corev1.ResourceQuota
+		want  string
+	}{
+		"a recount": {nil, "because the quota's counter lagged behind; ended the newest: pod work/c"},
+		"another quota": {
+			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "compute"}},
+			"because the API server does not hold limits in a namespace with other ResourceQuotas, which this one has (compute); ended the newest",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTestEnv(t)
+			if tc.other != nil {
+				if err := e.Client.Create(t.Context(), tc.other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.add(60, "a", "b", "c")
+			if c, err := e.reconcileOnce(t); err != nil || c == nil || !strings.Contains(c.Message, tc.want) {
+				t.Errorf("condition %+v, %v, want %q", c, err, tc.want)
+			}
+			if len(e.messages) != 1 || !strings.Contains(e.messages[0], strings.TrimSuffix(tc.want, "; ended the newest: pod work/c")[:40]) {
+				t.Errorf("the pod says %q", e.messages)
+			}
+		})
+	}
+}
+
+// Guards invariant 3 of the design: all pods of an excess are ended at the same time, so that the last does
+// not wait for the API server's answers about the others.
+func TestReconcileEndsExcessAtOnce(t *testing.T) {
+	e := newTestEnv(t)
+	var all []string
+	for i := range maxConcurrentEnds + 2 {
+		all = append(all, "pod-"+strconv.Itoa(10+i))
+	}
+	e.add(60, all...)
+	var waiting sync.WaitGroup
+	waiting.Add(maxConcurrentEnds)
+	e.evicting = func() { waiting.Done(); waiting.Wait() } // one after the other, they would wait for ever
+	if _, err := e.reconcileOnce(t); err != nil || len(e.evicted) != maxConcurrentEnds {
+		t.Errorf("evicted %v, %v", e.evicted, err)
 	}
 }
 

@@ -39,15 +39,13 @@ type scope struct {
 	resource corev1.ResourceName
 	limit    Limit
 	decision Decision
+	// otherQuotas are the ResourceQuotas of the namespace beside the project's.
+	otherQuotas []string
 }
 
-// quotaScopes returns what a ResourceQuota counts of GPUs: for each GPU quota resource all pods
-// that are charged in it. The quota of the guarantee, which counts some of the pods, has none: what
-// exceeds it is within the limit.
+// quotaScopes returns what a project's ResourceQuota counts of GPUs: for each GPU quota unit all pods
+// that are charged in it. What exceeds the guarantee is within the limit.
 func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope {
-	if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
-		return nil
-	}
 	var scopes []scope
 	for name, hard := range quota.Status.Hard {
 		resource, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
@@ -85,13 +83,21 @@ func (s *scope) describe() string {
 		s.holder, s.decision.Held.Describe(), of, s.decision.Excess.Describe(), s.limit.Milli.Describe())
 }
 
+// cause says why admission did not hold the limit.
+func (s *scope) cause() string {
+	switch {
+	case s.holder.kind == "department":
+		return "its projects are counted alone and their limits add up to more"
+	case len(s.otherQuotas) > 0:
+		return fmt.Sprintf("the API server does not hold limits in a namespace with other ResourceQuotas, which this one has (%s)",
+			strings.Join(s.otherQuotas, ", "))
+	}
+	return "the quota's counter lagged behind"
+}
+
 // describeForPod says on a pod why it was ended, with a grace period of its own if that is nil.
 func (s *scope) describeForPod(grace *int64) string {
-	reason := "the quota's counter lagged behind"
-	if s.holder.kind == "department" {
-		reason = "its projects are counted alone and their limits add up to more"
-	}
-	text := s.describe() + ", because " + reason + "; this pod was among the newest and was ended"
+	text := s.describe() + ", because " + s.cause() + "; this pod was among the newest and was ended"
 	if grace != nil {
 		text += fmt.Sprintf(" with a grace period of %d s, less than a minute after its creation", *grace)
 	}
@@ -144,7 +150,7 @@ func (r *Reconciler) quotaHandler() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q requestQueue) {
-			if quota, ok := e.Object.(*corev1.ResourceQuota); ok {
+			if quota, ok := e.Object.(*corev1.ResourceQuota); ok && isProjectQuota(quota) {
 				observe(quota, q)
 			}
 		},
@@ -152,16 +158,21 @@ func (r *Reconciler) quotaHandler() handler.EventHandler {
 			before, ok := e.ObjectOld.(*corev1.ResourceQuota)
 			quota, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
 			// Every pod changes the usage.
-			if ok && ok2 && !equality.Semantic.DeepEqual(before.Status.Hard, quota.Status.Hard) {
+			if ok && ok2 && isProjectQuota(quota) && !equality.Semantic.DeepEqual(before.Status.Hard, quota.Status.Hard) {
 				observe(quota, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) {
-			if quota, ok := e.Object.(*corev1.ResourceQuota); ok {
+			if quota, ok := e.Object.(*corev1.ResourceQuota); ok && isProjectQuota(quota) {
 				r.forgetLimits(quota)
 			}
 		},
 	}
+}
+
+// isProjectQuota reports whether lifecycle renders the quota.
+func isProjectQuota(quota *corev1.ResourceQuota) bool {
+	return quota.Name == v1alpha1.QuotaName && quota.Labels[v1alpha1.LabelProject] != ""
 }
 
 // forgetLimits forgets the limits of a deleted quota.

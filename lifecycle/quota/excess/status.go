@@ -44,7 +44,7 @@ func (r *Reconciler) condition(h holder, all []metav1.Condition, exceeded []scop
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonLimitLowered, describeAll(exceeded)
 	}
 	for i := range exceeded {
-		if d := &exceeded[i].decision; len(d.End) > 0 || d.Terminating {
+		if exceeded[i].decision.endsPods() {
 			c.Reason = v1alpha1.ReasonNewestPodsEnded
 		}
 	}
@@ -78,7 +78,7 @@ func describeAll(exceeded []scope) string {
 	var texts []string
 	for i := range exceeded {
 		text := exceeded[i].describe()
-		if d := &exceeded[i].decision; len(d.End) == 0 && !d.Terminating {
+		if !exceeded[i].decision.endsPods() {
 			text += ", by pods that are older than the limit: they continue, and no new GPU pods start until enough have ended"
 		}
 		texts = append(texts, text)

@@ -16,6 +16,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Reasons of the events on a workload.
@@ -29,30 +30,24 @@ const (
 const maxNamedWorkloads = 10
 
 // describeRejected returns the message of the event on a rejected workload.
-func describeRejected(w *Workload, project *v1alpha1.Project, quotas []corev1.ResourceQuota) string {
+func describeRejected(w *Workload, project *v1alpha1.Project, quota *corev1.ResourceQuota) string {
 	return fmt.Sprintf("%s for GPU quota, %s%s: %s; the missing pods are created automatically when quota becomes available; "+
 		"stop another workload of the project, or ask an administrator of department %s for more quota",
 		pluralize(w.MissingPods, "pod waits", "pods wait"), eachPrefix(w.MissingPods), describeCharge(w),
-		describeQuotaUse(w, project, quotas), project.Spec.Department)
+		describeQuotaUse(w, project, quota), project.Spec.Department)
 }
 
 // describeQuotaUse returns how much of the quota is used.
-func describeQuotaUse(w *Workload, project *v1alpha1.Project, quotas []corev1.ResourceQuota) string {
-	name := corev1.DefaultResourceRequestsPrefix + w.Resource
-	for i := range quotas {
-		quota := &quotas[i]
-		hard, ok := quota.Status.Hard[name]
-		if quota.Name != w.Quota || !ok {
-			continue
-		}
-		usage := quota.Status.Used[name]
-		used, limit := workload.Milli(usage.Value()).Describe(), workload.Milli(hard.Value()).Describe()
-		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
-			return fmt.Sprintf("project %s uses %s of a limit of %s for pods that cannot be preempted", project.Name, used, limit)
-		}
-		return fmt.Sprintf("project %s uses %s of a limit of %s", project.Name, used, limit)
+func describeQuotaUse(w *Workload, project *v1alpha1.Project, quota *corev1.ResourceQuota) string {
+	hard, used, found := apply.EnforcedLimit(quota, w.Resource)
+	if !found {
+		return fmt.Sprintf("the quota of project %s is used up", project.Name)
 	}
-	return fmt.Sprintf("the quota %s of project %s is used up", w.Quota, project.Name)
+	text := fmt.Sprintf("project %s uses %s of a limit of %s", project.Name, workload.Milli(used).Describe(), workload.Milli(hard).Describe())
+	if v1alpha1.IsGuaranteedMilli(w.Resource) {
+		text += " for pods that cannot be preempted"
+	}
+	return text
 }
 
 // summarizeRejected returns the message of the condition. It does not change while the same
@@ -193,7 +188,7 @@ func ExplainEviction(reason, message string) string {
 
 // formatAmount formats an amount of a resource: 2.5 GPUs for the GPU quota unit, else "3 cpu".
 func formatAmount(name, number string) string {
-	if q, err := resource.ParseQuantity(number); err == nil && v1alpha1.IsGPUMilli(corev1.ResourceName(name)) && q.Sign() >= 0 {
+	if q, err := resource.ParseQuantity(number); err == nil && v1alpha1.IsGPUCharge(corev1.ResourceName(name)) && q.Sign() >= 0 {
 		return workload.Milli(q.Value()).Describe()
 	}
 	return quoteMessage(number + " " + name)

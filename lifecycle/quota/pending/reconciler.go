@@ -131,12 +131,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("get project %s: %w", req.Name, err)
 	}
 	target := apply.ProjectTarget(&project)
-	quotas, err := r.listQuotas(ctx, &project)
+	quota, err := apply.GetQuota(ctx, r.Client, target)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	now := policytime.MachineNow()
-	rejected, err := r.listRejected(ctx, target.Namespace, quotas.Items, now)
+	rejected, err := r.listRejected(ctx, target.Namespace, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -144,9 +144,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.announceRejected(&project, pending, quotas.Items)
+	r.announceRejected(&project, pending, quota)
 	result := reconcile.Result{}
-	for _, w := range SelectToRetry(pending, quotas.Items, now) {
+	for _, w := range SelectToRetry(pending, quota, now) {
 		if err := r.triggerRetry(ctx, &w, now); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -158,7 +158,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.waitTimes.observeWaits(&project)
 	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
-	observed := ObservedState{Quotas: quotas.Items, Charges: charges, Rejected: pending, Queued: queued}
+	observed := ObservedState{Quota: quota, Charges: charges, Rejected: pending, Queued: queued}
 	var wait time.Duration
 	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, &project, now); err != nil {
 		return reconcile.Result{}, err
@@ -186,12 +186,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcileDeleted updates the status of a project that is being deleted: its namespace can wait
 // long for the end of the last workload. Nothing is pending any more.
 func (r *Reconciler) reconcileDeleted(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
-	quotas, err := r.listQuotas(ctx, project)
+	quota, err := apply.GetQuota(ctx, r.Client, apply.ProjectTarget(project))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	now := policytime.MachineNow()
-	observed := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(project.NamespaceName()), project.Name)}
+	observed := ObservedState{Quota: quota, Charges: SumPodCharges(r.Pods.InNamespace(project.NamespaceName()), project.Name)}
 	var wait time.Duration
 	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, project, now); err != nil {
 		return reconcile.Result{}, err
@@ -204,26 +204,14 @@ func (r *Reconciler) reconcileDeleted(ctx context.Context, project *v1alpha1.Pro
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// listQuotas returns the ResourceQuotas of a project.
-func (r *Reconciler) listQuotas(ctx context.Context, project *v1alpha1.Project) (*corev1.ResourceQuotaList, error) {
-	var quotas corev1.ResourceQuotaList
-	labels := client.MatchingLabels{v1alpha1.LabelProject: project.Name}
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(project.NamespaceName()), labels); err != nil {
-		return nil, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
-	}
-	return &quotas, nil
-}
-
-// listRejected returns the objects of the namespace whose pods exceeded one of the quotas.
-func (r *Reconciler) listRejected(
-	ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time,
-) ([]RejectedObject, error) {
+// listRejected returns the objects of the namespace whose pods exceeded the project's quota.
+func (r *Reconciler) listRejected(ctx context.Context, namespace string, now time.Time) ([]RejectedObject, error) {
 	var list corev1.EventList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list events in namespace %s: %w", namespace, err)
 	}
 	rejected := slices.DeleteFunc(LatestRejections(list.Items, now), func(o RejectedObject) bool {
-		return o.Namespace != namespace || !slices.ContainsFunc(quotas, func(q corev1.ResourceQuota) bool { return q.Name == o.Quota })
+		return o.Namespace != namespace || o.Quota != v1alpha1.QuotaName
 	})
 	return rejected[:min(len(rejected), maxRejectedPerPass)], nil
 }
@@ -258,7 +246,7 @@ func (r *Reconciler) observeRejected(ctx context.Context, rejected []RejectedObj
 
 // announceRejected records an event on each workload that is newly pending. It sorts all by age,
 // the oldest first.
-func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workload, quotas []corev1.ResourceQuota) {
+func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workload, quota *corev1.ResourceQuota) {
 	before, now := r.pendingSince[project.Name], pendingTimes{}
 	for i := range pending {
 		w := &pending[i]
@@ -268,7 +256,7 @@ func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workl
 		}
 		now[w.UID] = w.Since
 		if !known {
-			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonQuotaExceeded, "CreatePod", "%s", describeRejected(w, project, quotas))
+			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonQuotaExceeded, "CreatePod", "%s", describeRejected(w, project, quota))
 		}
 	}
 	if r.pendingSince[project.Name] = now; len(now) == 0 {

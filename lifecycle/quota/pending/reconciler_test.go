@@ -48,8 +48,8 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 	now := metav1.NewTime(policytime.MachineNow())
 	p := newThesisProject()
 	p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "thesis"}
-	quota := newQuotas(1000, used, 0, 0)[0]
-	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis"}
+	quota := newQuota(1000, used, 0, 0)
+	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis", v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}
 	rejection := newRejectionEvent("ReplicaSet", "web-1", overQuotaMessage, 0, 0)
 	rejection.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "announced"}
 	rejection.InvolvedObject.Namespace, rejection.FirstTimestamp, rejection.LastTimestamp = "thesis", now, now
@@ -57,7 +57,7 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 	g := &testEnv{recorder: events.NewFakeRecorder(10)}
 	g.client = fake.NewClientBuilder().WithScheme(types).
 		WithTypeConverters(applyconfiguration.NewTypeConverter(types), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
-		WithObjects(p, &quota, &rejection, set).WithStatusSubresource(p).
+		WithObjects(p, quota, &rejection, set).WithStatusSubresource(p).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				g.writes = append(g.writes, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())

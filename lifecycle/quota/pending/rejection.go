@@ -22,7 +22,8 @@ import (
 type QuotaRejection struct {
 	// Quota is the name of the ResourceQuota.
 	Quota string
-	// Resource is the exceeded resource, such as sluice.dev/gpu-milli.dgx.
+	// Resource is the exceeded resource: sluice.dev/gpu-milli.dgx for the limit, or
+	// sluice.dev/guaranteed-milli.dgx for the guarantee. If both are exceeded, it is the guarantee.
 	Resource corev1.ResourceName
 	// Charge is the GPU quota that the pod needs, more than 0.
 	Charge workload.Milli
@@ -30,10 +31,7 @@ type QuotaRejection struct {
 
 // NodePool returns the node pool of the resource. It is empty if several pools share the
 // resource.
-func (r QuotaRejection) NodePool() string {
-	pool, _ := strings.CutPrefix(string(r.Resource), string(v1alpha1.ResourceGPUMilli))
-	return strings.TrimPrefix(pool, ".")
-}
+func (r QuotaRejection) NodePool() string { return v1alpha1.NodePoolOf(r.Resource) }
 
 // ParseQuotaRejection parses the message of the API server's quota admission, as a
 // controller repeats it in an event:
@@ -48,17 +46,18 @@ func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 	if !found || !named || !complete {
 		return QuotaRejection{}, false
 	}
+	var rejection QuotaRejection
 	for entry := range strings.SplitSeq(requested, ",") {
 		name, amount, _ := strings.Cut(entry, "=")
-		quotaUnit, ok := strings.CutPrefix(name, corev1.DefaultResourceRequestsPrefix)
-		if !ok || !v1alpha1.IsGPUMilli(corev1.ResourceName(quotaUnit)) {
+		unit, ok := strings.CutPrefix(name, corev1.DefaultResourceRequestsPrefix)
+		if !ok || !v1alpha1.IsGPUCharge(corev1.ResourceName(unit)) || v1alpha1.IsGuaranteedMilli(rejection.Resource) {
 			continue
 		}
 		if share, err := resource.ParseQuantity(amount); err == nil && share.Value() > 0 {
-			return QuotaRejection{Quota: quota, Resource: corev1.ResourceName(quotaUnit), Charge: workload.Milli(share.Value())}, true
+			rejection = QuotaRejection{Quota: quota, Resource: corev1.ResourceName(unit), Charge: workload.Milli(share.Value())}
 		}
 	}
-	return QuotaRejection{}, false
+	return rejection, rejection.Resource != ""
 }
 
 // reasonFailedCreate is the reason of events in which Kubernetes controllers report that they

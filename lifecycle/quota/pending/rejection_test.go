@@ -18,25 +18,29 @@ func TestParseQuotaRejection(t *testing.T) {
 	answer := func(quota, requested string) string {
 		return `pods "web-5c8d" is forbidden: exceeded quota: ` + quota + `, requested: ` + requested + `, used: x=1, limited: x=1`
 	}
-	dgx := QuotaRejection{Quota: "sluice-dgx", Resource: "sluice.dev/gpu-milli.dgx", Charge: 500}
+	dgx := QuotaRejection{Quota: "sluice", Resource: "sluice.dev/gpu-milli.dgx", Charge: 500}
 	tests := map[string]struct {
 		message string
 		want    *QuotaRejection
 	}{
-		"of a ReplicaSet": {"Error creating: " + answer("sluice-dgx", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx},
+		"of a ReplicaSet": {"Error creating: " + answer("sluice", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx},
 		"of a StatefulSet": {
-			"create Pod db-0 in StatefulSet db failed error: " + answer("sluice-dgx", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx,
+			"create Pod db-0 in StatefulSet db failed error: " + answer("sluice", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx,
 		},
-		"of many alike": {"(combined from similar events): Error creating: " + answer("sluice-dgx", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx},
+		"of many alike": {"(combined from similar events): Error creating: " + answer("sluice", "requests.sluice.dev/gpu-milli.dgx=500"), &dgx},
 		"several resources": {
 			answer("mixed", "pods=1,requests.cpu=500m,requests.sluice.dev/gpu-milli=1k"),
 			&QuotaRejection{Quota: "mixed", Resource: "sluice.dev/gpu-milli", Charge: 1000},
 		},
+		"of the guarantee": {
+			answer("sluice", "requests.sluice.dev/gpu-milli.dgx=500,requests.sluice.dev/guaranteed-milli.dgx=500"),
+			&QuotaRejection{Quota: "sluice", Resource: "sluice.dev/guaranteed-milli.dgx", Charge: 500},
+		},
 		"another resource":   {answer("theirs", "requests.cpu=500m"), nil},
 		"one named alike":    {answer("theirs", "requests.sluice.dev/gpu-millions=1"), nil},
-		"nothing":            {answer("sluice-dgx", "requests.sluice.dev/gpu-milli.dgx=0"), nil},
-		"no number":          {answer("sluice-dgx", "requests.sluice.dev/gpu-milli.dgx=many"), nil},
-		"cut off":            {`exceeded quota: sluice-dgx, requested: requests.sluice.dev/gpu-milli.dgx=5`, nil},
+		"nothing":            {answer("sluice", "requests.sluice.dev/gpu-milli.dgx=0"), nil},
+		"no number":          {answer("sluice", "requests.sluice.dev/gpu-milli.dgx=many"), nil},
+		"cut off":            {`exceeded quota: sluice, requested: requests.sluice.dev/gpu-milli.dgx=5`, nil},
 		"another refusal":    {`Error creating: pods "a" is forbidden: no`, nil},
 		"nothing was said":   {"", nil},
 		"only the beginning": {"exceeded quota: ", nil},
@@ -73,7 +77,7 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 func noonPlus(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 
 const (
-	overQuotaMessage = `Error creating: pods "a" is forbidden: exceeded quota: sluice-dgx, requested: requests.sluice.dev/gpu-milli.dgx=500, used: x, limited: x`
+	overQuotaMessage = `Error creating: pods "a" is forbidden: exceeded quota: sluice, requested: requests.sluice.dev/gpu-milli.dgx=500, used: x, limited: x`
 	policyMessage    = `Error creating: pods "a" is forbidden: a policy says no`
 )
 
@@ -122,7 +126,7 @@ func TestLatestRejections(t *testing.T) {
 			var got []string
 			for _, r := range LatestRejections(tc.events, noonPlus(100)) {
 				got = append(got, r.Kind+" "+r.Name+" "+r.First.Sub(noon).String()+".."+r.Last.Sub(noon).String())
-				if r.Quota != "sluice-dgx" || r.Charge != 500 || r.Namespace != "ns" || r.UID != types.UID("uid-"+r.Name) {
+				if r.Quota != "sluice" || r.Charge != 500 || r.Namespace != "ns" || r.UID != types.UID("uid-"+r.Name) {
 					t.Errorf("refused = %+v", r)
 				}
 			}

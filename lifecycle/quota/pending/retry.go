@@ -4,12 +4,14 @@
 package pending
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Limits of triggered retries, in machine time.
@@ -24,10 +26,10 @@ const (
 	repeatedRetryInterval = 5 * time.Minute
 )
 
-// SelectToRetry returns the workloads whose next pod fits into all quotas that count it, the
-// oldest first. Quota that a workload with a recent retry needs is not offered to the next.
-func SelectToRetry(pending []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
-	left := remaindersOf(quotas)
+// SelectToRetry returns the workloads whose next pod fits into the quota, the oldest first. Quota that a
+// workload with a recent retry needs is not offered to the next.
+func SelectToRetry(pending []Workload, quota *corev1.ResourceQuota, now time.Time) []Workload {
+	left := remaindersOf(quota)
 	var chosen []Workload
 	for _, w := range pending {
 		fits := left.podsThatFit(w.QuotaRejection)
@@ -50,63 +52,43 @@ func SelectToRetry(pending []Workload, quotas []corev1.ResourceQuota, now time.T
 	return chosen
 }
 
-// quotaRemainders is the remaining amount of each quota, by name and resource.
-type quotaRemainders map[string]map[corev1.ResourceName]*quotaRemainder
+// quotaRemainders is what is left of each GPU quota unit of a project.
+type quotaRemainders map[corev1.ResourceName]workload.Milli
 
-type quotaRemainder struct {
-	remaining workload.Milli
-	// countsAllPods is true if the quota counts all pods, not only those of some
-	// PriorityClasses.
-	countsAllPods bool
-}
-
-func remaindersOf(quotas []corev1.ResourceQuota) quotaRemainders {
-	all := quotaRemainders{}
-	for i := range quotas {
-		quota := &quotas[i]
-		all[quota.Name] = map[corev1.ResourceName]*quotaRemainder{}
-		for name, hard := range quota.Status.Hard {
-			const prefix = corev1.DefaultResourceRequestsPrefix
-			if len(name) <= len(prefix) || !v1alpha1.IsGPUMilli(name[len(prefix):]) {
-				continue
-			}
-			used := quota.Status.Used[name]
-			all[quota.Name][name[len(prefix):]] = &quotaRemainder{
-				remaining:     max(0, workload.Milli(hard.Value()-used.Value())),
-				countsAllPods: len(quota.Spec.Scopes) == 0 && quota.Spec.ScopeSelector == nil,
-			}
+func remaindersOf(quota *corev1.ResourceQuota) quotaRemainders {
+	left := quotaRemainders{}
+	if quota == nil {
+		return left
+	}
+	for name := range quota.Status.Hard {
+		unit := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+		if hard, used, _ := apply.EnforcedLimit(quota, unit); v1alpha1.IsGPUCharge(unit) {
+			left[unit] = max(0, workload.Milli(hard-used))
 		}
 	}
-	return all
+	return left
 }
 
-// affectedBy returns the remainders that a rejected pod reduces: that of the quota that rejected
-// it, and those of the quotas that count every pod.
-func (r quotaRemainders) affectedBy(rejection QuotaRejection) []*quotaRemainder {
-	var needed []*quotaRemainder
-	for name, by := range r {
-		if remainder := by[rejection.Resource]; remainder != nil && (remainder.countsAllPods || name == rejection.Quota) {
-			needed = append(needed, remainder)
-		}
+// chargedIn returns the units in which a rejected pod is charged: in that of the limit, and in that of
+// the guarantee if it exceeded the guarantee.
+func chargedIn(rejection QuotaRejection) []corev1.ResourceName {
+	if unit, ok := v1alpha1.LimitMilli(rejection.Resource); ok {
+		return []corev1.ResourceName{unit, rejection.Resource}
 	}
-	return needed
+	return []corev1.ResourceName{rejection.Resource}
 }
 
-// podsThatFit returns the number of such pods that fit.
+// podsThatFit returns the number of such pods that fit. None fits in a unit that is not counted yet.
 func (r quotaRemainders) podsThatFit(rejection QuotaRejection) int32 {
-	if r[rejection.Quota][rejection.Resource] == nil {
-		return 0 // not a quota of Sluice, or not counted yet
-	}
-	const most = 1 << 20
-	fits := int64(most)
-	for _, remainder := range r.affectedBy(rejection) {
-		fits = min(fits, int64(remainder.remaining/rejection.Charge))
+	fits := int64(1 << 20)
+	for _, unit := range chargedIn(rejection) {
+		fits = min(fits, int64(r[unit]/rejection.Charge))
 	}
 	return int32(fits)
 }
 
 func (r quotaRemainders) reserve(rejection QuotaRejection, pods int32) {
-	for _, remainder := range r.affectedBy(rejection) {
-		remainder.remaining -= workload.Milli(pods) * rejection.Charge
+	for _, unit := range chargedIn(rejection) {
+		r[unit] -= workload.Milli(pods) * rejection.Charge
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 // ObservedState is the observed state of a project.
 type ObservedState struct {
-	// Quotas are the quotas rendered for the project.
-	Quotas []corev1.ResourceQuota
+	// Quota is the project's ResourceQuota; nil without one.
+	Quota *corev1.ResourceQuota
 	// Charges is the GPU quota of the project's pods.
 	Charges PodCharges
 	// Rejected are the workloads whose pods exceeded a quota, and Queued those that Kueue has
@@ -42,7 +42,7 @@ type ObservedState struct {
 // that hold them, and the conditions Pending and UsageDiffers. It changes no other field.
 func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
-	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
+	allocated, in := observed.Charges.allocatedByPool(project, observed.Quota)
 	pending, by := observed.pendingCharges()
 	status.GPU.Allocated, status.GPU.Pending = milliQuantity(allocated), milliQuantity(pending)
 	status.NodePools = slices.DeleteFunc(status.NodePools, func(use v1alpha1.PoolUsage) bool { return isReleased(project, &use) })
@@ -218,14 +218,15 @@ func earliest(a, b time.Time) time.Time {
 // allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound pods.
 // Pods without a node are pending and do not count twice. If a pool has its own quota resource,
 // the exact value of the ResourceQuota is used. If several pools share one, the quota has only
-// their sum, and the pods determine each pool's part. Without a ResourceQuota, as on KAI-Scheduler,
-// the pods determine both.
-func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
+// their sum, and the pods determine each pool's part. Where the quota counts none, as on
+// KAI-Scheduler, or has a limit of 0, as of a scheduler that the pool had before, the pods
+// determine both.
+func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quota *corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
 	in = poolCharges{}
 	var bound, unbound workload.Milli
 	for _, pool := range project.Spec.NodePools {
-		_, used, alone := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilliFor(pool.Name))
-		if !alone {
+		limit, used, _ := apply.EnforcedLimit(quota, v1alpha1.ResourceGPUMilliFor(pool.Name))
+		if limit == 0 {
 			in[pool.Name] = c.Bound[pool.Name]
 			bound, unbound = bound+c.Bound[pool.Name], unbound+c.Unbound[pool.Name]
 			continue
@@ -233,7 +234,7 @@ func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.R
 		in[pool.Name] = max(0, workload.Milli(used)-c.Unbound[pool.Name])
 		all += in[pool.Name]
 	}
-	if _, shared, counted := apply.EnforcedLimit(quotas, v1alpha1.ResourceGPUMilli); counted {
+	if limit, shared, _ := apply.EnforcedLimit(quota, v1alpha1.ResourceGPUMilli); limit > 0 {
 		bound = max(0, workload.Milli(shared)-unbound)
 	}
 	return all + bound, in

@@ -38,7 +38,7 @@ func newThesisProject() *v1alpha1.Project {
 func TestDesiredStatus(t *testing.T) {
 	p := newThesisProject()
 	observed := ObservedState{
-		Quotas:   newQuotas(1000, 1000, 0, 0),
+		Quota:    newQuota(1000, 1000, 0, 0),
 		Charges:  PodCharges{Pending: poolCharges{"dgx": 250, "old": 125}},
 		Rejected: []Workload{newWorkload("web", 2, 500), newWorkload("db", 1, 125)},
 	}
@@ -62,7 +62,7 @@ func TestDesiredStatus(t *testing.T) {
 	if again := DesiredStatus(p, observed, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
 		t.Errorf("the second pass has another status: %+v", again)
 	}
-	got = DesiredStatus(p, ObservedState{Quotas: observed.Quotas}, metav1.Now())
+	got = DesiredStatus(p, ObservedState{Quota: observed.Quota}, metav1.Now())
 	condition = meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
 	if !got.GPU.Pending.IsZero() || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNoPendingWorkloads {
 		t.Errorf("when all is over: %s pending, %+v", &got.GPU.Pending, condition)
@@ -71,7 +71,7 @@ func TestDesiredStatus(t *testing.T) {
 
 func TestNoConditionWithoutPendingWork(t *testing.T) {
 	p := newThesisProject()
-	if got := DesiredStatus(p, ObservedState{Quotas: newQuotas(1000, 1000, 0, 0)}, metav1.Now()); !equality.Semantic.DeepEqual(got, p.Status) {
+	if got := DesiredStatus(p, ObservedState{Quota: newQuota(1000, 1000, 0, 0)}, metav1.Now()); !equality.Semantic.DeepEqual(got, p.Status) {
 		t.Errorf("status = %+v", got)
 	}
 }
@@ -88,16 +88,16 @@ func TestSummarizeRejectedBounds(t *testing.T) {
 }
 
 func TestDescribeRejected(t *testing.T) {
-	guaranteed := func(w *Workload) { w.Quota = "sluice-dgx-guaranteed" }
-	gone := func(w *Workload) { w.Quota = "gone" }
+	guaranteed := func(w *Workload) { w.Resource = "sluice.dev/guaranteed-milli.dgx" }
+	gone := func(w *Workload) { w.Resource = "sluice.dev/gpu-milli.gone" }
 	const end = "; the missing pods are created automatically when quota becomes available; stop another workload of the project, or ask an administrator of department students for more quota"
 	tests := map[string]Workload{
 		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU of a limit of 1 GPU" + end:                                      newWorkload("web", 2, 500),
 		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis uses 0.25 of a GPU of a limit of 0.5 of a GPU for pods that cannot be preempted" + end: newWorkload("web", 1, 1000, guaranteed),
-		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                   newWorkload("web", 1, 2000, gone),
+		"1 pod waits for GPU quota, 2 GPUs of node pool gone: the quota of project thesis is used up" + end:                                                       newWorkload("web", 1, 2000, gone),
 	}
 	for want, w := range tests {
-		if got := describeRejected(&w, newThesisProject(), newQuotas(1000, 1000, 500, 250)); got != want {
+		if got := describeRejected(&w, newThesisProject(), newQuota(1000, 1000, 500, 250)); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -152,41 +152,45 @@ func TestSumPodCharges(t *testing.T) {
 	}
 }
 
-// newUsedQuota returns a quota of a GPU quota unit with its usage.
-func newUsedQuota(unit corev1.ResourceName, used string) corev1.ResourceQuota {
-	list := func(amount string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.DefaultResourceRequestsPrefix + unit: resource.MustParse(amount)}
+// newUsedQuota returns a quota with the usage of GPU quota units.
+func newUsedQuota(used map[corev1.ResourceName]string) *corev1.ResourceQuota {
+	quota := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{}, Used: corev1.ResourceList{}}}
+	for unit, amount := range used {
+		name := corev1.DefaultResourceRequestsPrefix + unit
+		quota.Status.Hard[name], quota.Status.Used[name] = resource.MustParse("99k"), resource.MustParse(amount)
 	}
-	return corev1.ResourceQuota{
-		Spec:   corev1.ResourceQuotaSpec{Hard: list("99k")},
-		Status: corev1.ResourceQuotaStatus{Hard: list("99k"), Used: list(used)},
-	}
+	return quota
 }
 
 // Protects invariant 11: what a quota counts is in the status to the last thousandth and once: a
 // pod with a node as allocated, one that Kueue or the scheduler holds back as pending.
 func TestPodsCountOnceAsQuotaCountsThem(t *testing.T) {
-	shared, own := newUsedQuota(v1alpha1.ResourceGPUMilli, "8125"), newUsedQuota(v1alpha1.ResourceGPUMilliFor("dgx"), "1500")
+	type used = map[corev1.ResourceName]string
+	own := v1alpha1.ResourceGPUMilliFor("dgx")
+	// Of the scheduler that pool whole had before, and of the time when dgx was one of Kueue's.
+	former := newUsedQuota(used{v1alpha1.ResourceGPUMilli: "8125", own: "1500", v1alpha1.ResourceGPUMilliFor("whole"): "500"})
+	former.Status.Hard["requests.sluice.dev/gpu-milli.whole"] = resource.MustParse("0")
 	busy := []*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withKueueHold), newGPUPod("mig", 1125), newGPUPod("dgx", 500), newGPUPod("dgx", 1000, withoutNode)}
 	tests := map[string]struct {
-		quotas []corev1.ResourceQuota
-		pods   []*podcache.Pod
-		want   []string // allocated, over quota and pending: in all, and in whole, mig, dgx
+		quota *corev1.ResourceQuota
+		pods  []*podcache.Pod
+		want  []string // allocated, over quota and pending: in all, and in whole, mig, dgx
 	}{
-		"nothing counted": {nil, nil, []string{"0 0 0", "0 0 0", "0 0 0", "0 0 0"}},
-		"all at once":     {[]corev1.ResourceQuota{shared, own}, busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
+		"nothing counted":    {nil, nil, []string{"0 0 0", "0 0 0", "0 0 0", "0 0 0"}},
+		"all at once":        {newUsedQuota(used{v1alpha1.ResourceGPUMilli: "8125", own: "1500"}), busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
+		"a former scheduler": {former, busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
 		"a counted pod that is not in the cache yet": {
-			[]corev1.ResourceQuota{shared}, nil, []string{"8125m 3625m 0", "0 0 0", "0 0 0", "0 0 0"},
+			newUsedQuota(used{v1alpha1.ResourceGPUMilli: "8125"}), nil, []string{"8125m 3625m 0", "0 0 0", "0 0 0", "0 0 0"},
 		},
 		// KAI-Scheduler counts for itself: its projects have no ResourceQuota.
 		"no quota counts": {nil, busy, []string{"5625m 1125m 4", "4 0 3", "1125m 625m 0", "500m 500m 1"}},
 		"a pod that waits for a node": {
-			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "7000")},
+			newUsedQuota(used{v1alpha1.ResourceGPUMilli: "7000"}),
 			[]*podcache.Pod{newGPUPod("whole", 4000), newGPUPod("whole", 3000, withoutNode)},
 			[]string{"4 0 3", "4 0 3", "0 0 0", "0 0 0"},
 		},
 		"a pod in a queue that the quota does not count yet": {
-			[]corev1.ResourceQuota{newUsedQuota(v1alpha1.ResourceGPUMilli, "0")}, []*podcache.Pod{newGPUPod("whole", 3000, withKueueHold)}, []string{"0 0 3", "0 0 3", "0 0 0", "0 0 0"},
+			newUsedQuota(used{v1alpha1.ResourceGPUMilli: "0"}), []*podcache.Pod{newGPUPod("whole", 3000, withKueueHold)}, []string{"0 0 3", "0 0 3", "0 0 0", "0 0 0"},
 		},
 	}
 	for name, tc := range tests {
@@ -198,7 +202,7 @@ func TestPodsCountOnceAsQuotaCountsThem(t *testing.T) {
 				p.Status.NodePools = append(p.Status.NodePools, v1alpha1.PoolUsage{Name: pool, GPUUsage: v1alpha1.GPUUsage{Guaranteed: resource.MustParse(guaranteed[pool])}})
 			}
 			p.Status.GPU.Guaranteed = resource.MustParse("4500m")
-			status := DesiredStatus(p, ObservedState{Quotas: tc.quotas, Charges: SumPodCharges(slices.Values(tc.pods), "thesis")}, metav1.Now())
+			status := DesiredStatus(p, ObservedState{Quota: tc.quota, Charges: SumPodCharges(slices.Values(tc.pods), "thesis")}, metav1.Now())
 			got := []string{formatGPUUse(&status.GPU)}
 			for i := range status.NodePools {
 				got = append(got, formatGPUUse(&status.NodePools[i].GPUUsage))

@@ -35,8 +35,9 @@ type Applier struct {
 
 // Result is what an Applier applied.
 type Result struct {
-	// Quotas are the applied ResourceQuotas, as the API server or the cache has them.
-	Quotas []corev1.ResourceQuota
+	// Quota is the applied ResourceQuota, as the API server or the cache has it, or the
+	// former one if it was not applied; nil without one.
+	Quota *corev1.ResourceQuota
 	// Queues are the kinds and names of the applied objects of queue kinds.
 	Queues []string
 	// Failures are the objects that could not be applied.
@@ -100,7 +101,7 @@ func (r *Result) record(kind Kind, key objectKey, observed client.Object) {
 	if kind.isQueue() {
 		r.Queues = append(r.Queues, key.String())
 	} else if quota, ok := observed.(*corev1.ResourceQuota); ok {
-		r.Quotas = append(r.Quotas, *quota)
+		r.Quota = quota
 	}
 }
 

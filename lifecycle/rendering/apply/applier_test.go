@@ -28,29 +28,25 @@ import (
 func TestQuotaWithWrongScopeIsRecreated(t *testing.T) {
 	target := Target{Kind: SubjectProject, Name: "thesis", Namespace: "thesis-ns"}
 	limit := map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.dgx": "1000"}}
-	guarantee := map[string]any{"hard": limit["hard"], "scopeSelector": map[string]any{"matchExpressions": []any{
-		map[string]any{"scopeName": "PriorityClass", "operator": "In", "values": []any{"sluice-interactive"}},
-	}}}
 	prepared := func(scopes ...corev1.ResourceQuotaScope) *corev1.ResourceQuota {
-		q := newQuota("sluice-dgx", "1000", "1000", "0")
-		q.Namespace, q.Labels, q.UID, q.Spec.Scopes = target.Namespace, ManagedLabels(), "prepared", scopes
-		return &q
+		q := newQuota("1000", "1000", "0")
+		q.Labels, q.UID, q.Spec.Scopes = ManagedLabels(), "prepared", scopes
+		return q
 	}
 	refusing := interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-		return apierrors.NewInvalid(quotaKind.GroupKind(), "sluice-dgx", nil) // scopes cannot be changed
+		return apierrors.NewInvalid(quotaKind.GroupKind(), v1alpha1.QuotaName, nil) // scopes cannot be changed
 	}}
 	tests := map[string]struct {
 		existing  *corev1.ResourceQuota
 		with      interceptor.Funcs
-		spec      map[string]any
 		failures  string
 		recreated bool
 	}{
-		"no quota":               {nil, interceptor.Funcs{}, limit, "", false},
-		"as it should be":        {prepared(), interceptor.Funcs{}, limit, "", false},
-		"of other pods":          {prepared(corev1.ResourceQuotaScopeTerminating), interceptor.Funcs{}, limit, "it is deleted and created again", true},
-		"of all pods":            {prepared(), refusing, guarantee, "it is deleted and created again", true},
-		"refused for the amount": {prepared(), refusing, limit, "the API server refuses", false},
+		"no quota":               {nil, interceptor.Funcs{}, "", false},
+		"as it should be":        {prepared(), interceptor.Funcs{}, "", false},
+		"of other pods":          {prepared(corev1.ResourceQuotaScopeTerminating), interceptor.Funcs{}, "it is deleted and created again", true},
+		"of other pods, refused": {prepared(corev1.ResourceQuotaScopeTerminating), refusing, "it is deleted and created again", true},
+		"refused for the amount": {prepared(), refusing, "the API server refuses", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +59,9 @@ func TestQuotaWithWrongScopeIsRecreated(t *testing.T) {
 				builder = builder.WithObjects(tc.existing)
 			}
 			cluster := builder.Build()
-			object := &unstructured.Unstructured{Object: map[string]any{"spec": tc.spec}}
+			object := &unstructured.Unstructured{Object: map[string]any{"spec": limit}}
 			object.SetGroupVersionKind(quotaKind)
-			object.SetName("sluice-dgx")
+			object.SetName(v1alpha1.QuotaName)
 			object.SetNamespace(target.Namespace)
 			object.SetLabels(target.labels())
 			applied, err := (&Applier{Client: cluster, Live: cluster, Queues: noQueueKinds{}}).Apply(t.Context(), target, Desired{Objects: []*unstructured.Unstructured{object}})

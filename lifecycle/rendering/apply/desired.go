@@ -28,7 +28,8 @@ type Desired struct {
 }
 
 // Validate returns the rendered objects that policies may have. Of two different
-// objects with one name it returns neither.
+// objects with one name it returns neither. It merges all ResourceQuotas into one, and
+// returns none if a part of it is missing: without it, a limit would no longer hold.
 func Validate(rendering engine.Rendering, target Target) Desired {
 	var desired Desired
 	for _, failure := range rendering.Failures {
@@ -36,6 +37,7 @@ func Validate(rendering engine.Rendering, target Target) Desired {
 			desired.Failures = append(desired.Failures, Failure{Policy: failure.Policy, AffectsQuota: true, AffectsQueue: true, Err: failure.Err})
 		}
 	}
+	var quota quotaMerge
 	policies, byKey, contested := map[objectKey]string{}, map[objectKey]*unstructured.Unstructured{}, map[objectKey]bool{}
 	for _, object := range rendering.Objects {
 		failure := Failure{
@@ -44,9 +46,15 @@ func Validate(rendering engine.Rendering, target Target) Desired {
 			AffectsQueue: isQueueKindName(object.Value["kind"]),
 		}
 		complete, err := validateObject(object.Value, target)
+		isQuota := err == nil && complete.GroupVersionKind() == quotaKind
+		if isQuota {
+			err = quota.add(complete, object.Policy)
+		}
 		if err != nil {
 			failure.Err = err
 			desired.Failures = append(desired.Failures, failure)
+		}
+		if err != nil || isQuota {
 			continue
 		}
 		key := keyOf(complete)
@@ -58,6 +66,9 @@ func Validate(rendering engine.Rendering, target Target) Desired {
 			failure.Err = fmt.Errorf("policy %s renders %s, too, and differently; give it another name in one of the two", policies[key], key)
 			desired.Failures = append(desired.Failures, failure)
 		}
+	}
+	if quota.merged != nil && !slices.ContainsFunc(desired.Failures, func(f Failure) bool { return f.AffectsQuota }) {
+		desired.Objects = append(desired.Objects, quota.merged)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(byKey), target.set().compare) {
 		if !contested[key] {
@@ -90,6 +101,11 @@ func validateObject(value map[string]any, target Target) (*unstructured.Unstruct
 	}
 	if err := validateSchema(value, k); err != nil {
 		return nil, fmt.Errorf("objects: %s: %w", name, err)
+	}
+	if k.GroupVersionKind == quotaKind {
+		if err := validateQuota(given); err != nil {
+			return nil, fmt.Errorf("objects: %s: %w", name, err)
+		}
 	}
 	return completeObject(given, k, target), nil
 }

@@ -22,8 +22,9 @@ func newFields(apiVersion, kind string, metadata, spec fields) fields {
 	return fields{"apiVersion": apiVersion, "kind": kind, "metadata": metadata, "spec": spec}
 }
 
-func newQuotaFields(name string, hard string) fields {
-	return newFields("v1", "ResourceQuota", fields{"name": name}, fields{"hard": fields{"requests.sluice.dev/gpu-milli.dgx": hard}})
+// newLimitRange returns a LimitRange with a default request of CPU.
+func newLimitRange(name string, cpu string) fields {
+	return newFields("v1", "LimitRange", fields{"name": name}, fields{"limits": []any{fields{"type": "Container", "defaultRequest": fields{"cpu": cpu}}}})
 }
 
 func withField(o fields, key string, value any) fields {
@@ -40,22 +41,22 @@ func renderedBy(policy string, value fields) engine.Object {
 }
 
 func TestValidateCompletesObjects(t *testing.T) {
-	given := newQuotaFields("b", "500")
+	given := newLimitRange("b", "500m")
 	given["metadata"] = fields{
 		"name": "b", "namespace": "thesis-ns", "annotations": fields{"why": "so"},
 		"labels": fields{"team": "x", v1alpha1.LabelProject: "another", v1alpha1.LabelNodePool: "dgx", v1alpha1.LabelManagedBy: "helm"},
 	}
-	wanted := Validate(newRendering(renderedBy("p", given), renderedBy("p", newQuotaFields("a", "1000")), renderedBy("q", newQuotaFields("a", "1000"))), testTarget)
+	wanted := Validate(newRendering(renderedBy("p", given), renderedBy("p", newLimitRange("a", "1")), renderedBy("q", newLimitRange("a", "1"))), testTarget)
 	if len(wanted.Failures) > 0 || len(wanted.Objects) != 2 {
 		t.Fatalf("wanted = %+v", wanted)
 	}
 	want := fields{
-		"apiVersion": "v1", "kind": "ResourceQuota",
+		"apiVersion": "v1", "kind": "LimitRange",
 		"metadata": fields{
 			"name": "b", "namespace": "thesis-ns", "annotations": fields{"why": "so"},
 			"labels": fields{"team": "x", v1alpha1.LabelProject: "thesis", v1alpha1.LabelManagedBy: "sluice"},
 		},
-		"spec": fields{"hard": fields{"requests.sluice.dev/gpu-milli.dgx": "500"}},
+		"spec": newLimitRange("b", "500m")["spec"],
 	}
 	if diff := cmp.Diff(want, wanted.Objects[1].Object); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -79,9 +80,9 @@ func TestValidateRejects(t *testing.T) {
 		"a quota of another API":  {newFields("quota.example.org/v1", "ResourceQuota", fields{"name": "s"}, nil), true, []string{"quota.example.org/v1 ResourceQuota s"}},
 		"of another namespace":    {newFields("v1", "ResourceQuota", fields{"name": "s", "namespace": "kube-system"}, fields{}), true, []string{"kube-system", "thesis-ns", "leave metadata.namespace out"}},
 		"with an owner":           {newFields("v1", "LimitRange", fields{"name": "s", "ownerReferences": []any{}, "finalizers": []any{}}, fields{}), false, []string{"metadata.ownerReferences", "metadata.finalizers", "metadata.name, metadata.namespace"}},
-		"with a status":           {withField(newQuotaFields("s", "1"), "status", fields{"hard": fields{}}), true, []string{"ResourceQuota s", "status may not be set by a policy"}},
+		"with a status":           {withField(newQuotaPart(fields{"pods": "1"}), "status", fields{"hard": fields{}}), true, []string{"ResourceQuota sluice", "status may not be set by a policy"}},
 		"with an unknown field":   {newFields("v1", "ResourceQuota", fields{"name": "s"}, fields{"hrad": fields{}}), true, []string{"hrad"}},
-		"with what is no number":  {newQuotaFields("s", "many"), true, []string{"ResourceQuota s"}},
+		"with what is no number":  {newQuotaPart(fields{"pods": "many"}), true, []string{"ResourceQuota sluice"}},
 		"with labels of no value": {newFields("v1", "LimitRange", fields{"name": "s", "labels": fields{"a": true}}, fields{}), false, []string{"LimitRange s"}},
 	}
 	for name, tc := range tests {
@@ -100,17 +101,17 @@ func TestValidateRejects(t *testing.T) {
 }
 
 func TestValidateRejectsConflictingObjects(t *testing.T) {
-	wanted := Validate(newRendering(renderedBy("p", newQuotaFields("a", "1")), renderedBy("q", newQuotaFields("a", "2")), renderedBy("q", newQuotaFields("b", "2"))), testTarget)
+	wanted := Validate(newRendering(renderedBy("p", newLimitRange("a", "1")), renderedBy("q", newLimitRange("a", "2")), renderedBy("q", newLimitRange("b", "2"))), testTarget)
 	if len(wanted.Objects) != 1 || wanted.Objects[0].GetName() != "b" {
 		t.Errorf("objects = %+v", wanted.Objects)
 	}
-	if len(wanted.Failures) != 1 || !wanted.Failures[0].AffectsQuota || !strings.Contains(wanted.Failures[0].String(), "policy q: policy p renders ResourceQuota a, too") {
+	if len(wanted.Failures) != 1 || !strings.Contains(wanted.Failures[0].String(), "policy q: policy p renders LimitRange a, too") {
 		t.Errorf("failures = %v", wanted.Failures)
 	}
 }
 
 func TestValidateReportsFailedPolicies(t *testing.T) {
-	r := newRendering(renderedBy("p", newQuotaFields("a", "1")))
+	r := newRendering(renderedBy("p", newLimitRange("a", "1")))
 	r.Failures = []engine.Failure{
 		{Policy: "slow", Enforcement: v1alpha1.EnforcementDeny, Err: errors.New("too slow")},
 		{Policy: "trial", Enforcement: v1alpha1.EnforcementDryRun, Err: errors.New("wrong")},
@@ -190,7 +191,7 @@ func TestValidateBySubjectKind(t *testing.T) {
 		"a department's cohort":           {ClusterTarget(SubjectDepartment, "cs"), queue("Cohort", fields{"name": "cs"}), ""},
 		"a pool's flavor":                 {ClusterTarget(SubjectNodePool, "dgx"), queue("ResourceFlavor", fields{"name": "dgx"}), ""},
 		"a pool's KAI queue":              {ClusterTarget(SubjectNodePool, "dgx"), newFields("scheduling.run.ai/v2", "Queue", fields{"name": "nodepool.dgx"}, fields{}), ""},
-		"a department's quota":            {ClusterTarget(SubjectDepartment, "cs"), newQuotaFields("q", "1"), "v1 ResourceQuota q is not a kind that policies may render for a Department; allowed are kueue.x-k8s.io/v1beta2 ResourceFlavor"},
+		"a department's quota":            {ClusterTarget(SubjectDepartment, "cs"), newQuotaPart(fields{"pods": "1"}), "v1 ResourceQuota sluice is not a kind that policies may render for a Department; allowed are kueue.x-k8s.io/v1beta2 ResourceFlavor"},
 		"a pool's local queue":            {ClusterTarget(SubjectNodePool, "dgx"), queue("LocalQueue", fields{"name": "default"}), "for a NodePool"},
 		"another version":                 {testTarget, newFields("kueue.x-k8s.io/v1beta1", "ClusterQueue", fields{"name": "thesis"}, nil), "kueue.x-k8s.io/v1beta1 ClusterQueue thesis"},
 		"another's name":                  {testTarget, queue("ClusterQueue", fields{"name": "other"}), "metadata.name: a cluster-scoped object of project thesis has one of the names thesis, thesis.<suffix>, project.thesis, project.thesis.<suffix>"},
@@ -231,13 +232,13 @@ func TestQuotasComeFirst(t *testing.T) {
 	wanted := Validate(newRendering(
 		renderedBy("p", newFields("kueue.x-k8s.io/v1beta2", "LocalQueue", fields{"name": "default"}, fields{})),
 		renderedBy("p", newFields("kueue.x-k8s.io/v1beta2", "ClusterQueue", fields{"name": "thesis"}, fields{})),
-		renderedBy("p", newQuotaFields("b", "1")), renderedBy("p", newQuotaFields("a", "1")),
+		renderedBy("p", newLimitRange("a", "1")), renderedBy("p", newQuotaPart(fields{"pods": "1"})),
 	), testTarget)
 	var got []string
 	for _, object := range wanted.Objects {
 		got = append(got, object.GetKind()+" "+object.GetName())
 	}
-	if said := strings.Join(got, ", "); said != "ResourceQuota a, ResourceQuota b, ClusterQueue thesis, LocalQueue default" {
+	if said := strings.Join(got, ", "); said != "ResourceQuota sluice, LimitRange a, ClusterQueue thesis, LocalQueue default" {
 		t.Errorf("in this order: %s", said)
 	}
 }

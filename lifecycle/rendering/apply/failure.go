@@ -6,8 +6,6 @@ package apply
 import (
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
@@ -71,34 +69,4 @@ func TruncateMessage(message string) string {
 		return message
 	}
 	return strings.ToValidUTF8(message[:most-len(" ...")], "") + " ..."
-}
-
-// UncountedQuotas returns the names of the quotas whose current spec the quota controller
-// has not counted yet. Until it does, admission compares requests with an outdated status.
-func UncountedQuotas(quotas []corev1.ResourceQuota) []string {
-	var names []string
-	for i := range quotas {
-		if !equality.Semantic.DeepEqual(quotas[i].Spec.Hard, quotas[i].Status.Hard) {
-			names = append(names, quotas[i].Name)
-		}
-	}
-	return names
-}
-
-// EnforcedLimit returns the lowest limit of a resource in the counted quotas that apply to
-// all pods, and its usage. It returns false if no such quota exists.
-func EnforcedLimit(quotas []corev1.ResourceQuota, name corev1.ResourceName) (hard, used int64, found bool) {
-	name = corev1.DefaultResourceRequestsPrefix + name
-	for i := range quotas {
-		quota := &quotas[i]
-		limit, ok := quota.Status.Hard[name]
-		if !ok || len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
-			continue
-		}
-		if value := limit.Value(); !found || value < hard {
-			now := quota.Status.Used[name]
-			hard, used, found = value, now.Value(), true
-		}
-	}
-	return hard, used, found
 }

@@ -257,9 +257,8 @@ type simulator struct {
 }
 
 type simulatedQuota struct {
-	resource       string
-	hard, used     *int64
-	guaranteedOnly bool
+	resource   string
+	hard, used *int64
 }
 
 func (c *simulator) addObject(t *rapid.T, object *unstructured.Unstructured) {
@@ -277,7 +276,7 @@ func (c *simulator) addObject(t *rapid.T, object *unstructured.Unstructured) {
 		hard, _, _ := unstructured.NestedMap(spec, "hard")
 		for name, value := range hard {
 			most := amount(value)
-			c.quotas[object.GetNamespace()] = append(c.quotas[object.GetNamespace()], simulatedQuota{name, &most, new(int64), spec["scopeSelector"] != nil})
+			c.quotas[object.GetNamespace()] = append(c.quotas[object.GetNamespace()], simulatedQuota{name, &most, new(int64)})
 		}
 		return
 	case "ClusterQueue":
@@ -311,10 +310,19 @@ func (c *simulator) subtreeNominal(node, flavor string) int64 {
 	return sum
 }
 
+// chargedIn returns the resources in which a pod is charged.
+func (c *simulator) chargedIn(pool string, stays bool) []string {
+	unit := input.QuotaResource(c.pools[pool])
+	names := []string{"requests." + string(unit)}
+	if stays {
+		names = append(names, "requests."+string(v1alpha1.GuaranteedMilli(unit)))
+	}
+	return names
+}
+
 func (c *simulator) admits(project, pool string, milli int64, stays bool) bool {
-	name := "requests.sluice.dev/gpu-milli." + pool
+	names := c.chargedIn(pool, stays)
 	if c.pools[pool].Spec.Scheduler == v1alpha1.SchedulerKueue {
-		name = "requests.sluice.dev/gpu-milli"
 		for node := "ClusterQueue/" + project; node != ""; node = c.parent[node] {
 			most := c.subtreeNominal(node, pool)
 			if c.parent[node] != "" {
@@ -326,7 +334,7 @@ func (c *simulator) admits(project, pool string, milli int64, stays bool) bool {
 		}
 	}
 	for _, quota := range c.quotas[project] {
-		if quota.resource == name && (stays || !quota.guaranteedOnly) && *quota.used+milli > *quota.hard {
+		if slices.Contains(names, quota.resource) && *quota.used+milli > *quota.hard {
 			return false
 		}
 	}
@@ -334,15 +342,14 @@ func (c *simulator) admits(project, pool string, milli int64, stays bool) bool {
 }
 
 func (c *simulator) charge(project, pool string, milli int64, stays bool) {
-	name := "requests.sluice.dev/gpu-milli." + pool
+	names := c.chargedIn(pool, stays)
 	if c.pools[pool].Spec.Scheduler == v1alpha1.SchedulerKueue {
-		name = "requests.sluice.dev/gpu-milli"
 		for node := "ClusterQueue/" + project; node != ""; node = c.parent[node] {
 			c.use[node+" "+pool] += milli
 		}
 	}
 	for _, quota := range c.quotas[project] {
-		if quota.resource == name && (stays || !quota.guaranteedOnly) {
+		if slices.Contains(names, quota.resource) {
 			*quota.used += milli
 		}
 	}

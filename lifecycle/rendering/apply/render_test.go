@@ -22,21 +22,15 @@ import (
 
 const quotaPolicy = `package quotas
 
-objects contains quota(concat("", ["sluice-", pool.name]), pool, pool.limit) if some pool in input.nodePools
-
-objects contains object.union(
-	quota(concat("", ["sluice-", pool.name, "-guaranteed"]), pool, pool.guaranteed),
-	{"spec": {"scopeSelector": {"matchExpressions": [{
-		"scopeName": "PriorityClass", "operator": "In", "values": ["sluice-interactive", "sluice-inference"],
-	}]}}},
-) if some pool in input.nodePools
-
-quota(name, pool, gpus) := {
+objects contains {
 	"apiVersion": "v1",
 	"kind": "ResourceQuota",
-	"metadata": {"name": name, "annotations": {"of": input.object.spec.department}},
-	"spec": {"hard": {concat("", ["requests.", pool.quotaResource]): format_int(gpus * 1000, 10)}},
-}
+	"metadata": {"name": "sluice", "annotations": {"of": input.object.spec.department}},
+	"spec": {"hard": {
+		concat("", ["requests.", pool.quotaResource]): format_int(pool.limit * 1000, 10),
+		concat("", ["requests.", pool.guaranteedResource]): format_int(pool.guaranteed * 1000, 10),
+	}},
+} if some pool in input.nodePools
 `
 
 // newEngine are an engine with one policy in force.
@@ -70,18 +64,15 @@ func newSubject() Subject {
 		input.NewProjectPools(project, func(string) *v1alpha1.NodePool { return pool }))
 }
 
-func TestRenderReturnsProjectQuotas(t *testing.T) {
+func TestRenderReturnsProjectQuota(t *testing.T) {
 	wanted, err := Render(t.Context(), newEngine(t, quotaPolicy), newSubject())
-	if err != nil || len(wanted.Failures) > 0 {
-		t.Fatal(err, wanted.Failures)
+	if err != nil || len(wanted.Failures) > 0 || len(wanted.Objects) != 1 {
+		t.Fatal(err, wanted)
 	}
-	var got []string
-	for _, o := range wanted.Objects {
-		spec := o.Object["spec"].(map[string]any)["hard"].(map[string]any)
-		got = append(got, o.GetNamespace()+"/"+o.GetName()+" "+spec["requests.sluice.dev/gpu-milli.dgx"].(string)+" "+o.GetAnnotations()["of"])
-	}
-	if diff := cmp.Diff([]string{"thesis-ns/sluice-dgx 1500 students", "thesis-ns/sluice-dgx-guaranteed 500 students"}, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	o := wanted.Objects[0]
+	want := map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.dgx": "1500", "requests.sluice.dev/guaranteed-milli.dgx": "500"}}
+	if diff := cmp.Diff(want, o.Object["spec"]); diff != "" || o.GetNamespace() != "thesis-ns" || o.GetAnnotations()["of"] != "students" {
+		t.Errorf("%v (-want +got)\n%s", o, diff)
 	}
 }
 

@@ -21,12 +21,21 @@ import (
 // counted, so that the limit holds all the time.
 func (a *Applier) Apply(ctx context.Context, target Target, desired Desired) (Result, error) {
 	set := target.set()
+	if err := a.retainUnits(ctx, target, desired.Objects); err != nil {
+		return Result{}, err
+	}
 	result, err := a.ApplySet(ctx, set, desired.Objects)
 	if err != nil {
 		return Result{}, err
 	}
 	result.Failures = slices.Concat(desired.Failures, result.Failures)
-	if len(result.Failures) > 0 || len(UncountedQuotas(result.Quotas)) > 0 {
+	if len(result.Failures) > 0 {
+		if result.Quota == nil && target.Namespace != "" {
+			result.Quota, err = GetQuota(ctx, a.Client, target)
+		}
+		return result, err
+	}
+	if !IsCounted(result.Quota) {
 		return result, nil
 	}
 	return result, a.Prune(ctx, set, result)

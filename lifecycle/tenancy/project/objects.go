@@ -52,6 +52,9 @@ func (r *Reconciler) applyObjects(
 		}
 		outcome.Uncounted, outcome.UncountedObserved = append(outcome.Uncounted, held...), outcome.UncountedObserved || len(held) > 0
 	}
+	if _, outcome.OtherQuotas, err = apply.ListQuotas(ctx, r.Client, apply.ProjectTarget(project)); err != nil {
+		return Outcome{}, err
+	}
 	if outcome.ExceedsLimit = !governed && exceededLimits(outcome.Pools, outcome.Uncounted) != nil; outcome.ExceedsLimit {
 		return outcome, nil
 	}
@@ -66,7 +69,7 @@ func (r *Reconciler) applyObjects(
 	if err != nil {
 		return Outcome{}, err
 	}
-	outcome.Quotas, outcome.Queues, outcome.Failures = applied.Quotas, applied.Queues, applied.Failures
+	outcome.Quota, outcome.Queues, outcome.Failures = applied.Quota, applied.Queues, applied.Failures
 	return outcome, nil
 }
 

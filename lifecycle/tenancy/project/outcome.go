@@ -40,8 +40,10 @@ type Outcome struct {
 	// others; both in the project's order.
 	Pools        []input.NodePool
 	MissingPools []string
-	// Quotas are the project's applied quotas.
-	Quotas []corev1.ResourceQuota
+	// Quota is the project's ResourceQuota; nil without one. OtherQuotas are the names of the others in
+	// the namespace.
+	Quota       *corev1.ResourceQuota
+	OtherQuotas []string
 	// Queues are the kinds and names of its applied objects of queue kinds.
 	Queues []string
 	// Failures are the rendered objects that could not be applied.
@@ -82,13 +84,13 @@ func (o Outcome) requeue() reconcile.Result {
 	}
 }
 
-// isQuotaApplied reports whether all quotas of the project are in force.
+// isQuotaApplied reports whether the project's quota is in force.
 func (o Outcome) isQuotaApplied() bool { return o.quotaProblem() == nil }
 
 // problem is a reason for which a condition is not true.
 type problem struct{ reason, message string }
 
-// quotaProblem returns why a quota is not in force, or nil.
+// quotaProblem returns why the quota is not in force, or nil.
 func (o Outcome) quotaProblem() *problem {
 	if o.ClaimError != nil {
 		return &problem{o.ClaimError.Reason, o.ClaimError.Message}
@@ -102,10 +104,11 @@ func (o Outcome) quotaProblem() *problem {
 	if failures := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return f.AffectsQuota }); failures != "" {
 		return &problem{ReasonObjectsRefused, failures}
 	}
-	if names := apply.UncountedQuotas(o.Quotas); len(names) > 0 {
+	if !apply.IsCounted(o.Quota) {
 		return &problem{
 			v1alpha1.ReasonQuotaNotCounted,
-			"waiting until the quota controller has counted " + strings.Join(names, ", ") + "; GPU pods are refused until then",
+			"waiting until the quota controller has counted ResourceQuota " + o.Quota.Name + "; the former limits hold until then, and GPU pods of " +
+				"a node pool without one are refused",
 		}
 	}
 	return nil
@@ -166,7 +169,7 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 		newCondition(v1alpha1.ConditionReady, v1alpha1.ReasonReady,
 			fmt.Sprintf("namespace %s is governed", project.NamespaceName()), o.problems()...),
 		newCondition(v1alpha1.ConditionQuotaApplied, v1alpha1.ReasonApplied,
-			fmt.Sprintf("%d quotas are counted", len(o.Quotas)), quota...),
+			"the quota is counted", quota...),
 		o.queueCondition(),
 	}
 	if o.UncountedObserved {
@@ -180,13 +183,13 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 // for itself, without a ResourceQuota. Allocated and pending are unknown here and keep their
 // values.
 func ComputeUsage(
-	project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, pods []UncountedPod,
+	project *v1alpha1.Project, pools []input.NodePool, quota *corev1.ResourceQuota, pods []UncountedPod,
 ) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
 	was := &project.Status
 	all := v1alpha1.GPUUsage{Allocated: was.GPU.Allocated, Pending: was.GPU.Pending}
-	for _, quota := range project.Spec.NodePools {
-		all.Guaranteed.Add(quota.GPU.Guaranteed)
-		all.Limit.Add(quota.GPU.MaxInUse())
+	for _, pool := range project.Spec.NodePools {
+		all.Guaranteed.Add(pool.GPU.Guaranteed)
+		all.Limit.Add(pool.GPU.MaxInUse())
 	}
 	all.Guaranteed, all.Limit = normalizeQuantity(all.Guaranteed), normalizeQuantity(all.Limit)
 
@@ -194,7 +197,7 @@ func ComputeUsage(
 	var each []v1alpha1.PoolUsage
 	for i := range pools {
 		pool := &pools[i]
-		if _, _, counted := apply.EnforcedLimit(quotas, pool.QuotaResource); !counted && pool.Scheduler != v1alpha1.SchedulerKAI {
+		if _, _, counted := apply.EnforcedLimit(quota, pool.QuotaResource); !counted && pool.Scheduler != v1alpha1.SchedulerKAI {
 			continue
 		}
 		use := v1alpha1.PoolUsage{Name: pool.Name}

@@ -31,20 +31,35 @@ var (
 	phaseTime = metav1.NewTime(testTime.AddDate(0, 6, 0))
 )
 
-func newQuota(name, hard, counted, used string) corev1.ResourceQuota {
-	list := func(value string) corev1.ResourceList {
-		return corev1.ResourceList{"requests.sluice.dev/gpu-milli." + corev1.ResourceName(name): resource.MustParse(value)}
+// amounts are amounts of a quota by node pool, or of the pools that share a unit by "".
+type amounts map[string]string
+
+func (a amounts) list() corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for pool, amount := range a {
+		unit := v1alpha1.ResourceGPUMilli
+		if pool != "" {
+			unit = v1alpha1.ResourceGPUMilliFor(pool)
+		}
+		list["requests."+unit] = resource.MustParse(amount)
 	}
-	return corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list(hard)},
-		Status:     corev1.ResourceQuotaStatus{Hard: list(counted), Used: list(used)},
+	return list
+}
+
+func newQuota(hard, counted, used amounts) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.QuotaName},
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard.list()},
+		Status:     corev1.ResourceQuotaStatus{Hard: counted.list(), Used: used.list()},
 	}
 }
 
+// newCountedQuota returns a quota that is counted.
+func newCountedQuota(hard, used amounts) *corev1.ResourceQuota { return newQuota(hard, hard, used) }
+
 func TestBuildStatus(t *testing.T) {
 	deleted := v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: testTime}}}
-	counted := newQuota("dgx", "1000", "1000", "0")
+	counted := newCountedQuota(amounts{"dgx": "1000"}, nil)
 	fault := func(ofQuota bool) []apply.Failure {
 		return []apply.Failure{{Policy: "p", AffectsQuota: ofQuota, Err: errors.New("cannot be had")}}
 	}
@@ -56,7 +71,7 @@ func TestBuildStatus(t *testing.T) {
 		wantMessage string
 	}{
 		"governed": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}},
+			outcome: Outcome{Quota: counted},
 			ready:   v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, wantMessage: "is governed",
 		},
 		"refused": {
@@ -67,8 +82,8 @@ func TestBuildStatus(t *testing.T) {
 			project: deleted, ready: ReasonDeleting, wantMessage: "waiting for the deletion of namespace",
 		},
 		"not counted": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},
-			ready:   v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "counted old;",
+			outcome: Outcome{Quota: newQuota(amounts{"dgx": "2000"}, amounts{"dgx": "1000"}, nil)},
+			ready:   v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "has counted ResourceQuota sluice; the former limits hold until then",
 		},
 		"no room for what runs there": {
 			outcome: Outcome{
@@ -79,19 +94,19 @@ func TestBuildStatus(t *testing.T) {
 			wantMessage: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
 		},
 		"a quota that cannot be had": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(true)},
+			outcome: Outcome{Quota: counted, Failures: fault(true)},
 			ready:   ReasonObjectsRefused, quota: ReasonObjectsRefused, wantMessage: "policy p: cannot be had",
 		},
 		"another object that cannot be had": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(false)},
+			outcome: Outcome{Quota: counted, Failures: fault(false)},
 			ready:   ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, wantMessage: "policy p: cannot be had",
 		},
 		"a pool that is missing": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, MissingPools: []string{"h200", "a100"}},
+			outcome: Outcome{Quota: counted, MissingPools: []string{"h200", "a100"}},
 			ready:   v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, wantMessage: "no node pool h200, a100;",
 		},
 		"several": {
-			outcome: Outcome{Quotas: []corev1.ResourceQuota{newQuota("dgx", "1", "2", "0")}, MissingPools: []string{"h200"}},
+			outcome: Outcome{Quota: newQuota(amounts{"dgx": "1"}, amounts{"dgx": "2"}, nil), MissingPools: []string{"h200"}},
 			ready:   v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, wantMessage: "no node pool h200;",
 		},
 	}
@@ -201,14 +216,11 @@ func TestComputeUsage(t *testing.T) {
 	has := func(pool, guaranteed, limit string) v1alpha1.PoolQuota {
 		return v1alpha1.PoolQuota{Name: pool, GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}
 	}
-	shared := newQuota("dgx", "3000", "3000", "2000")
-	shared.Status.Hard["requests.sluice.dev/gpu-milli"] = resource.MustParse("3000")
-	shared.Status.Used["requests.sluice.dev/gpu-milli"] = resource.MustParse("700")
 	tests := map[string]struct {
-		pools  []v1alpha1.PoolQuota
-		quotas []corev1.ResourceQuota
-		all    string
-		each   map[string]string
+		pools []v1alpha1.PoolQuota
+		quota *corev1.ResourceQuota
+		all   string
+		each  map[string]string
 	}{
 		"nothing": {all: "2 of 0, 0 guaranteed, 2 beyond, 250m pending"},
 		"not counted yet": {
@@ -216,19 +228,19 @@ func TestComputeUsage(t *testing.T) {
 			all:   "2 of 1, 500m guaranteed, 1500m beyond, 250m pending",
 		},
 		"two pools, of which one is counted": {
-			pools:  []v1alpha1.PoolQuota{has("dgx", "500m", "1"), has("old", "0.25", "2.5")},
-			quotas: []corev1.ResourceQuota{newQuota("dgx", "1000", "1000", "125")},
-			all:    "2 of 3500m, 750m guaranteed, 1250m beyond, 250m pending",
-			each:   map[string]string{"dgx": "1 of 1, 500m guaranteed, 500m beyond, 250m pending"},
+			pools: []v1alpha1.PoolQuota{has("dgx", "500m", "1"), has("old", "0.25", "2.5")},
+			quota: newCountedQuota(amounts{"dgx": "1000"}, amounts{"dgx": "125"}),
+			all:   "2 of 3500m, 750m guaranteed, 1250m beyond, 250m pending",
+			each:  map[string]string{"dgx": "1 of 1, 500m guaranteed, 500m beyond, 250m pending"},
 		},
 		"one that is missing counts in the quota alone": {
 			pools: []v1alpha1.PoolQuota{has("gone", "1", "2")},
 			all:   "2 of 2, 1 guaranteed, 1 beyond, 250m pending",
 		},
 		"two that are counted together": {
-			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("queue-a", "0", "1"), has("queue-b", "0", "2")},
-			quotas: []corev1.ResourceQuota{shared},
-			all:    "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
+			pools: []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("queue-a", "0", "1"), has("queue-b", "0", "2")},
+			quota: newCountedQuota(amounts{"dgx": "3000", "": "3000"}, amounts{"dgx": "2000", "": "700"}),
+			all:   "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
 			each: map[string]string{
 				"dgx":     "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
 				"queue-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "queue-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
@@ -236,17 +248,17 @@ func TestComputeUsage(t *testing.T) {
 		},
 		// Protects invariant 11: KAI-Scheduler counts for itself, and its projects have no quota of GPUs.
 		"KAI-Scheduler's have no quota": {
-			pools:  []v1alpha1.PoolQuota{has("kai-a", "500m", "1"), has("kai-b", "500m", "2"), has("dgx", "0", "3")},
-			quotas: []corev1.ResourceQuota{{}},
-			all:    "2 of 6, 1 guaranteed, 1 beyond, 250m pending",
+			pools: []v1alpha1.PoolQuota{has("kai-a", "500m", "1"), has("kai-b", "500m", "2"), has("dgx", "0", "3")},
+			quota: &corev1.ResourceQuota{},
+			all:   "2 of 6, 1 guaranteed, 1 beyond, 250m pending",
 			each: map[string]string{
 				"kai-a": "0 of 1, 500m guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 500m guaranteed, 500m beyond, 0 pending",
 			},
 		},
 		"usage above the guarantee of one pool is over quota although another pool is free": {
-			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("old", "5", "5")},
-			quotas: []corev1.ResourceQuota{newQuota("dgx", "3000", "3000", "1000"), newQuota("old", "5000", "5000", "0")},
-			all:    "2 of 8, 5 guaranteed, 1 beyond, 250m pending",
+			pools: []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("old", "5", "5")},
+			quota: newCountedQuota(amounts{"dgx": "3000", "old": "5000"}, amounts{"dgx": "1000", "old": "0"}),
+			all:   "2 of 8, 5 guaranteed, 1 beyond, 250m pending",
 			each: map[string]string{
 				"dgx": "1 of 3, 0 guaranteed, 1 beyond, 250m pending", "old": "0 of 5, 5 guaranteed, 0 beyond, 0 pending",
 			},
@@ -267,7 +279,7 @@ func TestComputeUsage(t *testing.T) {
 				}
 				return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePoolSpec{Scheduler: schedulers[name]}}
 			})
-			all, each := ComputeUsage(p, pools, tc.quotas, []UncountedPod{{Pool: "dgx", Uncharged: 250}, {Pool: "dgx", Uncharged: 500}, {}})
+			all, each := ComputeUsage(p, pools, tc.quota, []UncountedPod{{Pool: "dgx", Uncharged: 250}, {Pool: "dgx", Uncharged: 500}, {}})
 			if got := formatUsage(all); got != tc.all {
 				t.Errorf("all = %s, want %s", got, tc.all)
 			}
@@ -289,7 +301,7 @@ func TestComputeUsage(t *testing.T) {
 }
 
 func TestOnlyUsageChanged(t *testing.T) {
-	before := newQuota("dgx", "1000", "1000", "0")
+	before := newCountedQuota(amounts{"dgx": "1000"}, amounts{"dgx": "0"})
 	change := func(f func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
 		q := before.DeepCopy()
 		f(q)
@@ -307,13 +319,32 @@ func TestOnlyUsageChanged(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := onlyUsageChanged(&before, tc.after); got != tc.want {
+			if got := onlyUsageChanged(before, tc.after); got != tc.want {
 				t.Errorf("usedAlone = %v, want %v", got, tc.want)
 			}
 		})
 	}
 	if onlyUsageChanged(&corev1.LimitRange{}, &corev1.LimitRange{}) {
 		t.Error("another kind has no use")
+	}
+}
+
+// Guards invariant 11 of the design: a quota with which the API server does not hold the limits is named, until it is gone.
+func TestOtherQuotasAreReported(t *testing.T) {
+	project := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis"}}
+	report := func(names ...string) *metav1.Condition {
+		project.Status = BuildStatus(project, Outcome{OtherQuotas: names}, metav1.NewTime(testTime))
+		return meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionOtherQuotas)
+	}
+	if c := report(); c != nil {
+		t.Errorf("without another quota: %+v", c)
+	}
+	if c := report("team", "compute"); c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonQuotasFound ||
+		!strings.Contains(c.Message, "namespace thesis has other ResourceQuotas than sluice: team, compute.") {
+		t.Errorf("with two: %+v", c)
+	}
+	if c := report(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonNoOtherQuotas {
+		t.Errorf("after their deletion: %+v", c)
 	}
 }
 

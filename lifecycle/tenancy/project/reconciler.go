@@ -6,8 +6,8 @@
 //
 // It reads Projects, Departments, NodePools and Namespaces. It creates or adopts the
 // namespace, applies the rendered objects, and labels the namespace as governed once
-// its quotas are counted. It writes the Project's status: until QuotaApplied is true,
-// GPU pods are refused; Uncounted lists GPU pods that are older than the quota, and those that
+// its quota is counted. It writes the Project's status: until a quota counts a node pool,
+// GPU pods are refused there; Uncounted lists GPU pods that are older than the quota, and those that
 // are gone from the API while a node still reports their GPUs as held. Their
 // share is subtracted from the rendered limit, and a namespace in which they exceed
 // the limit is not governed until there is room. When a Project is deleted, rights and
@@ -105,6 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.GPUNode{}, r.gpuNodeHandler()).
 		Watches(&v1alpha1.NodePool{}, r.nodePoolResizeHandler(), builder.WithPredicates(nodePoolResized)).
 		Watches(&v1alpha1.Project{}, r.namespaceConflictHandler(), builder.WithPredicates(projectDeleted))
+	b = b.Watches(&corev1.ResourceQuota{}, r.otherQuotaHandler(), builder.WithPredicates(createdOrDeleted))
 	for _, object := range apply.WatchedObjects() {
 		b = b.Watches(object, renderedObjectHandler{})
 	}

@@ -26,9 +26,9 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time
 	status.ObservedGeneration = project.Generation
 	var conditions []metav1.Condition
 	if project.DeletionTimestamp.IsZero() {
-		conditions = append(outcome.conditions(project), unsupportedConditions(project, outcome)...)
+		conditions = slices.Concat(outcome.conditions(project), otherQuotaConditions(project, outcome), unsupportedConditions(project, outcome))
 		if outcome.ClaimError == nil {
-			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
+			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quota, outcome.Uncounted)
 		}
 	} else {
 		waits := outcome.DeletionWaits
@@ -42,6 +42,26 @@ func BuildStatus(project *v1alpha1.Project, outcome Outcome, machine metav1.Time
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
+}
+
+// otherQuotaConditions returns the condition OtherQuotas, or none if the namespace never had another quota.
+func otherQuotaConditions(project *v1alpha1.Project, outcome Outcome) []metav1.Condition {
+	known := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionOtherQuotas) != nil
+	switch {
+	case outcome.ClaimError != nil || len(outcome.OtherQuotas) == 0 && !known:
+		return nil
+	case len(outcome.OtherQuotas) == 0:
+		return []metav1.Condition{{
+			Type: v1alpha1.ConditionOtherQuotas, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoOtherQuotas,
+			Message: "the namespace has no other ResourceQuota",
+		}}
+	}
+	return []metav1.Condition{{
+		Type: v1alpha1.ConditionOtherQuotas, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotasFound,
+		Message: fmt.Sprintf("namespace %s has other ResourceQuotas than %s: %s. While it has, the API server may admit pods above the limits "+
+			"(kubernetes/kubernetes#141904), which are ended again. Delete them; their limits can be added to the project's quota by a policy's "+
+			"objects (docs/platform/schedulers.md)", project.NamespaceName(), v1alpha1.QuotaName, joinNames(outcome.OtherQuotas)),
+	}}
 }
 
 // unsupportedConditions returns the condition Unsupported, or none if the project never needed what has no effect.
@@ -114,7 +134,7 @@ func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac
 	fields := ac.ProjectStatus().WithObservedGeneration(status.ObservedGeneration).
 		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit)).
 		WithConditions(apply.Conditions(status.Conditions,
-			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionQueueApplied,
+			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionOtherQuotas, v1alpha1.ConditionQueueApplied,
 			v1alpha1.ConditionUncounted, v1alpha1.ConditionUnsupported)...)
 	if namespace := status.Namespace; namespace != nil {
 		fields.WithNamespace(ac.ProjectNamespace().WithName(namespace.Name).WithUID(namespace.UID).WithOrigin(namespace.Origin))

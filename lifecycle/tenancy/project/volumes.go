@@ -21,12 +21,8 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// ReasonRefusingVolumeClaims: the quota that refuses new volume claims is not in force yet.
+// ReasonRefusingVolumeClaims: the quota does not refuse new volume claims yet.
 const ReasonRefusingVolumeClaims = "RefusingVolumeClaims"
-
-// volumeQuotaName is the name of the quota that refuses new volume claims in the namespace of a project
-// that is being deleted. By its labels it goes with the rendered objects; by its name it is the last quota.
-const volumeQuotaName = "sluice-volume-claims"
 
 // claimsSettleTime is the time, in machine time, after which every API server has observed a quota that
 // is counted, and has stored the claims that it admitted before.
@@ -50,30 +46,37 @@ func (c *claimsRefused) isSettled(project types.UID, refused bool, now time.Time
 
 func (c *claimsRefused) forget(project types.UID) { c.since.Delete(project) }
 
-// volumeQuota is the kind of the quota on volume claims. The API server adds no defaults to it.
-var volumeQuota = apply.Kind{
+// quotaKind is the kind of the quota. The API server adds no defaults to it.
+var quotaKind = apply.Kind{
 	GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"), Namespaced: true, NoDefaults: true,
 	New:     func() client.Object { return &corev1.ResourceQuota{} },
 	NewList: func() client.ObjectList { return &corev1.ResourceQuotaList{} },
 	Content: func(object client.Object) any { return object.(*corev1.ResourceQuota).Spec },
 }
 
-// refuseVolumeClaims applies a quota of no volume claims to the namespace, so that none is created
-// between their count and the deletion of the namespace. Existing claims stay. It returns what it waits
-// for, or nil once every API server refuses new claims.
+// refuseVolumeClaims limits volume claims to none in the quota of the project, so that none is created
+// between their count and the deletion of the namespace. Existing claims and all other limits stay. It
+// returns what it waits for, or nil once every API server refuses new claims.
 func (r *Reconciler) refuseVolumeClaims(ctx context.Context, project *v1alpha1.Project, namespace string) (*problem, error) {
 	labels := apply.ManagedLabels()
 	labels[v1alpha1.LabelProject] = project.Name
+	hard := corev1.ResourceList{}
+	if existing, err := apply.GetQuota(ctx, r.Live, apply.ProjectTarget(project)); err != nil {
+		return nil, err
+	} else if existing != nil {
+		hard = existing.Spec.Hard
+	}
+	hard[corev1.ResourcePersistentVolumeClaims] = resource.Quantity{}
 	quota, err := apply.ToUnstructured(&corev1.ResourceQuota{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: volumeQuota.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: volumeQuotaName, Labels: labels},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.Quantity{}}},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: quotaKind.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.QuotaName, Labels: labels},
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
 	})
 	if err != nil {
 		return nil, err
 	}
 	set := apply.Set{
-		Owner: "the deletion of project " + project.Name, Labels: labels, Kinds: []apply.Kind{volumeQuota}, Namespace: namespace,
+		Owner: "the deletion of project " + project.Name, Labels: labels, Kinds: []apply.Kind{quotaKind}, Namespace: namespace,
 	}
 	applier := apply.Applier{Client: r.Client, Live: r.Live}
 	applied, err := applier.ApplySet(ctx, set, []*unstructured.Unstructured{quota})
@@ -83,10 +86,9 @@ func (r *Reconciler) refuseVolumeClaims(ctx context.Context, project *v1alpha1.P
 	if failures := apply.JoinFailures(applied.Failures, func(apply.Failure) bool { return true }); failures != "" {
 		return &problem{ReasonObjectsRefused, "new volume claims cannot be refused: " + failures}, nil
 	}
-	refused := len(apply.UncountedQuotas(applied.Quotas)) == 0
-	if !r.claimsRefused.isSettled(project.UID, refused, policytime.MachineNow()) {
+	if !r.claimsRefused.isSettled(project.UID, apply.IsCounted(applied.Quota), policytime.MachineNow()) {
 		return &problem{ReasonRefusingVolumeClaims, fmt.Sprintf(
-			"waiting until quota %s refuses new volume claims in namespace %s, so that none is lost", volumeQuotaName, namespace)}, nil
+			"waiting until quota %s refuses new volume claims in namespace %s, so that none is lost", v1alpha1.QuotaName, namespace)}, nil
 	}
 	return nil, nil
 }

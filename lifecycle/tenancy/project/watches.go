@@ -190,6 +190,27 @@ func nodePoolInput(pool *v1alpha1.NodePool) []input.NodePool {
 	return pools
 }
 
+// otherQuotaHandler enqueues the project of a namespace in which another ResourceQuota than the project's
+// was created or deleted.
+func (r *Reconciler) otherQuotaHandler() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		if object.GetName() == v1alpha1.QuotaName {
+			return nil
+		}
+		project, err := inventory.ProjectForNamespace(ctx, r.Client, object.GetNamespace())
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Failed to find project of namespace", "namespace", object.GetNamespace())
+		}
+		if err != nil || project == nil {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(project)}}
+	})
+}
+
+// createdOrDeleted passes creations and deletions.
+var createdOrDeleted = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+
 const (
 	// createdObjectDelay is the time for which new objects are collected, in machine time: lifecycle
 	// created them itself.

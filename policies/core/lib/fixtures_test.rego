@@ -24,6 +24,8 @@ pool(name, sharing, products) := {
 	"tolerations": [{"key": "gpu", "operator": "Exists"}],
 	"unsupported": "",
 	"quotaResource": sprintf("sluice.dev/gpu-milli.%s", [name]),
+	"guaranteedResource": sprintf("sluice.dev/guaranteed-milli.%s", [name]),
+	"quotaApplied": true,
 	"guaranteed": 1,
 	"limit": 2,
 	"weight": 1,
@@ -61,7 +63,7 @@ slices(count, name) := object.union(cpu, {
 })
 
 project := {
-	"name": "thesis", "namespace": "thesis", "department": "students", "phase": "Active", "quotaApplied": true,
+	"name": "thesis", "namespace": "thesis", "department": "students", "phase": "Active",
 	"closed": false, "closedSince": "", "owners": ["Anna Beispiel", "Ben Muster"],
 	"limits": {
 		"train": {"maxRuntime": "48h", "maxRuntimeSeconds": 172800, "idleTimeoutSeconds": 0},

@@ -9,21 +9,20 @@ test_milli_is_exact if {
 	quotas.milli(99999) == 99999000
 }
 
-resource_quotas := {quota.metadata.name: quota |
-	some quota in quotas.limit_and_guarantee("sluice-a", "sluice.dev/gpu-milli", 1.5, 0.5) with input.project as fixtures.project
-}
-
 test_limit_and_guarantee if {
-	{name: quota.spec.hard | some name, quota in resource_quotas} == {
-		"sluice-a": {"requests.sluice.dev/gpu-milli": "1500"},
-		"sluice-a.guaranteed": {"requests.sluice.dev/gpu-milli": "500"},
+	quotas.gpu_limits(fixtures.whole, 1.5, 0.5) == {
+		"requests.sluice.dev/gpu-milli.whole": "1500",
+		"requests.sluice.dev/guaranteed-milli.whole": "500",
 	}
-	{quota.metadata.namespace | some quota in resource_quotas} == {"thesis"}
 }
 
-test_guarantee_selects_non_preemptible_pods if {
-	not resource_quotas["sluice-a"].spec.scopeSelector
-	resource_quotas["sluice-a.guaranteed"].spec.scopeSelector.matchExpressions == [{
-		"scopeName": "PriorityClass", "operator": "In", "values": ["sluice-interactive", "sluice-inference"],
-	}]
+test_quota_is_of_project if {
+	quota := quotas.resource_quota({"pods": "5"}) with input.project as fixtures.project
+	quota.metadata == {"name": "sluice", "namespace": "thesis"}
+	quota.spec == {"hard": {"pods": "5"}}
+}
+
+test_charges if {
+	every name in ["sluice.dev/gpu-milli", "sluice.dev/gpu-milli.dgx", "sluice.dev/guaranteed-milli.dgx"] { quotas.is_charge(name) }
+	every name in ["nvidia.com/gpu", "cpu"] { not quotas.is_charge(name) }
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,7 +114,7 @@ func normalize(o *unstructured.Unstructured) map[string]any {
 	case "Node":
 		for _, field := range []string{"capacity", "allocatable"} {
 			all, _, _ := unstructured.NestedMap(o.Object, "status", field)
-			maps.DeleteFunc(all, func(name string, _ any) bool { return strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)) })
+			maps.DeleteFunc(all, func(name string, _ any) bool { return v1alpha1.IsGPUCharge(corev1.ResourceName(name)) })
 			_ = unstructured.SetNestedMap(o.Object, all, "status", field)
 		}
 		unstructured.RemoveNestedField(o.Object, "status", "conditions")

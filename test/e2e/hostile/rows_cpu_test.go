@@ -60,7 +60,7 @@ var _ = attacks(
 	row{class: cpuPods, name: "any node, tolerating all", attack: create("Pod", "{spec: {tolerations: [{operator: Exists}]}}"), harmless: ofPod(avoidsRefusingNodes)},
 	row{
 		class: cpuPods, name: "more pods than the project may have", roles: users, fresh: true, attack: really(manyPods()),
-		want: "exceeded quota: sluice-objects, requested: pods=1, used: pods=2, limited: pods=2", uncontrolled: "the first pods are accepted",
+		want: "exceeded quota: sluice, requested: pods=1, used: pods=2, limited: pods=2", uncontrolled: "the first pods are accepted",
 	},
 	row{
 		class: cpuPods, name: "more objects of the project", roles: []role{manager, dean}, rbac: users, attack: patch(named("Project", "{project}"), `{"spec":{"objects":{"pods":100000}}}`),
@@ -116,7 +116,7 @@ func manyPods() attempt {
 		}
 		a.eventually(func() error {
 			var quota corev1.ResourceQuota
-			err := a.world.Admin.Get(a.t.Context(), types.NamespacedName{Namespace: a.namespace, Name: "sluice-objects"}, &quota)
+			err := a.world.Admin.Get(a.t.Context(), types.NamespacedName{Namespace: a.namespace, Name: v1alpha1.QuotaName}, &quota)
 			if hard := quota.Status.Hard[corev1.ResourcePods]; err != nil || hard.Cmp(resource.MustParse("2")) != 0 {
 				return fmt.Errorf("the quota of pods is %s, %w", hard.String(), err)
 			}

@@ -36,7 +36,7 @@ var _ = attacks(
 	},
 	row{
 		class: owners, name: "a pod that says that a quota controls it", engines: everyEngine,
-		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: v1, kind: ResourceQuota, name: sluice-direct, uid: u, controller: true}]}}"),
+		attack: create("Pod", "{metadata: {ownerReferences: [{apiVersion: v1, kind: ResourceQuota, name: sluice, uid: u, controller: true}]}}"),
 		want:   "only a controller may say",
 	},
 	row{

@@ -3,6 +3,8 @@
 
 package hostile
 
+import "sluice.dev/api/v1alpha1"
+
 // The quotas that lifecycle renders belong to Sluice.
 var _ = attacks(
 	quotaWrite("a larger quota", patch(directQuota, `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.direct":"999k"}}}`)),
@@ -12,10 +14,10 @@ var _ = attacks(
 	quotaWrite("a quota deleted", remove(directQuota)),
 	quotaWrite("all quotas deleted", removeAll("ResourceQuota")),
 	quotaWrite("a quota created before an adoption", inNamespace("default", apply(
-		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: sluice-direct, labels: {app.kubernetes.io/managed-by: sluice}}, spec: {scopes: [Terminating]}}`))),
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: sluice, labels: {app.kubernetes.io/managed-by: sluice}}, spec: {scopes: [Terminating]}}`))),
 )
 
-var directQuota = named("ResourceQuota", "sluice-direct")
+var directQuota = named("ResourceQuota", v1alpha1.QuotaName)
 
 func quotaWrite(name string, request attempt) row {
 	return row{
@@ -79,6 +81,7 @@ var _ = attacks(
 	outside("a whole GPU", limits("nvidia.com/gpu"), noProject),
 	outside("a MIG device", limits("nvidia.com/mig-1g.5gb"), noProject),
 	outside("the GPU quota unit", limits("sluice.dev/gpu-milli.direct"), noProject),
+	outside("the unit of the guarantee", limits("sluice.dev/guaranteed-milli.direct"), noProject),
 	outside("a Volcano vGPU", limits("volcano.sh/vgpu-number"), noProject),
 	outside("a DeviceClass", limits("deviceclass.resource.kubernetes.io/gpu.nvidia.com"), noProject),
 	outside("a GPU of an init container", `{spec: {initContainers: [{name: init, image: any, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`, noProject),

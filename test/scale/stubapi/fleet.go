@@ -168,7 +168,9 @@ func (f Fleet) newNode(number int) map[string]any {
 		"sluice.dev/node-pool": NodePool, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8",
 		"nvidia.com/gpu.memory": "81559",
 	}
-	resources := map[string]any{"nvidia.com/gpu": "8", "sluice.dev/gpu-milli." + NodePool: "8k", "cpu": "224", "memory": "2Ti"}
+	resources := map[string]any{
+		"nvidia.com/gpu": "8", "sluice.dev/gpu-milli." + NodePool: "8k", "sluice.dev/guaranteed-milli." + NodePool: "8k", "cpu": "224", "memory": "2Ti",
+	}
 	node["status"] = map[string]any{"capacity": resources, "allocatable": resources}
 	return node
 }

@@ -25,7 +25,7 @@ objects contains queue("LocalQueue", "default", {"clusterQueue": input.project.n
 objects contains {
 	"apiVersion": "v1",
 	"kind": "ResourceQuota",
-	"metadata": {"name": sprintf("sluice-%s", [pool.scheduler])},
+	"metadata": {"name": "sluice"},
 	"spec": {"hard": {sprintf("requests.%s", [pool.quotaResource]): sprintf("%v", [pool.limit])}},
 } if {
 	input.object.kind == "Project"

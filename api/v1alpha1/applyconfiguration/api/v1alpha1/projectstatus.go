@@ -55,8 +55,8 @@ type ProjectStatusApplyConfiguration struct {
 	Workloads []WorkloadUsageApplyConfiguration `json:"workloads,omitempty"`
 	// MoreWorkloads is the number of workloads that hold GPUs and are not in the list.
 	MoreWorkloads *int32 `json:"moreWorkloads,omitempty"`
-	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending, UsageDiffers,
-	// QuotaNearlyUsed, LimitExceeded, Held, Exempt, ExpiryBlocked and Unsupported.
+	// Conditions are Ready, QuotaApplied, OtherQuotas, QueueApplied, MembersBound, Uncounted, Pending,
+	// UsageDiffers, QuotaNearlyUsed, LimitExceeded, Held, Exempt, ExpiryBlocked and Unsupported.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

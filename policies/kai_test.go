@@ -69,7 +69,7 @@ func TestKAIPods(t *testing.T) {
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-interactive",
 				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "non-preemptible",
-				"gpu-fraction": "0.25", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "250",
+				"gpu-fraction": "0.25", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "250", "sluice.dev/guaranteed-milli": "250",
 			},
 		},
 		"a train pod that would rather stay": {

@@ -61,9 +61,10 @@ func newTenant(tb testing.TB) *decision.Tenant {
 		Project: &v1alpha1.Project{
 			ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 1},
 			Spec:       v1alpha1.ProjectSpec{Department: "students"},
-			Status: v1alpha1.ProjectStatus{Conditions: []metav1.Condition{
-				{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1},
-			}},
+			Status: v1alpha1.ProjectStatus{
+				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1}},
+				NodePools:  []v1alpha1.PoolUsage{{Name: "dgx"}, {Name: "dgx-mig"}, {Name: "batch"}},
+			},
 		},
 	}
 	for name, scheduler := range map[string]v1alpha1.Scheduler{"dgx": v1alpha1.SchedulerKube, "dgx-mig": v1alpha1.SchedulerKube, "batch": v1alpha1.SchedulerKueue} {

@@ -44,6 +44,7 @@ func queuedProject() []client.Object {
 		Status: v1alpha1.ProjectStatus{
 			Namespace:  &v1alpha1.ProjectNamespace{Name: "queued"},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue}},
+			NodePools:  []v1alpha1.PoolUsage{{Name: "mig"}, {Name: "left"}, {Name: "right"}, {Name: "plain"}},
 		},
 	}
 	objects := []client.Object{
@@ -136,7 +137,7 @@ func TestQueuedTemplatesAreMutated(t *testing.T) {
 		},
 		"a RayCluster of a RayService": {
 			`{apiVersion: ray.io/v1, kind: RayCluster, metadata: {ownerReferences: [{apiVersion: ray.io/v1, kind: RayService, name: s, uid: u, controller: true}]}, spec: {headGroupSpec: {template: {` + wholeGPUTemplate + `}}}}`,
-			[]string{"spec.headGroupSpec.template: " + strings.Replace(both, "train", "inference", 1)},
+			[]string{"spec.headGroupSpec.template: " + strings.Replace(both, "train", "inference", 1) + " sluice.dev/guaranteed-milli=1k"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

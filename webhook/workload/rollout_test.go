@@ -94,7 +94,7 @@ func TestWarnRollout(t *testing.T) {
 			podWithRequests(map[string]any{"sluice.dev/gpu-milli": "500"}),
 			never("4", "2 GPUs in node pool a and b"),
 		},
-		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
+		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(map[string]any{"sluice.dev/gpu-milli.dgx": "1500", "sluice.dev/guaranteed-milli.dgx": "1500"}), nil},
 		"no GPUs":              {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests(map[string]any{"cpu": "1"}), nil},
 		"no replicas":          {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(guaranteedHalf), nil},
 		"no pod":               {workload.RolloutPlan{Replicas: 1}, nil, nil},

@@ -27,8 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +52,6 @@ import (
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/timelimit/suspend"
-	"sluice.dev/policies/input"
 )
 
 // Reconciler holds the limits of projects, and those of departments whose projects can hold more
@@ -150,36 +147,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
 			return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(applied...))
 		}))
-}
-
-// decideProject returns the exceeded limits of a project with the decision about each. A unit in which
-// the project has no node pool any more is not exceeded by the pods that continue there.
-func (r *Reconciler) decideProject(ctx context.Context, project *v1alpha1.Project, now time.Time) (exceeded []scope, err error) {
-	target := apply.ProjectTarget(project)
-	target.Namespace = project.Status.Namespace.Name
-	quota, others, err := apply.ListQuotas(ctx, r.Client, target)
-	if err != nil || quota == nil {
-		return nil, err
-	}
-	var pools v1alpha1.NodePoolList
-	if err := r.Client.List(ctx, &pools); err != nil {
-		return nil, fmt.Errorf("list node pools: %w", err)
-	}
-	units := map[corev1.ResourceName]bool{}
-	for i := range pools.Items {
-		if slices.ContainsFunc(project.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pools.Items[i].Name }) {
-			units[input.QuotaResource(&pools.Items[i])] = true
-		}
-	}
-	for _, s := range quotaScopes(project, quota) {
-		s.otherQuotas = others
-		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
-		if s.decision.Excess > 0 && (units[s.resource] || s.decision.endsPods()) {
-			exceeded = append(exceeded, s)
-		}
-	}
-	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
-	return exceeded, nil
 }
 
 // resultFor requests another pass when the first grace period ends of the pods that exceed a limit: the

@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +23,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/input"
 )
 
 // holder is what has a limit: a project or a department.
@@ -58,6 +62,36 @@ func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope
 		})
 	}
 	return scopes
+}
+
+// decideProject returns the exceeded limits of a project with the decision about each. A unit in which
+// the project has no node pool any more is not exceeded by the pods that continue there.
+func (r *Reconciler) decideProject(ctx context.Context, project *v1alpha1.Project, now time.Time) (exceeded []scope, err error) {
+	target := apply.ProjectTarget(project)
+	target.Namespace = project.Status.Namespace.Name
+	quota, others, err := apply.ListQuotas(ctx, r.Client, target)
+	if err != nil || quota == nil {
+		return nil, err
+	}
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return nil, fmt.Errorf("list node pools: %w", err)
+	}
+	units := map[corev1.ResourceName]bool{}
+	for i := range pools.Items {
+		if slices.ContainsFunc(project.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pools.Items[i].Name }) {
+			units[input.QuotaResource(&pools.Items[i])] = true
+		}
+	}
+	for _, s := range quotaScopes(project, quota) {
+		s.otherQuotas = others
+		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
+		if s.decision.Excess > 0 && (units[s.resource] || s.decision.endsPods()) {
+			exceeded = append(exceeded, s)
+		}
+	}
+	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
+	return exceeded, nil
 }
 
 // selectPods returns the pods that are charged in the scope's resource. Pods that the quota does

@@ -95,7 +95,7 @@ func waitForReadyz(t *testing.T, address, want string) {
 		text, _ := io.ReadAll(response.Body)
 		return response.StatusCode, string(text)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		code, text := get("/readyz")
 		if code == http.StatusInternalServerError && strings.Contains(text, want) {

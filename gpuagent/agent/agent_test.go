@@ -133,6 +133,9 @@ func TestNoWritesWhenIdle(t *testing.T) {
 		}
 	}
 	w.hook.Store(&watch)
+	for range 5 { // a condition may still be due
+		<-passes
+	}
 	before, signals := w.getGPUNode().ResourceVersion, w.hangups.Load()
 	for range 20 {
 		<-passes
@@ -155,7 +158,7 @@ func TestRestartDuringChange(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			w := newTestNode(t)
 			w.startDevicePlugin()
-			stop := w.startAgent()
+			cancel, stop := w.startCancelableAgent()
 			uuid := w.gpuUUID(0)
 			w.setSpec(parseLayout(uuid, "3g.20gb@0"))
 			w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
@@ -170,10 +173,9 @@ func TestRestartDuringChange(t *testing.T) {
 			w.hook.Store(&hook)
 			w.setSpec(parseLayout(uuid, "2g.10gb@0 2g.10gb@2"))
 			<-reached
-			ended := make(chan struct{})
-			go func() { stop(); close(ended) }()
-			time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes its call
-			<-ended
+			cancel()
+			close(leave) // the driver finishes its call
+			stop()
 			w.startAgent()
 			w.waitForStatus("partitioned", isPartitioned("2g.10gb@0 2g.10gb@2", ""))
 		})
@@ -219,7 +221,7 @@ func TestRevertedSpec(t *testing.T) {
 		t.Run(fmt.Sprintf("restarted %v", restarted), func(t *testing.T) {
 			w := newTestNode(t)
 			w.startDevicePlugin()
-			stop := w.startAgent()
+			cancel, stop := w.startCancelableAgent()
 			uuid := w.gpuUUID(0)
 			w.setSpec(parseLayout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
 			node := w.waitForStatus("partitioned", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
@@ -236,16 +238,15 @@ func TestRevertedSpec(t *testing.T) {
 			w.setSpec(parseLayout(uuid, "2g.10gb@0"))
 			<-reached
 			if restarted {
-				ended := make(chan struct{})
-				go func() { stop(); close(ended) }()
-				time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes its call
-				<-ended
+				cancel()
+				close(leave) // the driver finishes its call
+				stop()
 			}
 			w.setSpec(parseLayout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
 			if restarted {
 				w.startAgent()
 			} else {
-				time.AfterFunc(500*time.Millisecond, func() { close(leave) }) // by then the agent has the other spec
+				time.AfterFunc(5*time.Second, func() { close(leave) }) // by then the agent has the other spec, on a busy machine too
 			}
 			node = w.waitForStatus("reverted", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
 			if got := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}; !slices.Equal(got, stay) {

@@ -20,7 +20,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
@@ -326,6 +325,13 @@ intervals: {observe: OBSERVE, retry: 1s, callTimeout: 10s}
 // startAgent runs the agent until the test ends or stop is called.
 func (w *testNode) startAgent() (stop func()) {
 	w.Helper()
+	_, stop = w.startCancelableAgent()
+	return stop
+}
+
+// startCancelableAgent is startAgent, and cancel lets the agent end without a wait for it.
+func (w *testNode) startCancelableAgent() (cancel, stop func()) {
+	w.Helper()
 	cfg := w.newConfig()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -337,7 +343,7 @@ func (w *testNode) startAgent() (stop func()) {
 		}
 	})
 	w.Cleanup(stop)
-	return stop
+	return cancel, stop
 }
 
 // gpuUUID returns the UUID of a GPU of the node.
@@ -390,7 +396,7 @@ func (w *testNode) getGPUNode() *v1alpha1.GPUNode {
 func (w *testNode) waitForStatus(what string, is func(*v1alpha1.GPUNode) error) *v1alpha1.GPUNode {
 	w.Helper()
 	var node *v1alpha1.GPUNode
-	clustertest.EventuallyWithin(w.TB, 20*time.Second, func() error {
+	clustertest.Eventually(w.TB, func() error {
 		node = w.getGPUNode()
 		if err := is(node); err != nil {
 			return fmt.Errorf("%s: %w", what, err)

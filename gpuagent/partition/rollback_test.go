@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -261,48 +262,52 @@ func (s *hungLibrary) DestroyComputeInstance(gpu string, id, compute uint32) err
 }
 
 func TestHungDriver(t *testing.T) {
-	w, gpu := newPartitionedTestNode(t)
-	other := w.uuid(1)
-	s := &hungLibrary{Library: w.engine.Library, gpu: gpu, open: make(chan struct{})}
-	w.engine.Library, w.engine.CallTimeout = s, 50*time.Millisecond
-	for range 3 {
-		o := w.apply(newDesiredGPU(gpu, wholeLayout...), newDesiredGPU(other, wholeLayout...))
-		if o.Results[0].State != Unhealthy || o.Results[1].State != Applied {
-			t.Fatalf("%+v", o.Results)
+	synctest.Test(t, func(t *testing.T) { // a call that does not hang needs none of the time limit
+		w, gpu := newPartitionedTestNode(t)
+		other := w.uuid(1)
+		s := &hungLibrary{Library: w.engine.Library, gpu: gpu, open: make(chan struct{})}
+		w.engine.Library, w.engine.CallTimeout = s, 50*time.Millisecond
+		for range 3 {
+			o := w.apply(newDesiredGPU(gpu, wholeLayout...), newDesiredGPU(other, wholeLayout...))
+			if o.Results[0].State != Unhealthy || o.Results[1].State != Applied {
+				t.Fatalf("%+v", o.Results)
+			}
+			if g := o.Observed[0]; g.Health != v1alpha1.GPUUnhealthy || !strings.Contains(g.Message, "does not answer") {
+				t.Errorf("%s: %s", g.Health, g.Message)
+			}
+			w.advanceClock(time.Hour)
 		}
-		if g := o.Observed[0]; g.Health != v1alpha1.GPUUnhealthy || !strings.Contains(g.Message, "does not answer") {
-			t.Errorf("%s: %s", g.Health, g.Message)
+		s.mu.Lock()
+		if s.hung != 1 {
+			t.Errorf("%d calls hang", s.hung)
+		}
+		s.mu.Unlock()
+		close(s.open)
+		for w.engine.states.addHungCalls(gpu, 0) > 0 {
+			time.Sleep(time.Millisecond)
 		}
 		w.advanceClock(time.Hour)
-	}
-	s.mu.Lock()
-	if s.hung != 1 {
-		t.Errorf("%d calls hang", s.hung)
-	}
-	s.mu.Unlock()
-	close(s.open)
-	for w.engine.states.addHungCalls(gpu, 0) > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	w.advanceClock(time.Hour)
-	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied ||
-		w.describeLayout(gpu) != describePlacements(wholeLayout) {
-		t.Errorf("after the hang: %+v", o.Results)
-	}
-	w.checkAfterCrash(gpu, nil, "at the end")
+		if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
+			t.Errorf("after the hang: %+v", o.Results)
+		}
+		w.checkAfterCrash(gpu, nil, "at the end")
+	})
 }
 
 // While the kubelet does not answer, everything counts as in use.
 func TestHungKubelet(t *testing.T) {
-	w, gpu := newPartitionedTestNode(t)
-	w.engine.CallTimeout = 50 * time.Millisecond
-	over := make(chan struct{})
-	hang := func(context.Context, string) (map[string]Holder, error) { <-over; return nil, nil }
-	r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)}, hang).Results[0]
-	if r.State != Reclaiming || w.describeLayout(gpu) != describePlacements(twoInstances) {
-		t.Errorf("%+v", r)
-	}
-	close(over)
+	synctest.Test(t, func(t *testing.T) {
+		w, gpu := newPartitionedTestNode(t)
+		w.engine.CallTimeout = 50 * time.Millisecond
+		over := make(chan struct{})
+		hang := func(context.Context, string) (map[string]Holder, error) { <-over; return nil, nil }
+		r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)}, hang).Results[0]
+		if r.State != Reclaiming || w.describeLayout(gpu) != describePlacements(twoInstances) {
+			t.Errorf("%+v", r)
+		}
+		close(over)
+	})
 }
 
 // modeIgnoringLibrary is a driver that accepts every mode and reset without effect.

@@ -18,10 +18,13 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
+// limits are so long that no policy exceeds them on a busy machine.
+var limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
+
 // evaluatePod evaluates a pod under policies, given by name.
 func evaluatePod(t *testing.T, final bool, pod string, policies map[string]string) decision.Result {
 	t.Helper()
-	policyEngine, err := engine.New(engine.Options{})
+	policyEngine, err := engine.New(engine.Options{Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +171,7 @@ func FuzzMutate(f *testing.F) {
 	for _, seed := range []string{minimalPod, `{}`, `[]`, `null`, `{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`, `{"metadata":{"labels":7}}`} {
 		f.Add([]byte(seed))
 	}
-	policyEngine, err := engine.New(engine.Options{})
+	policyEngine, err := engine.New(engine.Options{Limits: limits})
 	if err != nil {
 		f.Fatal(err)
 	}

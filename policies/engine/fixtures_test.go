@@ -47,7 +47,11 @@ func podInput(tb testing.TB, pod string) engine.Input {
 // newEngine returns an engine with these policies active.
 func newEngine(tb testing.TB, sources ...engine.Source) *engine.Engine {
 	tb.Helper()
-	return newEngineWithOptions(tb, engine.Options{}, sources...)
+	options := engine.Options{}
+	if _, measures := tb.(*testing.B); !measures {
+		options.Limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute} // for a busy machine
+	}
+	return newEngineWithOptions(tb, options, sources...)
 }
 
 func newEngineWithOptions(tb testing.TB, options engine.Options, sources ...engine.Source) *engine.Engine {

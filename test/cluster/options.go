@@ -26,7 +26,8 @@ const (
 // controlPlaneComponents lists the components in the order in which they start.
 var controlPlaneComponents = []string{Etcd, APIServer, ControllerManager, Scheduler}
 
-const defaultReadyTimeout = 2 * time.Minute
+// defaultReadyTimeout is for a machine on which much else runs. It only delays the report of a failure.
+const defaultReadyTimeout = 5 * time.Minute
 
 // Options configures a cluster. The zero value runs a cluster in a temporary folder, on a
 // free port, and leaves no files.
@@ -52,7 +53,7 @@ type Options struct {
 	// Programs are the paths of the components' programs by name. Start builds the programs
 	// that are missing here.
 	Programs map[string]string
-	// ReadyTimeout bounds the time until each component is ready; the default is two
+	// ReadyTimeout bounds the time until each component is ready; the default is five
 	// minutes.
 	ReadyTimeout time.Duration
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,7 +75,7 @@ func waitForPodCreation(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not created within a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, defaultReadyTimeout, fmt.Errorf("not created within %s", defaultReadyTimeout))
 	defer cancel()
 	tick := time.NewTicker(podPollInterval)
 	defer tick.Stop()

@@ -21,7 +21,7 @@ const (
 	// renewalCheckInterval is the period of the check for expiring tokens. A timer for a
 	// day would stop while a laptop sleeps; the wall clock does not.
 	renewalCheckInterval = time.Minute
-	tokenRequestTimeout  = 10 * time.Second
+	tokenRequestTimeout  = time.Minute
 )
 
 // tokenRenewer keeps the token files of service accounts valid.

@@ -37,8 +37,9 @@ const (
 	// etcdPause is how long etcd does not answer.
 	etcdPause = 20 * time.Second
 	// recoveryTime limits the time from the end of a disruption until pods are admitted. An API server that restarted refuses
-	// for up to 30 seconds: it finds kinds of CustomResourceDefinitions, such as AdmissionParameters, that late.
-	recoveryTime = 2 * time.Minute
+	// for up to 30 seconds, and longer on a busy machine: it finds kinds of CustomResourceDefinitions, such as
+	// AdmissionParameters, that late.
+	recoveryTime = restartTimeout
 )
 
 // disruptionTest is a cluster with two replicas of the webhook, and clients that create pods in a project.

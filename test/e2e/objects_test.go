@@ -72,7 +72,7 @@ func create[T client.Object](t testing.TB, object T) T {
 // machine. Kubernetes reports both to the client.
 func (s *sluiceCluster) createObject(t testing.TB, object client.Object) {
 	t.Helper()
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Steps: 8}
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Steps: 14} // two minutes, and the requests
 	if err := retry.OnError(backoff, isAdmissionTimeout, func() error { return s.adminClient.Create(t.Context(), object) }); err != nil {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}

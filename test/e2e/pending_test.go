@@ -121,7 +121,7 @@ func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1
 	return p
 }
 
-// checkRetriedAtOnce fails the test unless the pod of the Deployment was created within ten
+// checkRetriedAtOnce fails the test unless the pod of the Deployment was created within thirty
 // seconds after lifecycle triggered the retry of its ReplicaSet.
 func checkRetriedAtOnce(t *testing.T, ns, app string) {
 	t.Helper()
@@ -137,7 +137,7 @@ func checkRetriedAtOnce(t *testing.T, ns, app string) {
 			retried, err := time.Parse(time.RFC3339Nano, sets.Items[i].Annotations[v1alpha1.AnnotationRetriedAt])
 			if err != nil {
 				t.Errorf("ReplicaSet %s was not retried: %v", sets.Items[i].Name, err)
-			} else if after := p.CreationTimestamp.Sub(retried); after < -time.Second || after > 10*time.Second {
+			} else if after := p.CreationTimestamp.Sub(retried); after < -time.Second || after > 30*time.Second {
 				t.Errorf("pod %s was created %s after the retry", p.Name, after)
 			}
 		}
@@ -180,8 +180,8 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 		}
 	}
 
-	// After so many rejections the controller would wait for twenty seconds and more.
-	waitForRejections(t, ns, "ReplicaSet", 13)
+	// After so many rejections the controller would wait for forty seconds and more.
+	waitForRejections(t, ns, "ReplicaSet", 14)
 	deletePodNow(t, first)
 	eventuallyLong(t, func() error {
 		if err := refresh(t, web); err != nil {

@@ -106,9 +106,9 @@ func TestPolicyLibraries(t *testing.T) {
 		t.Errorf("kubectl delete: %s\nwant %s", out, want)
 	}
 
-	// The exemption ends without an action.
-	soon := policytime.MachineNow().Add(20 * time.Second).UTC().Format(time.RFC3339)
+	// The exemption ends without an action. One that has ended is refused, so that each attempt needs a later end.
 	eventuallyLong(t, func() error {
+		soon := policytime.MachineNow().Add(30 * time.Second).UTC().Format(time.RFC3339)
 		if out, err := kubectlApply(t, libraryManifest("allowed", soon)); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

@@ -186,7 +186,7 @@ func (s *sluiceCluster) deletePodsAndWait(t *testing.T, ns string, pods []corev1
 	// After a deletion, Kubernetes' quota controller counts from a cache that may lag. Until
 	// its next count, it may count a new pod twice or not at all. The test does not cover
 	// that, so it waits for a stable count.
-	eventually(t, steadily(2*time.Second, func() error {
+	eventually(t, steadily(5*time.Second, func() error {
 		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*remaining)); err != nil {
 			return fmt.Errorf("%w; pods: %s", err, describePods(s.listPods(t, ns)))
 		}

@@ -83,7 +83,7 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 	patch := func(pods corev1client.PodInterface, body string, subresources ...string) error {
 		start := policytime.MachineNow()
 		_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresources...)
-		if took := policytime.MachineNow().Sub(start); took > 15*time.Second {
+		if took := policytime.MachineNow().Sub(start); took > time.Minute {
 			t.Errorf("%.60s took %s", body, took)
 		}
 		return err

@@ -333,7 +333,7 @@ func (s *startupTest) checkLeaseIsReleased(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		s.Fatal(err)
 	}
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(restartTimeout)
 	for {
 		select {
 		case <-timeout:

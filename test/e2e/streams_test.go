@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -113,7 +112,7 @@ func TestStreamsOfSimulatedPods(t *testing.T) {
 // checkForwardedPort forwards a port of a pod, with kubectl's flags for its namespace and the user, and fetches the page that names it.
 func (s *sluiceCluster) checkForwardedPort(t *testing.T, pod, port string, flags ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), restartTimeout)
 	defer cancel()
 	arguments := append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig"), "port-forward", "pod/" + pod, ":" + port}, flags...)
 	forward := exec.CommandContext(ctx, "kubectl", arguments...)

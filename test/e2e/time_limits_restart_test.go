@@ -39,11 +39,11 @@ func (c *policyTimeCluster) elapsed(s v1alpha1.WorkloadClockStatus) time.Duratio
 }
 
 // assertClockKept checks that the workload's clock started at that time and has run for
-// about that long.
+// about that long. The time of the test itself, which counts too, may be long on a busy machine.
 func (c *policyTimeCluster) assertClockKept(t *testing.T, when string, w workload, startedAt *metav1.Time, atLeast time.Duration) {
 	t.Helper()
 	s := c.clockStatus(t, w)
-	if ran := c.elapsed(s); !s.StartedAt.Equal(startedAt) || ran < atLeast-5*time.Minute || ran > atLeast+10*time.Minute {
+	if ran := c.elapsed(s); !s.StartedAt.Equal(startedAt) || ran < atLeast-5*time.Minute || ran > atLeast+25*time.Minute {
 		t.Errorf("%s, %s %s has run for %s since %s; want %s since %s", when, w.kind, w.GetName(), ran, s.StartedAt, atLeast, startedAt)
 	}
 }

@@ -23,9 +23,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"sluice.dev/test/cluster/build"
 )
 
-var binaryFlag = flag.String("lifecycle", "", "the lifecycle controller's binary; built where this is empty")
+var binaryFlag = flag.String("lifecycle", "", "the lifecycle controller's binary; where this is empty, that in the folder SLUICE_BIN, or one that is built")
 
 // buildDir contains the binary.
 var buildDir string
@@ -35,10 +37,13 @@ var lifecycleBinary = sync.OnceValues(func() (string, error) {
 	if *binaryFlag != "" {
 		return *binaryFlag, nil
 	}
+	if copied, err := build.CopyPrebuilt(buildDir, "lifecycle"); copied != nil || err != nil {
+		return copied["lifecycle"], err
+	}
 	file := filepath.Join(buildDir, "lifecycle")
-	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "sluice.dev/cmd/lifecycle")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	command := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "sluice.dev/cmd/lifecycle")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build lifecycle: %w\n%s", err, out)
 	}
 	return file, nil

@@ -66,6 +66,7 @@ type Injector struct {
 
 	injected atomic.Bool
 	now      func() time.Time // machine time, if a test does not set it
+	interval time.Duration    // syncInterval, if a test does not set it
 	changed  chan struct{}    // wakes Start up
 
 	mu sync.Mutex
@@ -80,7 +81,7 @@ type EntryRules map[string][]admissionv1.RuleWithOperations
 
 // NewInjector returns an injector. The caller sets its fields before it starts.
 func NewInjector() *Injector {
-	return &Injector{changed: make(chan struct{}, 1), now: policytime.MachineNow}
+	return &Injector{changed: make(chan struct{}, 1), now: policytime.MachineNow, interval: syncInterval}
 }
 
 // Update injects the present authorities and rules soon.
@@ -123,7 +124,7 @@ func (i *Injector) Start(ctx context.Context) error {
 			lastFailure = err.Error()
 			i.Logger.Error(err, "Failed to inject CA bundle and rules, retrying")
 		}
-		wait := syncInterval
+		wait := i.interval
 		if err != nil {
 			wait = retryInterval
 		}

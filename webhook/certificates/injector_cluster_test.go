@@ -81,6 +81,7 @@ func TestInjectorFollowsChanges(t *testing.T) {
 	injector.Authorities = func() []*x509.Certificate { return []*x509.Certificate{own} }
 	injector.Validating, injector.Mutating = name, name
 	injector.now = func() time.Time { return testTime }
+	injector.interval = time.Hour // only the watch and Update wake it up
 	scope := admissionv1.NamespacedScope
 	added := []admissionv1.RuleWithOperations{{
 		Operations: []admissionv1.OperationType{admissionv1.Create},
@@ -102,7 +103,7 @@ func TestInjectorFollowsChanges(t *testing.T) {
 	})
 	injected := func() {
 		t.Helper()
-		clustertest.EventuallyWithin(t, syncInterval/3, func() error {
+		clustertest.Eventually(t, func() error {
 			var v admissionv1.ValidatingWebhookConfiguration
 			var m admissionv1.MutatingWebhookConfiguration
 			if err := errors.Join(admin.Get(t.Context(), client.ObjectKey{Name: name}, &v), admin.Get(t.Context(), client.ObjectKey{Name: name}, &m)); err != nil {

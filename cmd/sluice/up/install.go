@@ -101,8 +101,8 @@ func applyWith(ctx context.Context, c client.Client, objects []*unstructured.Uns
 	return nil
 }
 
-// applyBackoff repeats a request for about twenty seconds, and for the time that the requests take.
-var applyBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 12}
+// applyBackoff repeats a request for about two minutes, and for the time that the requests take.
+var applyBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 17}
 
 // mayPass reports whether a request that failed can succeed later: the API server reports a webhook that does not answer in time, as on a
 // busy machine, as an internal error.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,7 +68,5 @@ func kueueCommand(s componentContext) (process.Spec, error) {
 		},
 		Env:   []string{"GOMEMLIMIT=512MiB"}, // as in Kueue's manifests
 		Ready: cluster.Readyz(s.loopbackAddress(healthPort)),
-		// Kueue first polls for its certificates with growing pauses.
-		ReadyTimeout: 2 * time.Minute,
 	}, nil
 }

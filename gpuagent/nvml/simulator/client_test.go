@@ -282,9 +282,9 @@ func TestServerStopsDuringCall(t *testing.T) {
 func TestCallTimeout(t *testing.T) {
 	n, path := newSocketNode(t), socketPath(t)
 	serveNode(t, path, n)
-	c := simulator.Dial(path)
-	c.CallTimeout = 100 * time.Millisecond
-	requireError(t, "Init", c.Init(), 0)
+	c := newInitializedClient(t, path)
+	hung := newInitializedClient(t, path)
+	hung.CallTimeout = 100 * time.Millisecond // no other call, which a busy machine may not answer so soon
 	answers, hangs := make(chan struct{}), make(chan struct{}, 1)
 	n.Hook(simulator.Hooks{Before: func(call simulator.Call) {
 		if call.Method == "Reset" {
@@ -294,12 +294,13 @@ func TestCallTimeout(t *testing.T) {
 	}})
 	defer close(answers)
 	done := make(chan error, 1)
-	go func() { done <- c.Reset(migUUID) }()
+	go func() { done <- hung.Reset(migUUID) }()
 	<-hangs
 	_, err := c.GPUs()
 	requireError(t, "GPUs while Reset hangs", err, 0)
 	requireError(t, "Reset", <-done, nvml.ErrTimeout)
-	_, err = c.GPUs()
+	hung.CallTimeout = 0
+	_, err = hung.GPUs()
 	requireError(t, "GPUs afterwards", err, 0)
 }
 

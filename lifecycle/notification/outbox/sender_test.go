@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -406,6 +407,16 @@ func TestPassReadsOnlyRelevantNotices(t *testing.T) {
 	})
 }
 
+// processorTime returns the processor time of this process, which a busy machine changes less than the duration.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 // Planning thousands of Notices is fast, and the most urgent comes first.
 func TestTenThousandPendingNotices(t *testing.T) {
 	now := Instant{Machine: noon, Policy: noon}
@@ -420,10 +431,10 @@ func TestTenThousandPendingNotices(t *testing.T) {
 		n.Name, n.Spec.DueAt, n.Spec.Deadline = "urgent", *atOffset(-time.Minute), atOffset(29*time.Minute)
 	})
 	all = append(all, urgent)
-	began := time.Now()
+	began := processorTime(t)
 	p := newPlan(now, all, time.Time{}, DefaultLimits())
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("planning took %v", took)
+	if used := processorTime(t) - began; used > 2*time.Second {
+		t.Errorf("planning used %v of processor time", used)
 	}
 	if len(p.toSend) != 10_001 || p.toSend[0].Name != "urgent" {
 		t.Errorf("%d to send, first %s", len(p.toSend), p.toSend[0].Name)

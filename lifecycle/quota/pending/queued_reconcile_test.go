@@ -215,7 +215,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: kinds, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(5 * time.Second), Logger: testr.NewWithOptions(t, testr.Options{Verbosity: -1}),
+		Scheme: kinds, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Minute), Logger: testr.NewWithOptions(t, testr.Options{Verbosity: -1}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 	await := func(pending, pool, message string) {
 		t.Helper()
 		var got v1alpha1.ProjectStatus
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 			var p v1alpha1.Project
 			if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: "thesis"}, &p); err != nil {
 				return false, err

@@ -48,13 +48,14 @@ func TestPauseIsAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	parameters := &v1alpha1.AdmissionParameters{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName}}
+	const pauseTime = 30 * time.Second // in which a busy machine observes the pause, too
 	write := func(by string, options ...client.SubResourcePatchOption) error {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); err != nil {
 			return err
 		}
 		before := parameters.DeepCopy()
 		now := time.Now().Truncate(time.Second)
-		parameters.Status.Pause = &v1alpha1.Pause{Since: metav1.NewTime(now), Until: metav1.NewTime(now.Add(5 * time.Second)), By: by, Reason: "a test"}
+		parameters.Status.Pause = &v1alpha1.Pause{Since: metav1.NewTime(now), Until: metav1.NewTime(now.Add(pauseTime)), By: by, Reason: "a test"}
 		return admin.Status().Patch(t.Context(), parameters, client.MergeFrom(before), options...)
 	}
 	clustertest.Eventually(t, func() error {

@@ -137,7 +137,7 @@ func newTestCluster(t *testing.T) *testCluster {
 			Containers: []corev1.Container{{Name: "main", Image: map[string]string{"a": "x:latest", "b": "x:v1"}[name]}},
 		}})
 	}
-	policies, err := engine.New(engine.Options{})
+	policies, err := engine.New(engine.Options{Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute}}) // for a busy machine
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,8 @@
 // Kueue, Helm and Prometheus, which are built only on request. Programs are cached under a key of all inputs that
 // can change them. Processes that need the same programs at the same time wait for one
 // build. SLUICE_CACHE sets the folder of the cache, SLUICE_PINS the folder of the pins
-// module, and KUBEBUILDER_ASSETS a folder of ready programs, which replace built ones. The
+// module, and KUBEBUILDER_ASSETS a folder of ready programs, which replace built ones.
+// SLUICE_BIN sets a folder with Sluice's own programs, which `make build` has built. The
 // go command downloads the modules through its module proxy; go.mod and go.sum do not
 // change.
 package build

@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// defaultTimeout is for a machine on which much else runs. It only delays a failure.
-	defaultTimeout = 2 * time.Minute
+	// defaultTimeout is for a machine on which much else runs. It only delays a failure, and is shorter than the five
+	// minutes after which Kubernetes' controllers repeat what they missed.
+	defaultTimeout = 4 * time.Minute
 	// The interval grows with the wait: what is quick is seen at once, and what takes long
 	// does not keep the API server busy.
 	firstPollInterval = 25 * time.Millisecond
 	maxPollInterval   = 400 * time.Millisecond
 )
 
-// Eventually waits until condition returns nil. After two minutes it fails the test at once
+// Eventually waits until condition returns nil. After four minutes it fails the test at once
 // with the last error.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()

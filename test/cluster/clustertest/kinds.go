@@ -61,7 +61,7 @@ func RemoveKinds(t testing.TB, admin client.Client, kinds []*unstructured.Unstru
 		}
 	}
 	woken := time.Now()
-	EventuallyWithin(t, time.Minute, func() error {
+	Eventually(t, func() error {
 		var remaining []string
 		wake := time.Since(woken) > wakeAfter
 		for _, kind := range kinds {
@@ -95,7 +95,7 @@ func waitForKinds(ctx context.Context, c *cluster.Cluster, number int) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, defaultTimeout, true, func(context.Context) (bool, error) {
 		resources, err := discoverer.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 		if err != nil {
 			return false, client.IgnoreNotFound(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
@@ -43,6 +44,10 @@ func (k *kubelet) nextEvent(t *testing.T) string {
 }
 
 func TestSIGHUPRestartsPlugin(t *testing.T) {
+	synctest.Test(t, testSIGHUPRestartsPlugin) // the duration of a restart passes only when the test waits
+}
+
+func testSIGHUPRestartsPlugin(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	k := newKubelet(t, DGXA100MIG("dgx-1", "dgx"))
 	gpu := devices.GPUID("dgx-1", 3)

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -301,10 +300,10 @@ func (w *testEnv) waitForPhase(name string, phase corev1.PodPhase) *corev1.Pod {
 	return w.waitForPod(name, func(p *corev1.Pod) bool { return p.Status.Phase == phase })
 }
 
-// waitForDeletion waits until the pod is deleted, for less than a grace period.
+// waitForDeletion waits until the pod is deleted.
 func (w *testEnv) waitForDeletion(name string) {
 	w.t.Helper()
-	clustertest.EventuallyWithin(w.t, 10*time.Second, func() error {
+	clustertest.Eventually(w.t, func() error {
 		found, err := w.client.CoreV1().Pods(w.namespace).Get(w.t.Context(), name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):

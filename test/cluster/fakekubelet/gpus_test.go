@@ -125,7 +125,7 @@ func TestRepartitionWhileRunning(t *testing.T) {
 	dir := w.cluster.Dir()
 	agent, gpu := connectDriver(t, dir, emptyMIGNode), devices.GPUID(emptyMIGNode, 5)
 	instance, device := makeInstance(t, agent, gpu, 6)
-	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, "2s"))
+	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, "15s"))
 	w.waitForPod("train", func(p *corev1.Pod) bool {
 		return findCondition(p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
 	})

@@ -39,7 +39,8 @@ func TestDeletionHonorsGracePeriod(t *testing.T) {
 			break
 		}
 	}
-	if took := time.Since(deleted); took < grace || took > grace+5*time.Second {
+	// The upper bound is for a busy machine; package kwok tests the exact delay.
+	if took := time.Since(deleted); took < grace || took > grace+2*time.Minute {
 		t.Errorf("the pod was gone after %s, want %s and little more", took, grace)
 	}
 	if state := last.Status.ContainerStatuses[0].State.Terminated; state == nil || state.ExitCode != 143 {
@@ -77,10 +78,12 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 	}
 	defer events.Stop()
 	const finalizer = "example.org/archive"
-	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, "10s"))
+	// The processes outlive the pod until both others are deleted, and those have a grace period that no wait of the test
+	// lasts, also on a busy machine.
+	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, "45s"))
 	w.delete("old", *metav1.NewDeleteOptions(0))
 	for _, name := range []string{"waiting", "kept"} {
-		w.create(newTestPod(name).onNode(wholeGPUNode).requestingGPUs(4).withGracePeriod(30).with(func(p *corev1.Pod) {
+		w.create(newTestPod(name).onNode(wholeGPUNode).requestingGPUs(4).withGracePeriod(3600).with(func(p *corev1.Pod) {
 			if name == "kept" {
 				p.Finalizers = []string{finalizer}
 			}
@@ -122,7 +125,7 @@ func TestPodsEndAsAnnotated(t *testing.T) {
 		return p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) > 0 &&
 			p.Status.ContainerStatuses[0].State.Waiting != nil
 	})
-	again := w.waitForPod("restarts", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+	again := w.waitForPod("restarts", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount >= 1 })
 	if again.Status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
 		t.Errorf("the pod that restarts: %+v", again.Status.ContainerStatuses[0])
 	}

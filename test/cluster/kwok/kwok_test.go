@@ -99,13 +99,17 @@ func TestStagesMatchKwokSchema(t *testing.T) {
 
 func stageSchema(t *testing.T) (*structuralschema.Structural, validation.SchemaValidator) {
 	t.Helper()
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
-	list.Dir, list.Stderr = pins, os.Stderr
-	dir, err := list.Output()
+	download := exec.Command("go", "mod", "download", "-json", "sigs.k8s.io/kwok") // it may not be in the module cache yet
+	download.Dir, download.Stderr = pins, os.Stderr
+	out, err := download.Output()
 	if err != nil {
-		t.Fatalf("find kwok's source: %v", err)
+		t.Fatalf("download kwok's source: %v", err)
 	}
-	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "kustomize/crd/bases/kwok.x-k8s.io_stages.yaml"))
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(module.Dir, "kustomize/crd/bases/kwok.x-k8s.io_stages.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

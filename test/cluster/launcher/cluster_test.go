@@ -138,7 +138,7 @@ func (n *testNode) create(t *testing.T, name, spec string) *corev1.Pod {
 func (n *testNode) await(t *testing.T, name, what string, condition func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
-	clustertest.EventuallyWithin(t, 30*time.Second, func() error {
+	clustertest.Eventually(t, func() error {
 		var err error
 		if pod, err = n.client.CoreV1().Pods(n.namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -152,9 +152,10 @@ func (n *testNode) await(t *testing.T, name, what string, condition func(*corev1
 	return pod
 }
 
+// awaitRemoval waits until the pod is gone. The grace period of a pod that must not use it up is longer than this wait.
 func (n *testNode) awaitRemoval(t *testing.T, name string) {
 	t.Helper()
-	clustertest.EventuallyWithin(t, 30*time.Second, func() error {
+	clustertest.Eventually(t, func() error {
 		_, err := n.client.CoreV1().Pods(n.namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("pod %s remains: %w", name, err)
@@ -174,7 +175,7 @@ func (n *testNode) delete(t *testing.T, name string) {
 func awaitFile(t *testing.T, path string, condition func(string) bool) string {
 	t.Helper()
 	var content []byte
-	clustertest.EventuallyWithin(t, 30*time.Second, func() error {
+	clustertest.Eventually(t, func() error {
 		var err error
 		if content, err = os.ReadFile(path); err == nil && !condition(string(content)) {
 			err = fmt.Errorf("%s is %q", path, content)

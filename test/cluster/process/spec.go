@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	defaultReadyTimeout = time.Minute
+	// defaultReadyTimeout is for a machine on which much else runs. It only delays the report of a failure.
+	defaultReadyTimeout = 5 * time.Minute
 	defaultStopTimeout  = 10 * time.Second
 )
 
@@ -42,10 +43,10 @@ type Spec struct {
 	Run func(ctx context.Context) error
 
 	// Ready returns nil once the component serves. The group calls it every 50 ms from the
-	// start on, each time with a context of two seconds. If Ready is nil, the component is
+	// start on, each time with a context of ten seconds. If Ready is nil, the component is
 	// ready as soon as it has started.
 	Ready func(ctx context.Context) error
-	// ReadyTimeout bounds the time until Ready succeeds; the default is a minute.
+	// ReadyTimeout bounds the time until Ready succeeds; the default is five minutes.
 	ReadyTimeout time.Duration
 	// ReadyLater makes Start and Restart return as soon as the component has started. It is
 	// Starting until Ready succeeds, for as long as that takes. If it ends before, the group

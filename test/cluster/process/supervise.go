@@ -11,7 +11,9 @@ import (
 
 const (
 	readyPollInterval = 50 * time.Millisecond
-	readyTimeout      = 2 * time.Second
+	// probeTimeout limits one call of Spec.Ready, and killTimeout the end after SIGKILL, on a machine on which much else
+	// runs.
+	probeTimeout, killTimeout = 10 * time.Second, 30 * time.Second
 	// stableAfter is the run time after which the count of crashes starts again.
 	stableAfter = time.Minute
 )
@@ -122,7 +124,7 @@ func (c *component) awaitReady(ctx context.Context, in instance) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		probeCtx, cancelProbe := context.WithTimeout(ctx, readyTimeout)
+		probeCtx, cancelProbe := context.WithTimeout(ctx, probeTimeout)
 		err := c.spec.Ready(probeCtx)
 		cancelProbe()
 		if err == nil {
@@ -232,7 +234,7 @@ func (c *component) terminate(in instance) {
 // its context continues and must not block the group.
 func (c *component) kill(in instance) {
 	in.kill()
-	grace := time.NewTimer(readyTimeout)
+	grace := time.NewTimer(killTimeout)
 	defer grace.Stop()
 	select {
 	case <-in.exited():

@@ -43,7 +43,7 @@ func installCRDs(ctx context.Context, c *cluster.Cluster) error {
 		if err := api.Apply(ctx, configuration, client.FieldOwner("badinput"), client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s: %w", crd.GetName(), err)
 		}
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 			err := api.Get(ctx, client.ObjectKeyFromObject(crd), crd)
 			return err == nil && established(crd), err
 		})

@@ -53,7 +53,7 @@ const (
 	neighborhood  = "hostile-neighbor"  // another project of the department, on kube-scheduler
 	elsewhere     = "hostile-elsewhere" // a project of the other department
 	ending        = "hostile-ending"    // an expired project whose deletion is requested, and its department
-	setupTimeout  = 3 * time.Minute
+	setupTimeout  = 10 * time.Minute
 	setupInterval = 50 * time.Millisecond
 )
 

@@ -36,24 +36,42 @@ func (s *simulation) newPodWatch(namespace string) *podWatch {
 	return &podWatch{simulation: s, namespace: namespace, running: map[types.UID]*corev1.Pod{}}
 }
 
-// run observes the pods until the context ends.
+// run observes the pods until the context ends, and then an excess until it is over or longer than the bound.
 func (w *podWatch) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		events, err := w.world.Clientset.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
+	watching, end := context.WithCancel(w.t.Context())
+	defer end()
+	for ended := false; !ended; {
+		events, err := w.world.Clientset.CoreV1().Pods(w.namespace).Watch(watching, metav1.ListOptions{})
 		if err != nil {
-			if ctx.Err() == nil {
-				w.t.Errorf("watch the pods of %s: %v", w.namespace, err)
-			}
+			w.t.Errorf("watch the pods of %s: %v", w.namespace, err)
 			return
 		}
-		for event := range events.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				w.observe(pod, event.Type == watch.Deleted)
-			}
-		}
+		ended = w.observeAll(ctx, events)
+		events.Stop()
 	}
 	w.endExcess()
 	w.t.Logf("%s: at most %d GPUs of %d, over the limit for at most %s", w.namespace, w.most, simulatedLimit, w.longest.Round(time.Millisecond))
+}
+
+// observeAll observes the events of a watch. It reports false if the watch ended before run has to.
+func (w *podWatch) observeAll(ctx context.Context, events watch.Interface) (ended bool) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case event, open := <-events.ResultChan():
+			if !open {
+				return w.t.Context().Err() != nil
+			}
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				w.observe(pod, event.Type == watch.Deleted)
+			}
+		case <-tick.C:
+			if ctx.Err() != nil && (w.excessSince.IsZero() || time.Since(w.excessSince) > excessBound) {
+				return true
+			}
+		}
+	}
 }
 
 func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {

@@ -31,7 +31,7 @@ const (
 	defaultDuration                = 20 * time.Second
 	// excessBound is the time for which a project may exceed its limit, on a busy machine: lifecycle ends the
 	// newest pods, with a grace period of a second.
-	excessBound = 15 * time.Second
+	excessBound = time.Minute
 	// simulatedLimit is each project's limit in whole GPUs.
 	simulatedLimit = 3
 	// simulatedWorkloads is the number of workloads of a project from which members delete

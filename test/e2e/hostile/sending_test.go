@@ -4,7 +4,7 @@
 package hostile
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -64,7 +64,7 @@ var strategicGroups = map[string]bool{"": true, "apps": true, "batch": true, "po
 
 // retry repeats a request that failed because the machine is busy.
 func (a *attacker) retry(request func() error) error {
-	for range 20 {
+	for deadline := time.Now().Add(setupTimeout); time.Now().Before(deadline); {
 		err := request()
 		if !isTransient(err) || a.t.Context().Err() != nil {
 			return err
@@ -74,7 +74,7 @@ func (a *attacker) retry(request func() error) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return errors.New("the API server was busy in 20 attempts")
+	return fmt.Errorf("the API server was busy for %s", setupTimeout)
 }
 
 func isTransient(err error) bool {

@@ -237,7 +237,7 @@ func TestPagedList(t *testing.T) {
 // nextEvent returns the next event of a watch, without bookmarks.
 func nextEvent(t *testing.T, w watch.Interface) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
 		select {

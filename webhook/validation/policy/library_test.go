@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,24 +81,26 @@ func TestLibrariesOfImporters(t *testing.T) {
 
 // A policy that imports a library that does not exist is refused, after a moment in which the cache may see it.
 func TestMissingLibraryIsAwaited(t *testing.T) {
-	v := validatorWith(t)
-	_, err := v.ValidateCreate(t.Context(), newPolicy(importer))
-	const missing = "spec.rego:5:22: Invalid value: data.lib.registries.allowed does not exist: no library has this package; apply the library first"
-	if err == nil || !strings.Contains(err.Error(), missing) {
-		t.Fatalf("error %v\nwant %s", err, missing)
-	}
-	writer, ok := v.Cached.(client.Client)
-	if !ok {
-		t.Fatal("the fake client is no client")
-	}
-	created := make(chan error, 1)
-	time.AfterFunc(200*time.Millisecond, func() { created <- writer.Create(context.Background(), newLibrary("registries", library)) })
-	if _, err := v.ValidateCreate(t.Context(), newPolicy(importer)); err != nil {
-		t.Error(err)
-	}
-	if err := <-created; err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		v := validatorWith(t)
+		_, err := v.ValidateCreate(t.Context(), newPolicy(importer))
+		const missing = "spec.rego:5:22: Invalid value: data.lib.registries.allowed does not exist: no library has this package; apply the library first"
+		if err == nil || !strings.Contains(err.Error(), missing) {
+			t.Fatalf("error %v\nwant %s", err, missing)
+		}
+		writer, ok := v.Cached.(client.Client)
+		if !ok {
+			t.Fatal("the fake client is no client")
+		}
+		created := make(chan error, 1)
+		time.AfterFunc(200*time.Millisecond, func() { created <- writer.Create(context.Background(), newLibrary("registries", library)) })
+		if _, err := v.ValidateCreate(t.Context(), newPolicy(importer)); err != nil {
+			t.Error(err)
+		}
+		if err := <-created; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // fixedClock is a policy time that does not pass.

@@ -74,7 +74,7 @@ func TestFollowedLogEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := newTestPod("train")
 			s := newTestServer(t, pod)
-			time.AfterFunc(100*time.Millisecond, func() { end(s, pod) })
+			s.whenStreamed(func() { end(s, pod) })
 			got := s.logsOf(t, "train", "follow=true&tailLines=1")
 			if want := "[simulated] running for 5m0s\n[simulated] container main ended with exit code 0\n"; got != want {
 				t.Errorf("%q, want %q", got, want)
@@ -83,7 +83,7 @@ func TestFollowedLogEnds(t *testing.T) {
 	}
 	pod := newTestPod("train")
 	s := newTestServer(t, pod)
-	time.AfterFunc(100*time.Millisecond, func() {
+	s.whenStreamed(func() {
 		other := pod.DeepCopy()
 		other.UID = "another"
 		s.setPod(other)

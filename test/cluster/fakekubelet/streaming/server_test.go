@@ -39,6 +39,9 @@ type testServer struct {
 
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
+	// reads counts the reads of pods, and changeStreamed runs once at the second one.
+	reads          int
+	changeStreamed func()
 }
 
 func newTestServer(t *testing.T, pods ...*corev1.Pod) *testServer {
@@ -69,11 +72,7 @@ func newTestServer(t *testing.T, pods ...*corev1.Pod) *testServer {
 		s.setPod(pod)
 	}
 	s.Add("dgx-1", Node{
-		Pod: func(namespace, name string) *corev1.Pod {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.pods[namespace+"/"+name]
-		},
+		Pod: s.readPod,
 		Container: func(pod *corev1.Pod, _ *corev1.Container) toyshell.Container {
 			return toyshell.Container{Hostname: pod.Name, User: "root", WorkingDir: "/"}
 		},
@@ -94,6 +93,27 @@ func newTestServer(t *testing.T, pods ...*corev1.Pod) *testServer {
 		}
 	})
 	return s
+}
+
+func (s *testServer) readPod(namespace, name string) *corev1.Pod {
+	s.mu.Lock()
+	s.reads++
+	second, change := s.reads == 2, s.changeStreamed
+	s.mu.Unlock()
+	if second && change != nil {
+		change()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[namespace+"/"+name]
+}
+
+// whenStreamed makes the server call change once a stream has begun: it reads the pod when the request arrives, and again
+// after the first lines.
+func (s *testServer) whenStreamed(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads, s.changeStreamed = 0, change
 }
 
 func (s *testServer) setPod(pod *corev1.Pod) {
@@ -151,7 +171,7 @@ func (s *testServer) exec(t *testing.T, pod, container, in string, command ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	err = executor.StreamWithContext(ctx, options)
 	var exit utilexec.CodeExitError
@@ -299,7 +319,7 @@ func TestExecInTerminal(t *testing.T) {
 	}
 	var screen bytes.Buffer
 	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{
-		Stdin: strings.NewReader("hostname\rsleep 60\r\x03exit 6\r"), Stdout: &screen, Tty: true, TerminalSizeQueue: &oneSize{},
+		Stdin: strings.NewReader("hostname\rsleep infinity\r\x03exit 6\r"), Stdout: &screen, Tty: true, TerminalSizeQueue: &oneSize{},
 	})
 	var exit utilexec.CodeExitError
 	if !errors.As(err, &exit) || exit.Code != 6 {
@@ -332,7 +352,7 @@ func TestAttachShowsNewOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(300*time.Millisecond, func() { s.setPod(ended(pod, 3)) })
+	s.whenStreamed(func() { s.setPod(ended(pod, 3)) })
 	var out bytes.Buffer
 	if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil {
 		t.Fatal(err)
@@ -377,7 +397,7 @@ func TestPortForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetch := func(port uint16) (string, error) {
-		response, err := (&http.Client{Timeout: 5 * time.Second}).Get(fmt.Sprintf("http://127.0.0.1:%d/any/path", port))
+		response, err := (&http.Client{Timeout: 5 * time.Minute}).Get(fmt.Sprintf("http://127.0.0.1:%d/any/path", port))
 		if err != nil {
 			return "", err
 		}

@@ -24,11 +24,14 @@ func newTestContainer() Container {
 	}
 }
 
+// waitTimeout is for a machine on which much else runs. It is shorter than the longest sleep, an hour.
+const waitTimeout = 5 * time.Minute
+
 // runTest runs a command and returns what it printed and its exit code.
 func runTest(t *testing.T, c Container, in io.Reader, command ...string) (out, errOut string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	code = Run(ctx, c, command, Streams{In: in, Out: &stdout, Err: &stderr})
 	if ctx.Err() != nil {
@@ -171,7 +174,7 @@ func TestTerminal(t *testing.T) {
 	go func() {
 		done <- Run(t.Context(), newTestContainer(), []string{"bash"}, Streams{In: keys, Out: &screen, TTY: true})
 	}()
-	for _, typed := range []string{"echo helo\x7flo\r", "exit 9\x03", "sleep 60\r", "\x03", "cd /data\r", "exit 7\r"} {
+	for _, typed := range []string{"echo helo\x7flo\r", "exit 9\x03", "sleep infinity\r", "\x03", "cd /data\r", "exit 7\r"} {
 		if _, err := io.WriteString(typing, typed); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +184,7 @@ func TestTerminal(t *testing.T) {
 		if code != 7 {
 			t.Errorf("exit %d, want 7", code)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(waitTimeout):
 		t.Fatal("the terminal has no end")
 	}
 	for _, want := range []string{"root@train-0:/workspace# ", "\r\nhello\r\n", "root@train-0:/data# "} {
@@ -192,14 +195,14 @@ func TestTerminal(t *testing.T) {
 }
 
 func TestTerminalEndsWithItsUser(t *testing.T) {
-	for _, typed := range []string{"", "\x04", "sleep 60\r"} {
+	for _, typed := range []string{"", "\x04", "sleep infinity\r"} {
 		done := make(chan int)
 		go func() {
 			done <- Run(t.Context(), newTestContainer(), []string{"sh"}, Streams{In: strings.NewReader(typed), Out: io.Discard, TTY: true})
 		}()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitTimeout):
 			t.Fatalf("the terminal outlives its user, who typed %q", typed)
 		}
 	}

@@ -249,7 +249,7 @@ func TestQuotaChangesUnderLoad(t *testing.T) {
 	}
 	for range 2 {
 		send(func() *corev1.Pod {
-			s.waitForUncountedEnds(t, done, ns)
+			s.waitForUncountedEnds(done, t, ns)
 			return newChangePod(ns, v1alpha1.WorkloadInteractive, "dgx-mig", "nvidia.com/mig-1g.5gb", "1")
 		}, func(err error) {
 			if err == nil {
@@ -310,7 +310,7 @@ func TestQuotaChangesUnderLoad(t *testing.T) {
 
 // waitForUncountedEnds waits until the quota does not count more than one small pod of those that ended: a
 // client that is faster than the quota controller uses up its own guarantee.
-func (s *sluiceCluster) waitForUncountedEnds(t *testing.T, done context.Context, ns string) {
+func (s *sluiceCluster) waitForUncountedEnds(done context.Context, t *testing.T, ns string) {
 	t.Helper()
 	eventually(t, func() error {
 		quota, err := s.clientset.CoreV1().ResourceQuotas(ns).Get(t.Context(), v1alpha1.QuotaName, metav1.GetOptions{})

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,9 +132,11 @@ func GetQuota(ctx context.Context, from client.Reader, target Target) (*corev1.R
 	var quota corev1.ResourceQuota
 	err := from.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: v1alpha1.QuotaName}, &quota)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read the quota of %s: %w", target, err)
-	case err != nil || !isQuotaOf(&quota, target):
+	case !isQuotaOf(&quota, target):
 		return nil, nil
 	}
 	return &quota, nil

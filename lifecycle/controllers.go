@@ -84,7 +84,7 @@ func (s *services) quota() []component {
 		&capacity.Reconciler{Client: s.client},
 		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
-		withPods{&excess.Reconciler{Client: s.client, Events: s.events, Evictor: s.stopper}, s.pods},
+		withPods{&excess.Reconciler{Client: s.client, Live: s.live, Events: s.events, Evictor: s.stopper}, s.pods},
 		withPods{s.usageRecords, s.pods},
 		background{s.usageRecords},
 	}

@@ -196,7 +196,8 @@ func (g gauges) setResourceQuota(q *corev1.ResourceQuota, p *v1alpha1.Project) {
 		return
 	}
 	for name, used := range q.Status.Used {
-		if pool, ok := strings.CutPrefix(string(name), quotaPrefix); ok {
+		hard := q.Status.Hard[name] // 0 of a pool that the project had before
+		if pool, ok := strings.CutPrefix(string(name), quotaPrefix); ok && !hard.IsZero() {
 			g.set(projectGPUs, float64(used.Value())/1000, p.Name, p.Spec.Department, pool, "resourceQuota")
 		}
 	}

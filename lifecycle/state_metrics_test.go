@@ -93,7 +93,9 @@ func newStateCollector(t *testing.T, elected bool) *stateCollector {
 	quota := func(namespace, name, resourceName, used string) *corev1.ResourceQuota {
 		return &corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Status:     corev1.ResourceQuotaStatus{Used: corev1.ResourceList{corev1.ResourceName(resourceName): quantity(used)}},
+			Status: corev1.ResourceQuotaStatus{
+				Hard: corev1.ResourceList{corev1.ResourceName(resourceName): quantity("9k")}, Used: corev1.ResourceList{corev1.ResourceName(resourceName): quantity(used)},
+			},
 		}
 	}
 	node := &v1alpha1.GPUNode{

@@ -51,7 +51,7 @@ func newProject(name string) v1alpha1.Project {
 		Spec: v1alpha1.ProjectSpec{Department: "students", NodePools: []v1alpha1.PoolQuota{{
 			Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("2"), Limit: resource.MustParse("4")},
 		}}},
-		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: name}, NodePools: []v1alpha1.PoolUsage{{Name: "dgx"}}},
+		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: name}, NodePools: []v1alpha1.PoolUsage{{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}}},
 	}
 	meta.SetStatusCondition(&project.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue})
 	return project

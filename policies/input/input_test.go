@@ -66,7 +66,9 @@ func TestQuotaApplied(t *testing.T) {
 	condition := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: status, Reason: reason}}
 	}
-	dgx := []v1alpha1.PoolUsage{{Name: "dgx"}}
+	limited := v1alpha1.GPUUsage{Limit: resource.MustParse("1")}
+	dgx := []v1alpha1.PoolUsage{{Name: "dgx", GPUUsage: limited}}
+	released := []v1alpha1.PoolUsage{{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1")}}}
 	for name, tc := range map[string]struct {
 		status v1alpha1.ProjectStatus
 		want   bool
@@ -74,13 +76,14 @@ func TestQuotaApplied(t *testing.T) {
 		"a new project":       {},
 		"in force":            {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionTrue, v1alpha1.ReasonApplied), NodePools: dgx}, true},
 		"a changed quota":     {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionFalse, v1alpha1.ReasonQuotaNotCounted), NodePools: dgx}, true},
-		"a pool not counted":  {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionTrue, v1alpha1.ReasonApplied), NodePools: []v1alpha1.PoolUsage{{Name: "mig"}}}, false},
+		"a pool not counted":  {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionTrue, v1alpha1.ReasonApplied), NodePools: []v1alpha1.PoolUsage{{Name: "mig", GPUUsage: limited}}}, false},
+		"one no longer":       {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionFalse, v1alpha1.ReasonQuotaNotCounted), NodePools: released}, false},
 		"a policy that fails": {v1alpha1.ProjectStatus{Conditions: condition(metav1.ConditionFalse, "ObjectsRefused"), NodePools: dgx}, false},
 		"no condition":        {v1alpha1.ProjectStatus{NodePools: dgx}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			project := &v1alpha1.Project{Status: tc.status}
-			project.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx"}}
+			project.Spec.NodePools = []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("1")}}}
 			pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}}
 			if got := input.NewProjectPools(project, func(string) *v1alpha1.NodePool { return pool }); got[0].QuotaApplied != tc.want {
 				t.Errorf("the quota is applied: %t", got[0].QuotaApplied)

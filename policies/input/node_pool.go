@@ -100,19 +100,22 @@ func NewProjectPools(project *v1alpha1.Project, pools func(name string) *v1alpha
 	for _, quota := range project.Spec.NodePools {
 		if pool := pools(quota.Name); pool != nil {
 			projectPool := poolWithQuota(pool, quota.GPU)
-			projectPool.QuotaApplied = isQuotaApplied(project, pool.Name)
+			projectPool.QuotaApplied = isQuotaApplied(project, &quota)
 			result = append(result, projectPool)
 		}
 	}
 	return result
 }
 
-// isQuotaApplied reports whether a quota of the project is in force in the pool: the status lists the pool once its quota
-// is counted. A project with another problem than a changed quota that is not counted yet has no quota in force.
-func isQuotaApplied(project *v1alpha1.Project, pool string) bool {
+// isQuotaApplied reports whether a quota of the project is in force in the pool: the status has the pool's limit once the
+// quota counts it. With another problem than a changed quota that is not counted yet, GPU pods are refused.
+func isQuotaApplied(project *v1alpha1.Project, quota *v1alpha1.PoolQuota) bool {
+	limit := quota.GPU.MaxInUse()
 	applied := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaApplied)
 	return applied != nil && (applied.Status == metav1.ConditionTrue || applied.Reason == v1alpha1.ReasonQuotaNotCounted) &&
-		slices.ContainsFunc(project.Status.NodePools, func(use v1alpha1.PoolUsage) bool { return use.Name == pool })
+		slices.ContainsFunc(project.Status.NodePools, func(use v1alpha1.PoolUsage) bool {
+			return use.Name == quota.Name && (use.Limit.Sign() > 0 || limit.IsZero())
+		})
 }
 
 func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {

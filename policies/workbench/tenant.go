@@ -68,7 +68,9 @@ func (f *Folder) tenant(project string, now time.Time, metadata *NamespaceMetada
 			Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: from.Project.Generation,
 		})
 		for _, quota := range from.Project.Spec.NodePools {
-			from.Project.Status.NodePools = append(from.Project.Status.NodePools, v1alpha1.PoolUsage{Name: quota.Name})
+			from.Project.Status.NodePools = append(from.Project.Status.NodePools, v1alpha1.PoolUsage{
+				Name: quota.Name, GPUUsage: v1alpha1.GPUUsage{Limit: quota.GPU.MaxInUse()},
+			})
 		}
 	}
 	from.Namespace = f.namespace(from.Project.NamespaceName(), metadata)

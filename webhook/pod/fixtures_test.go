@@ -110,7 +110,7 @@ func newFakeReader() *fakeReader {
 			Status: v1alpha1.ProjectStatus{
 				Namespace:  &v1alpha1.ProjectNamespace{Name: "thesis"},
 				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1}},
-				NodePools:  []v1alpha1.PoolUsage{{Name: "dgx-mig"}, {Name: "dgx"}},
+				NodePools:  []v1alpha1.PoolUsage{{Name: "dgx-mig", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}},
 			},
 		}},
 		department: v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students", ResourceVersion: "1"}},

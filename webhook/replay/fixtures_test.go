@@ -63,7 +63,7 @@ func newTenant(tb testing.TB) *decision.Tenant {
 			Spec:       v1alpha1.ProjectSpec{Department: "students"},
 			Status: v1alpha1.ProjectStatus{
 				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1}},
-				NodePools:  []v1alpha1.PoolUsage{{Name: "dgx"}, {Name: "dgx-mig"}, {Name: "batch"}},
+				NodePools:  []v1alpha1.PoolUsage{{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "dgx-mig", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "batch", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}},
 			},
 		},
 	}

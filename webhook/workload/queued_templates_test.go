@@ -44,7 +44,7 @@ func queuedProject() []client.Object {
 		Status: v1alpha1.ProjectStatus{
 			Namespace:  &v1alpha1.ProjectNamespace{Name: "queued"},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue}},
-			NodePools:  []v1alpha1.PoolUsage{{Name: "mig"}, {Name: "left"}, {Name: "right"}, {Name: "plain"}},
+			NodePools:  []v1alpha1.PoolUsage{{Name: "mig", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "left", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "right", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}, {Name: "plain", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("4")}}},
 		},
 	}
 	objects := []client.Object{

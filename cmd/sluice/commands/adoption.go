@@ -44,7 +44,7 @@ type adoption struct {
 	problems, warnings []string
 }
 
-const adoptionAccessHint = "`sluice adopt` is for system administrators, who may list projects, node pools, nodes and pods"
+const adoptionAccessHint = "`sluice adopt` is for system administrators, who may list projects, node pools, nodes, pods and resource quotas"
 
 // readAdoptionState reads the department and everything that a quota depends on.
 func readAdoptionState(ctx context.Context, c client.Client, department string) (*adoptionState, error) {

@@ -169,7 +169,7 @@ func (r *Reconciler) endedByProjects(ctx context.Context, projects []v1alpha1.Pr
 		if projects[i].Status.Namespace == nil {
 			continue
 		}
-		exceeded, err := r.decideProject(ctx, &projects[i], now)
+		exceeded, err := r.decideProject(ctx, r.Client, &projects[i], now)
 		if err != nil {
 			return nil, err
 		}

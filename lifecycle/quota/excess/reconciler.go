@@ -6,7 +6,7 @@
 // The API server counts the limit of a project in a ResourceQuota. After pods were deleted,
 // Kubernetes' quota controller counts again, without the pods that are being created at that
 // moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md). The same
-// happens where somebody created a second ResourceQuota in the namespace. In node pools of
+// happens where the namespace has a second ResourceQuota. In node pools of
 // kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows that the
 // limits of its projects add up to more, they can hold more together. What exceeds the limit of a
 // project is that project's excess, and none of its department.
@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,6 +60,8 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
+	// Live reads quotas from the API server before a pod ends.
+	Live client.Reader
 	// Evictor ends pods.
 	Evictor Evictor
 	// Events records which pods were ended, on them and on their project or department.
@@ -136,7 +139,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil // the deletion ends all pods
 	}
 	now := policytime.MachineNow()
-	exceeded, err := r.decideProject(ctx, &project, now)
+	exceeded, err := r.decideProject(ctx, r.Client, &project, now)
+	if slices.ContainsFunc(exceeded, func(s scope) bool { return len(s.decision.End) > 0 }) {
+		// The cache can have a pod before the raised limit by which it was admitted.
+		exceeded, err = r.decideProject(ctx, r.Live, &project, now)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

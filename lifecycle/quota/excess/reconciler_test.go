@@ -110,7 +110,7 @@ func newTestEnv(t *testing.T) *testEnv {
 		}).
 		WithTypeConverters(applyconfiguration.NewTypeConverter(scheme), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		Build()
-	e.Reconciler = &Reconciler{Client: c, Evictor: e, Events: e.recorder}
+	e.Reconciler = &Reconciler{Client: c, Live: c, Evictor: e, Events: e.recorder}
 	e.initState(&e.pods)
 	return e
 }
@@ -280,6 +280,25 @@ func TestReconcileNamesCause(t *testing.T) {
 				t.Errorf("the pod says %q", e.messages)
 			}
 		})
+	}
+}
+
+// Guards invariant 12 of the design: a pod that was admitted under a raised limit stays, although the cache does not have
+// that limit yet.
+func TestReconcileReadsRaisedLimit(t *testing.T) {
+	e, raised := newTestEnv(t), newTestEnv(t)
+	e.Live = raised.Client
+	quota, err := apply.GetQuota(t.Context(), raised.Client, apply.Target{Kind: apply.SubjectProject, Name: "thesis", Namespace: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status.Hard["requests."+dgxMilli] = resource.MustParse("3000")
+	if err := raised.Client.Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	e.add(60, "a", "b", "c")
+	if c, err := e.reconcileOnce(t); err != nil || c != nil || len(e.evicted) > 0 {
+		t.Errorf("condition %+v, evicted %v, %v", c, e.evicted, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,13 +66,26 @@ func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope
 }
 
 // decideProject returns the exceeded limits of a project with the decision about each. A unit in which
-// the project has no node pool any more is not exceeded by the pods that continue there.
-func (r *Reconciler) decideProject(ctx context.Context, project *v1alpha1.Project, now time.Time) (exceeded []scope, err error) {
+// the project has no node pool any more is not exceeded by the pods that continue there. It reads the quotas
+// from the given reader.
+func (r *Reconciler) decideProject(
+	ctx context.Context, quotas client.Reader, project *v1alpha1.Project, now time.Time,
+) (exceeded []scope, err error) {
 	target := apply.ProjectTarget(project)
 	target.Namespace = project.Status.Namespace.Name
-	quota, others, err := apply.ListQuotas(ctx, r.Client, target)
+	quota, others, err := apply.ListQuotas(ctx, quotas, target)
 	if err != nil || quota == nil {
 		return nil, err
+	}
+	for _, s := range quotaScopes(project, quota) {
+		s.otherQuotas = others
+		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
+		if s.decision.Excess > 0 {
+			exceeded = append(exceeded, s)
+		}
+	}
+	if len(exceeded) == 0 {
+		return nil, nil
 	}
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
@@ -83,13 +97,7 @@ func (r *Reconciler) decideProject(ctx context.Context, project *v1alpha1.Projec
 			units[input.QuotaResource(&pools.Items[i])] = true
 		}
 	}
-	for _, s := range quotaScopes(project, quota) {
-		s.otherQuotas = others
-		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
-		if s.decision.Excess > 0 && (units[s.resource] || s.decision.endsPods()) {
-			exceeded = append(exceeded, s)
-		}
-	}
+	exceeded = slices.DeleteFunc(exceeded, func(s scope) bool { return !units[s.resource] && !s.decision.endsPods() })
 	slices.SortFunc(exceeded, func(a, b scope) int { return strings.Compare(a.key, b.key) })
 	return exceeded, nil
 }
@@ -117,7 +125,7 @@ func (s *scope) describe() string {
 		s.holder, s.decision.Held.Describe(), of, s.decision.Excess.Describe(), s.limit.Milli.Describe())
 }
 
-// cause says why admission did not hold the limit.
+// cause returns why admission did not hold the limit.
 func (s *scope) cause() string {
 	switch {
 	case s.holder.kind == "department":

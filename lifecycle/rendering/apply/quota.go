@@ -81,9 +81,10 @@ func equalAmounts(a, b any) bool {
 	return err == nil && err2 == nil && x.Cmp(y) == 0
 }
 
-// retainUnits keeps the GPU quota units that the project's quota has and is not to have any more, with
-// a limit of 0. A webhook that does not know yet that the project lost a node pool still admits pods
-// there, which nothing would count.
+// retainUnits keeps the GPU quota units of single node pools that the project's quota has and is not to
+// have any more, with a limit of 0. A webhook that does not know yet that the project lost a node pool
+// still admits pods there, and the quota goes on counting them. The unit that pools share is not kept: pools
+// of KAI-Scheduler, which counts for itself, charge it, too, and Kueue holds its pods by its own quota.
 func (a *Applier) retainUnits(ctx context.Context, target Target, objects []*unstructured.Unstructured) error {
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GroupVersionKind() == quotaKind })
 	if at < 0 {
@@ -94,10 +95,13 @@ func (a *Applier) retainUnits(ctx context.Context, target Target, objects []*uns
 		return err
 	}
 	hard, _, _ := unstructured.NestedMap(objects[at].Object, "spec", "hard")
+	if hard == nil {
+		hard = map[string]any{}
+	}
 	changed := false
 	for name := range existing.Spec.Hard {
 		unit, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
-		if _, desired := hard[string(name)]; desired || !ok || !v1alpha1.IsGPUCharge(corev1.ResourceName(unit)) {
+		if _, desired := hard[string(name)]; desired || !ok || v1alpha1.NodePoolOf(corev1.ResourceName(unit)) == "" {
 			continue
 		}
 		hard[string(name)], changed = "0", true

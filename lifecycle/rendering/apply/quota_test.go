@@ -182,6 +182,7 @@ func TestRemovedPoolStaysInQuota(t *testing.T) {
 	cluster := newQuotaCluster(t)
 	applyHard(t, cluster, fields{
 		"requests.sluice.dev/gpu-milli.a": "1000", "requests.sluice.dev/guaranteed-milli.a": "500", "requests.cpu": "4", "pods": "5",
+		"requests.sluice.dev/gpu-milli": "1000", // of pools that share it
 	})
 	for range 2 { // the second time the quota has them already
 		got, _ := applyHard(t, cluster, fields{"requests.sluice.dev/gpu-milli.b": "2000", "pods": "6"})

@@ -37,6 +37,9 @@ func (r *Reconciler) applyObjects(
 			outcome.MissingPools = append(outcome.MissingPools, quota.Name)
 		}
 	}
+	if _, outcome.OtherQuotas, err = apply.ListQuotas(ctx, r.Client, apply.ProjectTarget(project)); err != nil {
+		return Outcome{}, err
+	}
 	if !governed {
 		if outcome.DepartmentExcess, err = r.checkDepartmentLimit(ctx, project, department); outcome.DepartmentExcess != nil || err != nil {
 			return outcome, err
@@ -51,9 +54,6 @@ func (r *Reconciler) applyObjects(
 			return Outcome{}, err
 		}
 		outcome.Uncounted, outcome.UncountedObserved = append(outcome.Uncounted, held...), outcome.UncountedObserved || len(held) > 0
-	}
-	if _, outcome.OtherQuotas, err = apply.ListQuotas(ctx, r.Client, apply.ProjectTarget(project)); err != nil {
-		return Outcome{}, err
 	}
 	if outcome.ExceedsLimit = !governed && exceededLimits(outcome.Pools, outcome.Uncounted) != nil; outcome.ExceedsLimit {
 		return outcome, nil

@@ -6,6 +6,7 @@ package project
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ func (r *Reconciler) refuseVolumeClaims(ctx context.Context, project *v1alpha1.P
 	if existing, err := apply.GetQuota(ctx, r.Live, apply.ProjectTarget(project)); err != nil {
 		return nil, err
 	} else if existing != nil {
-		hard = existing.Spec.Hard
+		maps.Copy(hard, existing.Spec.Hard)
 	}
 	hard[corev1.ResourcePersistentVolumeClaims] = resource.Quantity{}
 	quota, err := apply.ToUnstructured(&corev1.ResourceQuota{

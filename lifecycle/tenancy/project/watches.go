@@ -194,7 +194,7 @@ func nodePoolInput(pool *v1alpha1.NodePool) []input.NodePool {
 // was created or deleted.
 func (r *Reconciler) otherQuotaHandler() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-		if object.GetName() == v1alpha1.QuotaName {
+		if object.GetName() == v1alpha1.QuotaName && object.GetLabels()[v1alpha1.LabelProject] != "" {
 			return nil
 		}
 		project, err := inventory.ProjectForNamespace(ctx, r.Client, object.GetNamespace())

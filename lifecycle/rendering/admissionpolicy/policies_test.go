@@ -195,7 +195,7 @@ func TestPoliciesUseNamesOfTheCode(t *testing.T) {
 	for _, name := range []string{
 		v1alpha1.LabelProject, v1alpha1.LabelQueued, v1alpha1.LabelManagedBy, v1alpha1.LabelKueueQueue, v1alpha1.LabelPodSecurityEnforce,
 		v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationStoppedUntil, v1alpha1.AnnotationGPU, v1alpha1.AnnotationGPUFraction,
-		v1alpha1.TaintRepartitioning, string(v1alpha1.ResourceGPUMilli), v1alpha1.ResourceNVIDIAMIGPrefix,
+		v1alpha1.TaintRepartitioning, string(v1alpha1.ResourceGPUMilli), string(v1alpha1.ResourceGuaranteedMilli), v1alpha1.ResourceNVIDIAMIGPrefix,
 		kaigroup.AnnotationGroup, kaigroup.LabelKRMProject,
 	} {
 		if !strings.Contains(text.String(), name) {

@@ -53,7 +53,7 @@ var outcomeNames = [outcomes]string{
 const (
 	// loadClients is the number of clients, each with one request at a time. More clients are not faster on two processors.
 	loadClients = 4
-	// loadTimeout is how long a client waits for an answer, on a busy machine. The webhooks of a request take less.
+	// loadTimeout bounds the time for which a client waits for an answer, on a busy machine. The webhooks of a request take less.
 	loadTimeout = time.Minute
 	// loadRetryInterval is the time after which a client tries again that has no connection.
 	loadRetryInterval = 100 * time.Millisecond

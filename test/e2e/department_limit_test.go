@@ -120,7 +120,8 @@ func TestExcessOfDepartmentIsEnded(t *testing.T) {
 			return err
 		}
 		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionLimitExceeded)
-		want := "department sharers held 3 GPUs of node pool dgx, 1 GPU more than its limit of 2 GPUs; ended the newest: pod sharer-a/" + newest.Name
+		want := "department sharers held 3 GPUs of node pool dgx, 1 GPU more than its limit of 2 GPUs, " +
+			"because its projects are counted alone and their limits add up to more; ended the newest: pod sharer-a/" + newest.Name
 		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, want) {
 			return unexpectedState(want, c)
 		}

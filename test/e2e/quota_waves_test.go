@@ -38,7 +38,7 @@ const (
 // one watch for all pods of the cluster and one for all quotas: a quota is then newer than the pods.
 func (r *quotaRace) keepPodsChanging(t testing.TB) {
 	t.Helper()
-	pods := r.cluster.clientset.CoreV1().Pods(metav1.NamespaceDefault)
+	pods := r.clientset.CoreV1().Pods(metav1.NamespaceDefault)
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
 	for i := range changingPods {
@@ -66,7 +66,7 @@ func (r *quotaRace) keepPodsChanging(t testing.TB) {
 // it waits until the pods are within the limit.
 func (r *quotaRace) runWaves(t testing.TB) string {
 	t.Helper()
-	ctx, pods := t.Context(), r.cluster.clientset.CoreV1().Pods(r.ns)
+	ctx, pods := t.Context(), r.clientset.CoreV1().Pods(r.ns)
 	var (
 		all             sync.WaitGroup
 		created, gone   atomic.Int64

@@ -157,9 +157,8 @@ const (
 	// clockWaitTimeout is the time for which a running workload waits for its clock, in machine time,
 	// before its usage is attributed to UnknownName.
 	clockWaitTimeout = time.Minute
-	// maxUserLength and maxNodePoolLength are the longest names of a user and a node pool in
-	// a record, in characters.
-	maxUserLength, maxNodePoolLength = 1024, 53
+	// maxUserLength is the length of the longest name of a user in a record, in characters.
+	maxUserLength = 1024
 )
 
 // attribute finds the users of intervals without one. Running pods wait until their workload is
@@ -227,7 +226,7 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 // nodePoolOf returns the node pool for which a pod was admitted.
 func nodePoolOf(s *usageInterval) string {
 	pool := s.origin.Value().pool
-	if pool == "" || len(pool) > maxNodePoolLength {
+	if pool == "" || len(pool) > v1alpha1.MaxNodePoolName {
 		return UnknownName
 	}
 	return pool

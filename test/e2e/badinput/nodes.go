@@ -26,7 +26,7 @@ func nodePoolTable() table {
 		kind: "NodePool",
 		allowed: []edit{
 			{name: "only required fields", patch: `{spec: {sharing: null, compute: null, tolerations: null, mig: null}}`},
-			{name: "the longest name", patch: `{metadata: {name: ` + strings.Repeat("a", 53) + `}}`},
+			{name: "the longest name", patch: `{metadata: {name: ` + strings.Repeat("a", 46) + `}}`},
 			{name: "MIG planned from demand", patch: `{spec: {mig: {planning: Dynamic, layout: null}}}`},
 			{name: "a minimum runtime", patch: `{spec: {preemption: {minimumRuntime: 1h30m}}}`},
 			{name: "preemption without settings", patch: `{spec: {preemption: {}}}`},
@@ -45,7 +45,7 @@ func nodePoolTable() table {
 			{name: "another NVIDIA label", patch: `{spec: {nodeSelector: {nvidia.com/gpu.present: "true"}}}`},
 		},
 		rejected: []edit{
-			{"a name too long for a resource", `{metadata: {name: ` + strings.Repeat("a", 54) + `}}`, "metadata.name", "at most 53 characters"},
+			{"a name too long for a resource", `{metadata: {name: ` + strings.Repeat("a", 47) + `}}`, "metadata.name", "at most 46 characters"},
 			{"a name with a dot", `{metadata: {name: dgx.h100}}`, "metadata.name", "DNS label"},
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"an unknown field", `{spec: {nodeselector: {a: b}}}`, "spec.nodeselector", "unknown field"},
@@ -168,7 +168,7 @@ func gpuNodeTable() table {
 		},
 		rejected: []edit{
 			{"an unknown field", `{spec: {pool: a}}`, "spec.pool", "unknown field"},
-			{"a pool with a name that is too long", `{spec: {nodePool: ` + longText(54) + `}}`, "spec.nodePool", "may not be more than 53"},
+			{"a pool with a name that is too long", `{spec: {nodePool: ` + longText(47) + `}}`, "spec.nodePool", "may not be more than 46"},
 			{"GPUs that are not a list", `{spec: {gpus: 8}}`, "spec.gpus", "must be of type array"},
 			{"too many GPUs", `{spec: {gpus: [` + repeatItems(17, `{uuid: GPU-8f6e2a04-1c5b-4a5e-9d2f-3b7c6d5e4f%02d, migEnabled: true}`) + `]}}`, "spec.gpus", "at most 16 items"},
 			{"a GPU twice", `{spec: {gpus: [{uuid: ` + someGPU + `, migEnabled: true}, {uuid: ` + someGPU + `, migEnabled: false}]}}`, "spec.gpus[1]", "Duplicate value"},

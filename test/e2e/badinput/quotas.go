@@ -45,7 +45,7 @@ var rejectedQuotas = []edit{
 	{"a pool twice", newPoolQuotas(`{name: a, gpu: {limit: 1}}, {name: a, gpu: {limit: 2}}`), "spec.nodePools[1]", "Duplicate value"},
 	{"a pool without a name", newPoolQuotas(`{gpu: {limit: 1}}`), "spec.nodePools[0].name", "Required value"},
 	{"a pool with an invalid name", newPoolQuotas(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
-	{"a pool with a name that is too long", newPoolQuotas(`{name: ` + longText(54) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 53"},
+	{"a pool with a name that is too long", newPoolQuotas(`{name: ` + longText(47) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 46"},
 	{"a pool with an empty name", newPoolQuotas(`{name: "", gpu: {limit: 1}}`), "spec.nodePools[0].name", "at least 1 chars"},
 	{"a pool without a quota", newPoolQuotas(`{name: a}`), "spec.nodePools[0].gpu", "Required value"},
 	{"a quota with an unknown field", newQuota(`limit: 1, max: 2`), "spec.nodePools[0].gpu.max", "unknown field"},

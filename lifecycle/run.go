@@ -106,9 +106,10 @@ func newManager(cfg *config.Config, connection *rest.Config, logger logr.Logger)
 }
 
 // cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
-// objects, except for ResourceQuotas, whose others a project must not have, of events the rejections of pods, of revisions those of policies, of Leases the reports of
-// the webhook's replicas, and of Notices the fields that delivery needs. Departments, Projects and
-// NodePools have in addition when they were last written.
+// objects, and in addition all ResourceQuotas, since a project reports those that are not Sluice's. Of
+// events it keeps the rejections of pods, of revisions those of policies, of Leases the reports of the
+// webhook's replicas, and of Notices the fields that delivery needs. Departments, Projects and NodePools
+// have in addition when they were last written.
 func cacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}

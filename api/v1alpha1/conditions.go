@@ -37,8 +37,8 @@ const ConditionOversubscribed = "Oversubscribed"
 // Types of conditions of a Project.
 const (
 	// ConditionQuotaApplied is true when the project's quota exists and is counted for the current
-	// generation. Until then the former limits are in force, and GPU pods are rejected in node pools
-	// without one.
+	// generation. With the reason QuotaNotCounted the former limits are in force, and GPU pods are
+	// rejected in node pools without one. With another reason all GPU pods are rejected.
 	ConditionQuotaApplied = "QuotaApplied"
 	// ConditionOtherQuotas is true while the project's namespace has another ResourceQuota than the
 	// project's, so that the API server may admit pods above the limits. It is absent until that

@@ -128,8 +128,7 @@ func TestAdoptionNamesOtherQuotas(t *testing.T) {
 	if proposal.addQuotaWarning(nil); len(proposal.warnings) > 0 {
 		t.Errorf("without a quota: %q", proposal.warnings)
 	}
-	quotas := []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "compute"}}, {ObjectMeta: metav1.ObjectMeta{Name: "objects"}}}
-	if proposal.addQuotaWarning(quotas); len(proposal.warnings) != 1 || !strings.Contains(proposal.warnings[0], "the namespace has the ResourceQuota compute, objects,") {
+	if proposal.addQuotaWarning([]string{"compute", "objects"}); len(proposal.warnings) != 1 || !strings.Contains(proposal.warnings[0], "the namespace has the ResourceQuota compute, objects,") {
 		t.Errorf("with two: %q", proposal.warnings)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/input"
 	"sluice.dev/webhook/validation"
 )
@@ -99,12 +100,12 @@ func proposeAdoption(
 	if err != nil {
 		return adoption{}, fmt.Errorf("list pods in namespace %s: %w", name, explainForbidden(err, adoptionAccessHint))
 	}
-	var quotas corev1.ResourceQuotaList
-	if err := c.List(ctx, &quotas, client.InNamespace(name)); err != nil {
-		return adoption{}, fmt.Errorf("list resource quotas in namespace %s: %w", name, explainForbidden(err, adoptionAccessHint))
+	_, quotas, err := apply.ListQuotas(ctx, c, apply.Target{Kind: apply.SubjectProject, Name: name, Namespace: name})
+	if err != nil {
+		return adoption{}, explainForbidden(err, adoptionAccessHint)
 	}
 	proposal, err := newAdoption(state, namespace, pods, owners)
-	proposal.addQuotaWarning(quotas.Items)
+	proposal.addQuotaWarning(quotas)
 	return proposal, err
 }
 

@@ -79,12 +79,8 @@ func (a *adoption) addPodWarnings(state *adoptionState, pods []corev1.Pod) {
 	}
 }
 
-// addQuotaWarning adds that a project's namespace has one ResourceQuota.
-func (a *adoption) addQuotaWarning(quotas []corev1.ResourceQuota) {
-	var names []string
-	for i := range quotas {
-		names = append(names, quotas[i].Name)
-	}
+// addQuotaWarning adds that a project's namespace has one ResourceQuota. The names are those of the present ones.
+func (a *adoption) addQuotaWarning(names []string) {
 	if len(names) == 0 {
 		return
 	}

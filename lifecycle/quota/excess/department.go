@@ -183,9 +183,10 @@ func (r *Reconciler) endedByProjects(ctx context.Context, projects []v1alpha1.Pr
 }
 
 // podsOfProjects returns the pods of the projects that are charged in the scope's resource, without those
-// that their project ends, and those that terminate. Nothing refuses a pod at admission because its department is full: while the pod that it
-// replaces terminates, a controller would create it and lifecycle would end it again and again. So pods
-// that terminate may exceed a department's limit until they end, within the limits of their projects.
+// that their project ends, and those that terminate. Nothing refuses a pod at admission because its
+// department is full: while the pod that it replaces terminates, a controller would create it and lifecycle
+// would end it again and again. So pods that terminate may exceed a department's limit until they end,
+// within the limits of their projects.
 func (r *Reconciler) podsOfProjects(projects []v1alpha1.Project, s *scope, ended map[types.UID]bool) []*podcache.Pod {
 	var pods []*podcache.Pod
 	for i := range projects {

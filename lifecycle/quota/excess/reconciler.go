@@ -6,10 +6,10 @@
 // The API server counts the limit of a project in a ResourceQuota. After pods were deleted,
 // Kubernetes' quota controller counts again, without the pods that are being created at that
 // moment, and so more pods than the limit may be admitted (docs/platform/schedulers.md). The same
-// happens where the namespace has a second ResourceQuota. In node pools of
-// kube-scheduler and YuniKorn nothing counts the limit of a department: where it allows that the
-// limits of its projects add up to more, they can hold more together. What exceeds the limit of a
-// project is that project's excess, and none of its department.
+// happens where the namespace has a second ResourceQuota. In node pools of kube-scheduler and YuniKorn
+// nothing counts the limit of a department: where it allows that the limits of its projects add up to
+// more, they can hold more together. What exceeds the limit of a project is that project's excess, and
+// none of its department.
 //
 // The package reads the GPU pods, the rendered quotas, the Projects, Departments and NodePools. Whenever
 // GPU pods appear, it compares what they hold with the limit in force, and ends the newest until

@@ -26,7 +26,7 @@ type ObservedState struct {
 	Quota *corev1.ResourceQuota
 	// Charges is the GPU quota of the project's pods.
 	Charges PodCharges
-	// Rejected are the workloads whose pods exceeded a quota, and Queued those that Kueue has
+	// Rejected are the workloads whose pods exceeded the quota, and Queued those that Kueue has
 	// not admitted, the oldest first.
 	Rejected []Workload
 	Queued   []QueuedWorkload

@@ -78,7 +78,7 @@ var supportedKinds = []supportedKind{
 }
 
 // WatchedObjects returns an empty object of each kind of Kubernetes that policies may
-// render. A cache needs only those with ManagedLabels.
+// render. A cache needs only those with ManagedLabels, and all ResourceQuotas: [ListQuotas].
 func WatchedObjects() []client.Object {
 	var objects []client.Object
 	for _, k := range supportedKinds {

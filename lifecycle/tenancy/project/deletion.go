@@ -51,7 +51,7 @@ const (
 )
 
 // waitForGPUWork returns what the release of a namespace that stays waits for, or nil. The clock
-// controller stops the workloads; the quotas hold until their pods have ended.
+// controller stops the workloads; the quota holds until their pods have ended.
 func (r *Reconciler) waitForGPUWork(ctx context.Context, project *v1alpha1.Project, namespace string) (*problem, error) {
 	since := project.Status.PhaseSince
 	if project.Status.Phase != v1alpha1.ProjectDeleting || since == nil ||

@@ -158,7 +158,7 @@ func newCondition(kind, reason, message string, problems ...problem) metav1.Cond
 // conditions returns the conditions of a project that is not being deleted.
 func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 	if o.ClaimError != nil {
-		// Nothing new is known of the quotas: their conditions stay, with their generation.
+		// Nothing new is known of the quota: its condition stays, with its generation.
 		return []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "", *o.quotaProblem())}
 	}
 	var quota []problem

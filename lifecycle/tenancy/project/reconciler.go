@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project gives each Project its namespace, with the quotas and queues that
+// Package project gives each Project its namespace, with the quota and queues that
 // policies render for it.
 //
 // It reads Projects, Departments, NodePools and Namespaces. It creates or adopts the
@@ -18,8 +18,8 @@
 //
 // The package never deletes a namespace that Sluice did not create, or a volume: it stops
 // the workloads with which Kubernetes would delete volume claims. Which
-// namespace is a project's does not depend on labels. Usage comes from the quotas; the
-// package itself counts only pods that the quotas do not.
+// namespace is a project's does not depend on labels. Usage comes from the quota; the
+// package itself counts only pods that the quota does not.
 package project
 
 import (

@@ -208,7 +208,7 @@ func (k retention) describe() string {
 }
 
 // orphanNamespace removes the project's labels and objects from the namespace, which it marks in the same
-// write: by the mark the API server refuses pods with GPUs. The quotas go last: they hold the limit while
+// write: by the mark the API server refuses pods with GPUs. The quota goes last: it holds the limit while
 // the label is there.
 func (r *Reconciler) orphanNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, kept retention) error {
 	if err := r.unlabelNamespace(ctx, project, namespace, r.formerProject(project, kept)); err != nil {

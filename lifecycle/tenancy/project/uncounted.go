@@ -23,13 +23,13 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// ReasonAllCounted: the project's quotas count each of its GPU pods.
+// ReasonAllCounted: the project's quota counts each of its GPU pods.
 const ReasonAllCounted = "AllCounted"
 
 // maxListedPods is the number of pods that a condition names; it counts the others.
 const maxListedPods = 10
 
-// UncountedPod is a GPU pod that the quotas do not count, or not in full: it is older
+// UncountedPod is a GPU pod that the quota does not count, or not in full: it is older
 // than the adoption of the namespace, or than its pool's quota resource, or it was deleted by
 // force and holds its GPUs.
 type UncountedPod struct {
@@ -169,7 +169,7 @@ func sumUncountedByPool(uncounted []UncountedPod) map[string]workload.Milli {
 	return sums
 }
 
-// DeductUncounted returns the pools for which quotas are rendered. What uncounted pods
+// DeductUncounted returns the pools for which the quota is rendered. What uncounted pods
 // hold is subtracted from the limit; what is not preemptible also from the guarantee.
 func DeductUncounted(pools []input.NodePool, uncounted []UncountedPod) []input.NodePool {
 	reduced := slices.Clone(pools)

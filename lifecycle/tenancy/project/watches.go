@@ -215,13 +215,12 @@ const (
 	// createdObjectDelay is the time for which new objects are collected, in machine time: lifecycle
 	// created them itself.
 	createdObjectDelay = time.Second
-	// changedObjectDelay is that for others: the quotas of a project are counted one
-	// after the other.
+	// changedObjectDelay is that for others, so that one pass serves several changes.
 	changedObjectDelay = 50 * time.Millisecond
 )
 
 // renderedObjectHandler enqueues the project of a rendered object, to restore it and to
-// read which quotas are counted.
+// read whether the quota is counted.
 type renderedObjectHandler struct{}
 
 var _ handler.EventHandler = renderedObjectHandler{}

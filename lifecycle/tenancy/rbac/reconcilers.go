@@ -118,7 +118,7 @@ func (r *ProjectReconciler) getDepartment(ctx context.Context, name string) (*v1
 }
 
 // isGoverned reports whether the project's namespace exists and is governed, which
-// means that it has its quotas. Before that, no quota would count the members' pods.
+// means that it has its quota. Before that, no quota would count the members' pods.
 func (r *ProjectReconciler) isGoverned(ctx context.Context, project *v1alpha1.Project) (bool, error) {
 	recorded := project.Status.Namespace
 	if recorded == nil {

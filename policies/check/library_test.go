@@ -33,7 +33,7 @@ func TestProcessChecksLibraries(t *testing.T) {
 		"a field that does not exist": {
 			newLibrary("a", "package lib.a\n\nx if input.project.nam == \"a\"\n"), nil, []string{
 				"a:3:6: input.project.nam does not exist; did you mean name? input.project has activity, annotations, closed, department, labels, limits, name, " +
-					"namespace, owners, phase, podSecurity, quotaApplied",
+					"namespace, owners, phase, podSecurity, ",
 			},
 		},
 		"a version that breaks an importer": {

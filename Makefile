@@ -83,15 +83,20 @@ release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, 
 # The tests use what `make build` has just built, and do not build it again.
 test hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
 
+# A test that fails is run again once, unless more than five fail. The last lines name those that passed only then.
+RERUN_FLAGS := --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test
+
 .PHONY: test
 test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
 	@.ci/announce-test $(PKG)
 	bin/sluice up --build-only --pinned --scheduler kueue
 	go run ./test/cluster/build/programs helm prometheus promtool >/dev/null
-	@GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- $(TEST_FLAGS) $(ARGS) $(PKG); status=$$?; \
-	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status
 	go test -C test/bench -timeout $(TEST_TIMEOUT) ./...
 	go test -C test/images -timeout $(TEST_TIMEOUT) ./...
+	@status=0; \
+	GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(ARGS) || status=$$?; \
+	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; \
+	go run ./test/flaky bin/test.json || status=1; exit $$status
 
 # How long `make hostile` sends random requests and pods that do not fit, and how often it runs the race for a project's limit.
 HOSTILE_DURATION ?= 10m

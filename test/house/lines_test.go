@@ -14,14 +14,14 @@ import (
 // areaLines has the lines of Go of each part of the repository, without tests and generated files. A change that
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
-	"api":       12960,
+	"api":       12852,
 	"cmd":       26103,
 	"gpuagent":  17175,
-	"lifecycle": 45949,
-	"manifests": 240,
-	"policies":  32178,
-	"test":      18799,
-	"webhook":   12082,
+	"lifecycle": 45075,
+	"manifests": 120,
+	"policies":  31834,
+	"test":      18942,
+	"webhook":   10945,
 }
 
 // countLines returns the lines of each part, without tests and generated files.

@@ -23,6 +23,7 @@ var smallPackages = map[string]string{
 	"manifests":                 "embeds the files below it",
 	"policies/library":          "embeds the policies below it",
 	"test/cluster/kwok":         "the seam to kwok",
+	"test/flaky/record":         "what a program of the test command reads",
 	"webhook/podgroup":          "the handler of one kind",
 }
 

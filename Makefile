@@ -8,9 +8,10 @@ SHELL := /bin/bash
 DIR ?= .sluice
 UP_FLAGS ?=
 # Packages to test and flags of go test: make test PKG=./lifecycle/... ARGS=-v
-# test/e2e comes first: it takes longest and mostly waits, so that the others run beside it.
-PKG ?= ./test/e2e ./...
 ARGS ?=
+# Packages that only `make test-all` tests, with those below them: they attack, damage or load a cluster, or need Helm or
+# Prometheus. Of test/e2e, `make test` runs the passes (test/e2e/passes_test.go).
+LATER_PACKAGES := manifests test/cluster/kwok test/e2e/hostile test/installation test/scale
 
 COMMANDS := sluice webhook lifecycle
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -81,22 +82,35 @@ release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, 
 	@VERSION='$(VERSION)' COMMIT='$(COMMIT)' IMAGES='$(IMAGES)' .ci/release-files
 
 # The tests use what `make build` has just built, and do not build it again.
-test hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
+test test-all hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
 
 # A test that fails is run again once, unless more than five fail. The last lines name those that passed only then.
 RERUN_FLAGS := --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test
-
-.PHONY: test
-test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
-	@.ci/announce-test $(PKG)
-	bin/sluice up --build-only --pinned --scheduler kueue
-	go run ./test/cluster/build/programs helm prometheus promtool >/dev/null
-	go test -C test/bench -timeout $(TEST_TIMEOUT) ./...
-	go test -C test/images -timeout $(TEST_TIMEOUT) ./...
+# test/e2e comes first: it takes longest and mostly waits, so that the others run beside it.
+define run-tests
 	@status=0; \
 	GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(ARGS) || status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; \
 	go run ./test/flaky bin/test.json || status=1; exit $$status
+endef
+
+.PHONY: test
+test: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell go list ./...))
+test: build $(GOTESTSUM) ## Test each package, and one pass through each data path and role's way; PKG= and ARGS= narrow it
+	@.ci/announce-test test $(PKG)
+	bin/sluice up --build-only --pinned
+	$(run-tests)
+
+.PHONY: test-all
+test-all: export SLUICE_TESTS := all
+test-all: PKG ?= ./test/e2e ./...
+test-all: build $(GOTESTSUM) ## Run all tests; PKG= and ARGS= narrow them
+	@.ci/announce-test test-all $(PKG)
+	bin/sluice up --build-only --pinned --scheduler kueue
+	go run ./test/cluster/build/programs helm prometheus promtool >/dev/null
+	go test -C test/bench -timeout $(TEST_TIMEOUT) ./...
+	go test -C test/images -timeout $(TEST_TIMEOUT) ./...
+	$(run-tests)
 
 # How long `make hostile` sends random requests and pods that do not fit, and how often it runs the race for a project's limit.
 HOSTILE_DURATION ?= 10m

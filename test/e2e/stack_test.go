@@ -41,6 +41,10 @@ func newSluiceCluster(s *clustertest.Sluice) *sluiceCluster {
 }
 
 func TestMain(m *testing.M) {
+	if err := selectPasses(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	os.Exit(clustertest.RunWithSluice(func(tests *clustertest.SluiceTests) (int, error) {
 		s, err := tests.Start("shared")
 		if err != nil {

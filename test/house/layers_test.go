@@ -1,0 +1,102 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// laterPackages is the line of the Makefile with the packages that only `make test-all` tests.
+var laterPackages = regexp.MustCompile(`(?m)^LATER_PACKAGES := (.+)$`)
+
+// findUntested returns a message for each module with tests that `make test-all` does not test, and for each
+// folder of LATER_PACKAGES that has no test. tested has the folders of test files, modules those of go.mod.
+func findUntested(makefile string, tested, modules []string) []string {
+	_, all, found := strings.Cut(makefile, "\ntest-all: build")
+	all, _, _ = strings.Cut(all, "\n\n")
+	later := laterPackages.FindStringSubmatch(makefile)
+	if !found || later == nil || !strings.Contains(makefile, "\ntest-all: PKG ?= ./test/e2e ./...\n") {
+		return []string{"the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."}
+	}
+	hasTests := func(folder string) bool {
+		return slices.ContainsFunc(tested, func(of string) bool { return isBelow(of, folder) })
+	}
+	var problems []string
+	for _, module := range modules {
+		if module != "." && hasTests(module) && !strings.Contains(all, "go test -C "+module+" ") {
+			problems = append(problems, "make test-all does not test the module "+module)
+		}
+	}
+	for folder := range strings.FieldsSeq(later[1]) {
+		if !hasTests(folder) {
+			problems = append(problems, folder+" in LATER_PACKAGES has no test")
+		}
+	}
+	return problems
+}
+
+// Each test is in one of the layers: `make test-all` runs all, and `make test` those of the packages that are not in
+// LATER_PACKAGES; of test/e2e it runs the passes.
+func TestEachTestIsInALayer(t *testing.T) {
+	root := filepath.Join("..", "..")
+	raw, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tested, modules []string
+	err = filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, _ := filepath.Rel(root, at)
+		if entry.IsDir() && at != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		folder := filepath.ToSlash(filepath.Dir(relative))
+		switch {
+		case entry.Name() == "go.mod":
+			modules = append(modules, folder)
+		case strings.HasSuffix(entry.Name(), "_test.go"):
+			tested = append(tested, folder)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tested) < 100 || len(modules) < 3 {
+		t.Fatalf("found %d test files and %d modules: the test reads the wrong folder", len(tested), len(modules))
+	}
+	for _, problem := range findUntested(string(raw), tested, modules) {
+		t.Error(problem)
+	}
+}
+
+func TestFindUntested(t *testing.T) {
+	const makefile = "LATER_PACKAGES := a b\n\ntest-all: PKG ?= ./test/e2e ./...\ntest-all: build ## All\n\tgo test -C m ./...\n\nother: build\n\tgo test -C n ./...\n"
+	tests := map[string]struct {
+		makefile        string
+		tested, modules []string
+		want            string
+	}{
+		"all tested":                 {makefile, []string{"a/deep", "b", "m"}, []string{".", "m", "n"}, ""},
+		"a module that is missing":   {makefile, []string{"a", "b", "n/deep"}, []string{".", "n"}, "make test-all does not test the module n"},
+		"a folder without tests":     {makefile, []string{"b", "ab"}, []string{"."}, "a in LATER_PACKAGES has no test"},
+		"no packages that are later": {strings.Replace(makefile, "LATER", "", 1), nil, nil, "the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."},
+		"not all packages":           {strings.Replace(makefile, " ./...\ntest", "\ntest", 1), nil, nil, "the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(findUntested(tc.makefile, tc.tested, tc.modules), "; "); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -9,9 +9,9 @@ DIR ?= .sluice
 UP_FLAGS ?=
 # Packages to test and flags of go test: make test PKG=./lifecycle/... ARGS=-v
 ARGS ?=
-# Packages that only `make test-all` tests, with those below them: they attack, damage or load a cluster, or need Helm or
-# Prometheus. Of test/e2e, `make test` runs the passes (test/e2e/passes_test.go).
-LATER_PACKAGES := manifests test/cluster/kwok test/e2e/hostile test/installation test/scale
+# Folders that only `make test-all` tests; test/house has the reason of each. Of test/e2e, `make test` runs the passes
+# (test/e2e/passes_test.go).
+LATER_PACKAGES := test/cluster/kwok test/e2e/hostile test/installation test/scale
 
 COMMANDS := sluice webhook lifecycle
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -85,20 +85,24 @@ release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, 
 test test-all hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
 
 # A test that fails is run again once, unless more than five fail. The last lines name those that passed only then.
-RERUN_FLAGS := --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test
+RERUN_FLAGS = $(if $(filter -failfast,$(ARGS)),,--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test)
+# A cached result of a test that was run again would hide its failure.
+COUNT_FLAG = $(if $(filter -count -count=%,$(ARGS)),,-count=1)
 # test/e2e comes first: it takes longest and mostly waits, so that the others run beside it.
 define run-tests
-	@status=0; \
-	GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(ARGS) || status=$$?; \
+	@rm -f bin/test.json; status=0; \
+	GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(COUNT_FLAG) $(ARGS) || status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; \
 	go run ./test/flaky bin/test.json || status=1; exit $$status
 endef
 
 .PHONY: test
 test: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell go list ./...))
-test: build $(GOTESTSUM) ## Test each package, and one pass through each data path and role's way; PKG= and ARGS= narrow it
+test: build $(GOTESTSUM) ## Test the packages, and one pass for each data path and each role; PKG= and ARGS= narrow it
+	@go list ./... >/dev/null # else a package with an error would leave PKG empty
 	@.ci/announce-test test $(PKG)
 	bin/sluice up --build-only --pinned
+	go run ./test/cluster/build/programs promtool >/dev/null
 	$(run-tests)
 
 .PHONY: test-all
@@ -136,6 +140,7 @@ soak: build ## Load a cluster steadily and watch memory and goroutines; fifteen 
 	go test ./test/e2e -run '^TestSoak$$' -soak-time $(DURATION) -count 1 -timeout 240h -v $(ARGS)
 
 .PHONY: bench
+bench: PKG ?= ./test/e2e ./...
 bench: build ## Run the benchmarks
 	bin/sluice up --build-only --pinned
 	go test -run '^$$' -bench . -benchmem -timeout 120m $(ARGS) $(PKG)

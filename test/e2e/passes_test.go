@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +26,11 @@ type pass struct {
 // passes are the tests that `make test` runs: one pass through each data path of docs/developer/architecture.md
 // and through the main way of each role. `make test-all` runs all tests.
 var passes = []pass{
-	{"path of a pod", []string{"TestPodAdmissionMatchesGoldenFiles"}},
-	{"path of a project", []string{"TestProjectNamespaceLifecycle", "TestProjectQuotaLifecycle"}},
-	{"path of time, to the mail", []string{"TestWorkloadMail"}},
-	{"path of demand", []string{"TestGPUsArePartitionedOnDemand"}},
-	{"path of use", []string{"TestMemoryShares"}},
+	{"path 1. Pod", []string{"TestPodAdmissionMatchesGoldenFiles"}},
+	{"path 2. Project", []string{"TestProjectNamespaceLifecycle", "TestProjectQuotaLifecycle"}},
+	{"path 3. Time", []string{"TestWorkloadMail"}},
+	{"path 4. Demand", []string{"TestGPUsArePartitionedOnDemand"}},
+	{"path 5. Use", []string{"TestMemoryShares"}},
 	{"way of a researcher", []string{"TestSubmit", "TestWhyAndWhoami"}},
 	{"way of an owner", []string{"TestExtensions"}},
 	{"way of a platform team", []string{"TestTour"}},
@@ -54,7 +55,7 @@ func selectPasses() error {
 	default:
 		return fmt.Errorf("SLUICE_TESTS is %q: set it to %q for all tests, or leave it unset for the passes", selected, allTests)
 	}
-	fmt.Fprintln(os.Stderr, "Running one pass through each data path and role's way. `make test-all`, or SLUICE_TESTS=all, runs all tests.")
+	fmt.Fprintln(os.Stderr, "Running one pass for each data path and each role. `make test-all`, or SLUICE_TESTS=all, runs all tests.")
 	return flag.Set("test.run", "^("+strings.Join(append(passTests(), "TestPassesAreTests"), "|")+")$")
 }
 
@@ -66,7 +67,8 @@ func passTests() []string {
 	return names
 }
 
-// Each pass is a test of this package, so that a renamed test does not leave `make test`.
+// Each pass is a test of this package, so that a renamed test does not leave `make test`, and each data path of
+// docs/developer/architecture.md has a pass.
 func TestPassesAreTests(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
@@ -82,6 +84,19 @@ func TestPassesAreTests(t *testing.T) {
 			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil {
 				declared = append(declared, function.Name.Name)
 			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "developer", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := regexp.MustCompile(`(?m)^### ([0-9]+\. [A-Z][a-z]+):`).FindAllStringSubmatch(string(page), -1)
+	if len(paths) != 5 {
+		t.Errorf("the page has %d data paths, want five", len(paths))
+	}
+	for _, path := range paths {
+		if !slices.ContainsFunc(passes, func(p pass) bool { return p.way == "path "+path[1] }) {
+			t.Errorf("data path %s has no pass", path[1])
 		}
 	}
 	for _, p := range passes {

@@ -36,7 +36,7 @@ func describeRules() []string {
 		fmt.Sprintf("- A package has at least %d lines, or a reason in the test why it is smaller.", minPackageLines),
 		fmt.Sprintf("- A file has one idea: at most %d lines, and at most %d %% of the files more than %d.",
 			maxFileLines, maxLargeFilesPercent, usualFileLines),
-		fmt.Sprintf("- A line has at most %d characters.", maxColumns),
+		fmt.Sprintf("- A line has at most %d characters; no more than %d lines that exist are longer.", maxColumns, knownLongLines),
 	)
 }
 

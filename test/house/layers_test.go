@@ -13,17 +13,31 @@ import (
 	"testing"
 )
 
-// laterPackages is the line of the Makefile with the packages that only `make test-all` tests.
-var laterPackages = regexp.MustCompile(`(?m)^LATER_PACKAGES := (.+)$`)
+// laterFolders are the folders that only `make test-all` tests, with those below them and the reason of each.
+var laterFolders = map[string]string{
+	"test/cluster/kwok": "waits for four minutes until Kubernetes has given up a node",
+	"test/e2e/hostile":  "attacks a whole cluster",
+	"test/installation": "installs with Helm",
+	"test/scale":        "loads a cluster of a thousand nodes",
+}
+
+var (
+	// laterPackages is the line of the Makefile with these folders.
+	laterPackages = regexp.MustCompile(`(?m)^LATER_PACKAGES := (.+)$`)
+	// testPackages is the line that makes all others the packages of `make test`.
+	testPackages = "\ntest: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell go list ./...))\n"
+	allPackages  = "\ntest-all: PKG ?= ./test/e2e ./...\n"
+)
 
 // findUntested returns a message for each module with tests that `make test-all` does not test, and for each
-// folder of LATER_PACKAGES that has no test. tested has the folders of test files, modules those of go.mod.
-func findUntested(makefile string, tested, modules []string) []string {
+// folder of LATER_PACKAGES that has no test or no reason. tested has the folders of test files, modules those of
+// go.mod.
+func findUntested(makefile string, tested, modules []string, reasons map[string]string) []string {
 	_, all, found := strings.Cut(makefile, "\ntest-all: build")
 	all, _, _ = strings.Cut(all, "\n\n")
 	later := laterPackages.FindStringSubmatch(makefile)
-	if !found || later == nil || !strings.Contains(makefile, "\ntest-all: PKG ?= ./test/e2e ./...\n") {
-		return []string{"the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."}
+	if !found || later == nil || !strings.Contains(makefile, allPackages) || !strings.Contains(makefile, testPackages) {
+		return []string{"the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./..."}
 	}
 	hasTests := func(folder string) bool {
 		return slices.ContainsFunc(tested, func(of string) bool { return isBelow(of, folder) })
@@ -37,6 +51,9 @@ func findUntested(makefile string, tested, modules []string) []string {
 	for folder := range strings.FieldsSeq(later[1]) {
 		if !hasTests(folder) {
 			problems = append(problems, folder+" in LATER_PACKAGES has no test")
+		}
+		if reasons[folder] == "" {
+			problems = append(problems, folder+" in LATER_PACKAGES has no reason")
 		}
 	}
 	return problems
@@ -74,13 +91,14 @@ func TestEachTestIsInALayer(t *testing.T) {
 	if len(tested) < 100 || len(modules) < 3 {
 		t.Fatalf("found %d test files and %d modules: the test reads the wrong folder", len(tested), len(modules))
 	}
-	for _, problem := range findUntested(string(raw), tested, modules) {
+	for _, problem := range findUntested(string(raw), tested, modules, laterFolders) {
 		t.Error(problem)
 	}
 }
 
 func TestFindUntested(t *testing.T) {
-	const makefile = "LATER_PACKAGES := a b\n\ntest-all: PKG ?= ./test/e2e ./...\ntest-all: build ## All\n\tgo test -C m ./...\n\nother: build\n\tgo test -C n ./...\n"
+	makefile := "LATER_PACKAGES := a b\n" + testPackages + allPackages + "test-all: build ## All\n\tgo test -C m ./...\n\nother: build\n\tgo test -C n ./...\n"
+	const none = "the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./..."
 	tests := map[string]struct {
 		makefile        string
 		tested, modules []string
@@ -89,12 +107,14 @@ func TestFindUntested(t *testing.T) {
 		"all tested":                 {makefile, []string{"a/deep", "b", "m"}, []string{".", "m", "n"}, ""},
 		"a module that is missing":   {makefile, []string{"a", "b", "n/deep"}, []string{".", "n"}, "make test-all does not test the module n"},
 		"a folder without tests":     {makefile, []string{"b", "ab"}, []string{"."}, "a in LATER_PACKAGES has no test"},
-		"no packages that are later": {strings.Replace(makefile, "LATER", "", 1), nil, nil, "the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."},
-		"not all packages":           {strings.Replace(makefile, " ./...\ntest", "\ntest", 1), nil, nil, "the Makefile has no LATER_PACKAGES, or no target test-all that tests ./..."},
+		"no packages that are later": {strings.Replace(makefile, "LATER", "", 1), nil, nil, none},
+		"not all packages":           {strings.Replace(makefile, allPackages, "\n", 1), nil, nil, none},
+		"not all others":             {strings.Replace(makefile, testPackages, "\n", 1), nil, nil, none},
+		"a folder without a reason":  {strings.Replace(makefile, "a b", "a b c", 1), []string{"a", "b", "c"}, []string{"."}, "c in LATER_PACKAGES has no reason"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(findUntested(tc.makefile, tc.tested, tc.modules), "; "); got != tc.want {
+			if got := strings.Join(findUntested(tc.makefile, tc.tested, tc.modules, map[string]string{"a": "slow", "b": "slow"}), "; "); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

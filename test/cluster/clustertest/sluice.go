@@ -65,6 +65,10 @@ func setParallelTests() error {
 	return flag.Set("test.parallel", parallelTests)
 }
 
+// failedBesideTests is the exit code if something else than a test failed: a run of the failed tests alone would not
+// repeat it (sluice.dev/test/flaky/record).
+const failedBesideTests = 3
+
 // RunWithSluice runs a package's tests, stops all clusters that they started with s, and returns
 // the exit code. TestMain calls it.
 func RunWithSluice(run func(s *SluiceTests) (int, error)) (code int) {
@@ -72,7 +76,7 @@ func RunWithSluice(run func(s *SluiceTests) (int, error)) (code int) {
 	fail := func(err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
+			code = failedBesideTests
 		}
 	}
 	// The API servers use half of the processor time. Fewer garbage collections save a fifth

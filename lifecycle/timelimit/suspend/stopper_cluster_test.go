@@ -402,11 +402,16 @@ func TestStopQueuedJobInCluster(t *testing.T) {
 }
 
 // A stopped run of a CronJob fails and keeps its history, and the CronJob starts the next run
-// although it forbids concurrent ones. The test waits for two runs, which start at whole minutes.
+// although it forbids concurrent ones. Both runs are overdue, so that the test does not wait for a minute to begin.
 func TestStopCronJobRunInCluster(t *testing.T) {
 	p := newTestCluster(t)
-	schedule := p.create(`{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "* * * * *", concurrencyPolicy: Forbid, jobTemplate: {spec: {` +
+	schedule := p.create(`{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "0 0 1 1 *", concurrencyPolicy: Forbid, jobTemplate: {spec: {` +
 		podTemplate(corev1.RestartPolicyNever) + `}}}}`)
+	// The run of the last January 1 was missed. Without a starting deadline, the controller starts it at once.
+	missed := fmt.Appendf(nil, `{"status":{"lastScheduleTime":%q}}`, time.Now().AddDate(-1, 0, -1).UTC().Format(time.RFC3339))
+	if err := p.Status().Patch(t.Context(), schedule.DeepCopy(), client.RawPatch(types.MergePatchType, missed)); err != nil {
+		t.Fatal(err)
+	}
 	runs := func() (items []batchv1.Job) {
 		var all batchv1.JobList
 		if err := p.List(t.Context(), &all, client.InNamespace(p.namespace)); err != nil {
@@ -431,6 +436,21 @@ func TestStopCronJobRunInCluster(t *testing.T) {
 		return run
 	}
 	first := nextRun()
+	// The next run is due while the first is active. Until the CronJob records the first, it does not hold the next back.
+	clustertest.Eventually(t, func() error {
+		var recorded batchv1.CronJob
+		if err := p.Get(t.Context(), client.ObjectKeyFromObject(schedule), &recorded); err != nil {
+			return err
+		}
+		if len(recorded.Status.Active) != 1 {
+			return fmt.Errorf("the CronJob records the active runs %v", recorded.Status.Active)
+		}
+		return nil
+	})
+	everyMinute := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`))
+	if err := p.Patch(t.Context(), schedule.DeepCopy(), everyMinute); err != nil {
+		t.Fatal(err)
+	}
 	target := suspend.Target{GroupVersionKind: batchv1.SchemeGroupVersion.WithKind("Job"), Namespace: p.namespace, Name: first.Name, UID: first.UID}
 	if err := p.stopper.Stop(t.Context(), target, stopUntil, ""); err != nil {
 		t.Fatal(err)

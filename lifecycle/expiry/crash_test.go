@@ -51,7 +51,7 @@ func TestNoHistoryLosesNotice(t *testing.T) {
 		applied += h.requireRenewalsApplied(rt)
 	})
 	t.Logf("%d steps, %d renewals, %d deletions", steps, applied, deleted)
-	if !t.Failed() && (steps < 10 || applied < 10 || deleted == 0) {
+	if !t.Failed() && (steps == 0 || applied == 0 || deleted == 0) { // they are random: about 100, 20 and 25
 		t.Error("the histories are too dull to show anything")
 	}
 }

@@ -6,7 +6,9 @@ package partition
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"sluice.dev/api/v1alpha1"
@@ -173,11 +175,54 @@ func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	for i, start := range s.processes {
 		requireNoError(t, w.sim.Attach(uint32(100+i), w.device(gpu, start), 100, 50))
 	}
-	if s.fault != nil {
-		w.sim.Fail(*s.fault)
-	}
+	s.injectFault(w)
 	w.startEngine() // another life, whose points count from 0
 	return w, gpu
+}
+
+// injectFault makes the driver return the scenario's fault. The test node counts the calls, because a snapshot does not.
+func (s *scenario) injectFault(w *testNode) {
+	if s.fault == nil {
+		return
+	}
+	f := *s.fault
+	f.Skip, f.Times = 0, 0
+	f.Match = func(c simulator.Call) bool {
+		if s.fault.Match != nil && !s.fault.Match(c) {
+			return false
+		}
+		w.faultCalls++
+		return w.faultCalls > s.fault.Skip && (s.fault.Times == 0 || w.faultCalls <= s.fault.Skip+s.fault.Times)
+	}
+	w.sim.Fail(f)
+}
+
+// nodeState is what a process leaves behind: the next one depends on nothing else.
+type nodeState struct {
+	driver, disk string
+	faultCalls   int
+}
+
+func (w *testNode) state(t *testing.T) nodeState {
+	t.Helper()
+	driver, err := w.sim.Snapshot()
+	requireNoError(t, err)
+	return nodeState{string(driver), string(w.disk.content), w.faultCalls}
+}
+
+// resume returns a node with the pods of another one, in the given state, with a new process.
+func (s *scenario) resume(t *testing.T, template *testNode, state nodeState) *testNode {
+	t.Helper()
+	w := newTestNode(t, s.gpu)
+	requireNoError(t, w.sim.Restore([]byte(state.driver)))
+	if w.disk = (&memoryStore{}); state.disk != "" {
+		w.disk.content = []byte(state.disk)
+	}
+	w.pods, w.strangers, w.adoptable = maps.Clone(template.pods), template.strangers, template.adoptable
+	w.faultCalls = state.faultCalls
+	s.injectFault(w)
+	w.startEngine()
+	return w
 }
 
 // describeGPU describes a GPU in words.
@@ -205,76 +250,105 @@ func (s *scenario) isAllowedEnd(got, ends string) bool {
 }
 
 // TestCrashAtEachPoint ends the process before and after the effect of each driver call, each disk
-// write and each request to the kubelet, and starts it again.
+// write and each request to the kubelet, ends the recovering process at each of its points, too, and starts
+// it again. Processes that leave the same state behind are one case.
 func TestCrashAtEachPoint(t *testing.T) {
-	points, twice := 0, 0
-	for i := range scenarios {
-		s := &scenarios[i]
-		t.Run(s.name, func(t *testing.T) {
-			ends := cmp.Or(s.ends, s.describeDesired())
-			w, gpu := s.setUp(t)
-			s.desired.UUID = v1alpha1.GPUUUID(gpu)
-			former := w.describeGPU(gpu)
-			o := w.apply(s.desired)
-			if got := w.describeGPU(gpu); !s.isAllowedEnd(got, ends) {
-				t.Fatalf("undisturbed it ends as %q, want %q: %+v", got, ends, o.Results)
-			}
-			n := w.life.step
-			writes := w.life.wrote
-			if again := w.apply(s.desired); len(w.life.wrote) != len(writes) || again.Changed {
-				t.Errorf("the second time it writes %v", w.life.wrote[len(writes):])
-			}
-			for point := range n {
-				points++
-				for _, grabbed := range []bool{false, true} {
-					w, gpu := s.setUp(t)
-					w.life.at = point
-					w.apply(s.desired)
-					w.startEngine()
-					held := w.heldDevices(gpu)
-					if grabbed {
-						held = w.assignAll(gpu)
-					}
-					w.recover()
-					w.checkAfterCrash(gpu, held, fmt.Sprintf("point %d, recovered", point))
-					o := w.apply(s.desired)
-					w.checkAfterCrash(gpu, held, fmt.Sprintf("point %d, grabbed %v", point, grabbed))
-					if got := w.describeGPU(gpu); !grabbed && !s.isAllowedEnd(got, ends) {
-						t.Errorf("after a crash at point %d of %d it ends as %q, want %q (before it was %q): %+v", point, n, got, ends, former, o.Results)
-					}
-				}
-				if point%9 == i%9 {
-					twice += s.crashTwice(t, point, ends)
-				}
-			}
-		})
-	}
-	t.Logf("%d crash points, each with idle and with held instances afterwards, and %d second crashes in the recovery", points, twice)
-	if points < 1000 {
-		t.Errorf("only %d crash points", points)
+	var points, secondPoints, states atomic.Int32
+	t.Run("scenarios", func(t *testing.T) {
+		for i := range scenarios {
+			t.Run(scenarios[i].name, func(t *testing.T) {
+				t.Parallel()
+				c := newCrashes(t, &scenarios[i])
+				c.checkAll(t)
+				points.Add(c.points)
+				secondPoints.Add(c.secondPoints)
+				states.Add(int32(len(c.checked))) //nolint:gosec // small
+			})
+		}
+	})
+	t.Logf("%d crash points, %d second ones in the recovery; %d states, each with idle and with held instances afterwards",
+		points.Load(), secondPoints.Load(), states.Load())
+	if points.Load() < 1000 || secondPoints.Load() < 1000 {
+		t.Error("only few crash points")
 	}
 }
 
-// crashTwice also ends the recovering process at each of its points.
-func (s *scenario) crashTwice(t *testing.T, point int, ends string) (count int) {
-	for second := 0; ; second += 4 {
-		w, gpu := s.setUp(t)
+// crashes are the crashes of a scenario.
+type crashes struct {
+	*scenario
+	template *testNode
+	gpu      string
+	start    nodeState
+	ends     string
+	// undisturbed is the number of points of an undisturbed change.
+	undisturbed          int
+	points, secondPoints int32
+	checked              map[nodeState]bool
+}
+
+// newCrashes sets up the scenario, and checks the undisturbed change.
+func newCrashes(t *testing.T, s *scenario) *crashes {
+	t.Helper()
+	w, gpu := s.setUp(t)
+	s.desired.UUID = v1alpha1.GPUUUID(gpu)
+	c := &crashes{scenario: s, template: w, gpu: gpu, start: w.state(t), ends: cmp.Or(s.ends, s.describeDesired()), checked: map[nodeState]bool{}}
+	o := w.apply(s.desired)
+	if got := w.describeGPU(gpu); !s.isAllowedEnd(got, c.ends) {
+		t.Fatalf("undisturbed it ends as %q, want %q: %+v", got, c.ends, o.Results)
+	}
+	c.undisturbed = w.life.step
+	writes := w.life.wrote
+	if again := w.apply(s.desired); len(w.life.wrote) != len(writes) || again.Changed {
+		t.Errorf("the second time it writes %v", w.life.wrote[len(writes):])
+	}
+	return c
+}
+
+// checkAll crashes at each point, and in the recovery from each new state at each of its points.
+func (c *crashes) checkAll(t *testing.T) {
+	t.Helper()
+	for point := range c.undisturbed {
+		c.points++
+		w := c.resume(t, c.template, c.start)
 		w.life.at = point
-		w.apply(s.desired)
-		w.startEngine()
-		w.life.at = second
-		w.recover()
-		if !w.life.dead {
-			return count
+		w.apply(c.desired)
+		state := w.state(t)
+		if c.checked[state] {
+			continue
 		}
-		count++
-		w.startEngine()
-		held := w.heldDevices(gpu)
+		c.checkRecovery(t, state, fmt.Sprintf("a crash at point %d of %d", point, c.undisturbed))
+		for second := 0; ; second++ {
+			w := c.resume(t, c.template, state)
+			w.life.at = second
+			if w.recover(); !w.life.dead {
+				break
+			}
+			c.secondPoints++
+			c.checkRecovery(t, w.state(t), fmt.Sprintf("crashes at points %d and %d", point, second))
+		}
+	}
+}
+
+// checkRecovery checks the recovery from a state, and the change that follows, unless it did so before.
+func (c *crashes) checkRecovery(t *testing.T, state nodeState, after string) {
+	t.Helper()
+	if c.checked[state] {
+		return
+	}
+	c.checked[state] = true
+	for _, grabbed := range []bool{false, true} {
+		w := c.resume(t, c.template, state)
+		former := w.describeGPU(c.gpu)
+		held := w.heldDevices(c.gpu)
+		if grabbed {
+			held = w.assignAll(c.gpu)
+		}
 		w.recover()
-		o := w.apply(s.desired)
-		w.checkAfterCrash(gpu, held, fmt.Sprintf("points %d and %d", point, second))
-		if got := w.describeGPU(gpu); !s.isAllowedEnd(got, ends) {
-			t.Errorf("after crashes at points %d and %d it ends as %q, want %q: %+v", point, second, got, ends, o.Results)
+		w.checkAfterCrash(c.gpu, held, "recovered from "+after)
+		o := w.apply(c.desired)
+		w.checkAfterCrash(c.gpu, held, fmt.Sprintf("after %s, grabbed %v", after, grabbed))
+		if got := w.describeGPU(c.gpu); !grabbed && !c.isAllowedEnd(got, c.ends) {
+			t.Errorf("after %s it ends as %q, want %q (before it was %q): %+v", after, got, c.ends, former, o.Results)
 		}
 	}
 }

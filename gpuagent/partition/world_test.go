@@ -46,6 +46,8 @@ type testNode struct {
 	processes int               // their number
 	now       time.Time
 
+	faultCalls int // the driver calls that matched a scenario's fault
+
 	strangers []string // devices that must not change
 	adoptable []string // foreign devices that the spec requests
 	engine    *Engine

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,7 +37,8 @@ import (
 func TestPauseIsAnnounced(t *testing.T) {
 	defer removeAdmissionPolicies(t) // other tests label namespaces before they start the reconciler
 	defer startReconciler(t)()
-	recorder := startPauseReconciler(t)
+	clock := &steppedClock{now: time.Now().UTC().Truncate(time.Second)}
+	recorder := startPauseReconciler(t, clock)
 	admin := clustertest.Admin(t)
 	// Its first event applies the policies.
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SystemNamespace}}
@@ -48,13 +50,13 @@ func TestPauseIsAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	parameters := &v1alpha1.AdmissionParameters{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName}}
-	const pauseTime = 30 * time.Second // in which a busy machine observes the pause, too
+	const pauseTime = time.Hour
 	write := func(by string, options ...client.SubResourcePatchOption) error {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); err != nil {
 			return err
 		}
 		before := parameters.DeepCopy()
-		now := time.Now().Truncate(time.Second)
+		now := clock.Now()
 		parameters.Status.Pause = &v1alpha1.Pause{Since: metav1.NewTime(now), Until: metav1.NewTime(now.Add(pauseTime)), By: by, Reason: "a test"}
 		return admin.Status().Patch(t.Context(), parameters, client.MergeFrom(before), options...)
 	}
@@ -81,6 +83,7 @@ func TestPauseIsAnnounced(t *testing.T) {
 			}
 			return nil
 		})
+		clock.step(pauseTime) // after the first round, the pause ends without a write
 	}
 	for _, want := range []string{"Warning PauseRequested", "Normal PauseEnded"} {
 		select {
@@ -95,6 +98,27 @@ func TestPauseIsAnnounced(t *testing.T) {
 		t.Errorf("one more event: %s", <-recorder.Events)
 	}
 }
+
+// steppedClock is a policy time that only steps. The controller waits briefly for any time to come, so that it observes a step.
+type steppedClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *steppedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *steppedClock) step(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+func (*steppedClock) FromReal(t time.Time) time.Time    { return t.UTC() }
+func (*steppedClock) RealUntil(time.Time) time.Duration { return 50 * time.Millisecond }
 
 // gauge returns the value of a metric without labels.
 func gauge(t *testing.T, name string) float64 {
@@ -112,7 +136,7 @@ func gauge(t *testing.T, name string) float64 {
 	return 0
 }
 
-func startPauseReconciler(t *testing.T) *events.FakeRecorder {
+func startPauseReconciler(t *testing.T, clock policytime.Clock) *events.FakeRecorder {
 	t.Helper()
 	kinds, err := api.NewScheme()
 	if err != nil {
@@ -126,7 +150,7 @@ func startPauseReconciler(t *testing.T) *events.FakeRecorder {
 		t.Fatal(err)
 	}
 	recorder := events.NewFakeRecorder(10)
-	if err := (&admissionpolicy.PauseReconciler{Client: mgr.GetClient(), Events: recorder, Clock: policytime.System()}).SetupWithManager(mgr); err != nil {
+	if err := (&admissionpolicy.PauseReconciler{Client: mgr.GetClient(), Events: recorder, Clock: clock}).SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

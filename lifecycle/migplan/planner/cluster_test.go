@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,10 +52,16 @@ type testCluster struct {
 	client.Client // as administrator
 
 	stop func()
+	// began is when the planner's time was real time.
+	began time.Time
 }
 
+// now is the planner's machine time. It runs five times as fast as real time: the planner waits for schedulers and between two
+// changes of a node. What the agent has minutes for, the copier does in a moment.
+func (l *testCluster) now() time.Time { return l.began.Add(5 * time.Since(l.began)) }
+
 func newTestCluster(t testing.TB) *testCluster {
-	l := &testCluster{TB: t, Client: clustertest.Admin(t)}
+	l := &testCluster{TB: t, Client: clustertest.Admin(t), began: time.Now()}
 	objects, err := manifests.Build("base")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +115,8 @@ func (l *testCluster) startControllers() {
 		mgr.Add(pods),
 		(&gpunode.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
 		(&capacity.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
-		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Events: mgr.GetEventRecorder("test")}).SetupWithManager(mgr),
+		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Events: mgr.GetEventRecorder("test")}).
+			UseClock(l.now).SetupWithManager(mgr),
 	); err != nil {
 		l.Fatal(err)
 	}
@@ -130,7 +138,7 @@ func (l *testCluster) lifecycleConfig() *rest.Config {
 	return as
 }
 
-// createNode creates a node with two A100s in MIG mode; the node controller accepts it for the time of a test.
+// createNode creates a node with two A100s in MIG mode, which stays ready until the test ends.
 func (l *testCluster) createNode(name string) {
 	l.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mig": "yes", v1alpha1.LabelGPUCount: "2"}}}
@@ -143,6 +151,45 @@ func (l *testCluster) createNode(name string) {
 	}
 	l.Cleanup(func() { _ = l.Delete(context.Background(), node) })
 	l.publishDevices(name, corev1.ResourceList{})
+	l.renewLease(name)
+}
+
+// renewLease renews the node's lease, as a kubelet does, and makes the node ready again if it was late.
+func (l *testCluster) renewLease(name string) {
+	l.Helper()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name},
+	}
+	clustertest.Eventually(l, func() error { // the namespace is created in the background
+		lease.ResourceVersion = ""
+		return client.IgnoreAlreadyExists(l.Create(l.Context(), lease))
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for ctx.Err() == nil {
+			renewed := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+			_ = l.Patch(ctx, lease.DeepCopy(), client.RawPatch(types.MergePatchType, renewed))
+			node := &corev1.Node{}
+			if l.Get(ctx, types.NamespacedName{Name: name}, node) == nil && len(node.Status.Conditions) > 0 &&
+				node.Status.Conditions[0].Status != corev1.ConditionTrue {
+				node.Status.Conditions = readyConditions()
+				_ = l.Status().Update(ctx, node)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second): // the lease's interval
+			}
+		}
+	})
+	l.Cleanup(func() { cancel(); ended.Wait() })
+}
+
+func readyConditions() []corev1.NodeCondition {
+	return []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}}
 }
 
 // publishDevices sets allocatable as kubelet and device plugin would.
@@ -172,9 +219,7 @@ func (l *testCluster) tryPublishDevices(ctx context.Context, name string, device
 			list[key] = amount
 		}
 	}
-	node.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
-	}}
+	node.Status.Conditions = readyConditions()
 	return l.Status().Update(ctx, &node)
 }
 
@@ -212,7 +257,7 @@ func (c *cacheCopier) copyAll(ctx context.Context) {
 	for i := range all.Items {
 		node := &all.Items[i]
 		if len(node.Status.GPUs) > 0 && node.Status.ObservedGeneration == node.Generation &&
-			time.Since(node.Status.SampledAt.Time) < 2*time.Minute {
+			c.now().Sub(node.Status.SampledAt.Time) < time.Minute {
 			continue
 		}
 		devices := corev1.ResourceList{}
@@ -239,7 +284,7 @@ func (c *cacheCopier) copyAll(ctx context.Context) {
 			}
 			node.Status.GPUs = append(node.Status.GPUs, g)
 		}
-		node.Status.ObservedGeneration, node.Status.SampledAt = node.Generation, &metav1.Time{Time: time.Now()}
+		node.Status.ObservedGeneration, node.Status.SampledAt = node.Generation, &metav1.Time{Time: c.now()}
 		if c.Status().Update(ctx, node) == nil {
 			for c.tryPublishDevices(ctx, node.Name, devices) != nil && ctx.Err() == nil {
 				time.Sleep(20 * time.Millisecond)
@@ -256,6 +301,7 @@ func (l *testCluster) createPod(namespace, name, profile string) *corev1.Pod {
 	if err := l.Create(l.Context(), pod); err != nil {
 		l.Fatal(err)
 	}
+	l.Cleanup(func() { _ = l.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) }) // no kubelet ends it
 	return pod
 }
 
@@ -327,6 +373,7 @@ func TestInstancesAreCreatedForPods(t *testing.T) {
 	if err := l.Create(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = l.Delete(context.Background(), pool) })
 	l.createNode("mig-1")
 	l.startControllers()
 	l.waitForCondition("mig", metav1.ConditionTrue, planner.ReasonPlanned, "no pending pod")

@@ -66,6 +66,8 @@ type Reconciler struct {
 	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
 	now              func() time.Time
+	// maxRequeue bounds the time until the next decision where now steps; 0 does not.
+	maxRequeue time.Duration
 }
 
 // conflictRequeue is the delay after a conflict, in machine time.
@@ -108,6 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		result.RequeueAfter = conflictRequeue
 	case failed != nil && (result.RequeueAfter == 0 || result.RequeueAfter > failureRequeue):
 		result.RequeueAfter = failureRequeue
+	}
+	if r.maxRequeue > 0 && result.RequeueAfter > r.maxRequeue {
+		result.RequeueAfter = r.maxRequeue
 	}
 	if failed != nil {
 		log.FromContext(ctx).Error(failed, "Failed to change nodes", "retryAfter", result.RequeueAfter.String())

@@ -389,3 +389,9 @@ func TestClaimsBeforeBinding(t *testing.T) {
 		})
 	}
 }
+
+// UseClock makes the reconciler read machine time from a clock that steps.
+func (r *Reconciler) UseClock(now func() time.Time) *Reconciler {
+	r.now, r.maxRequeue = now, conflictRequeue
+	return r
+}

@@ -122,7 +122,7 @@ func (w *testNode) startEngine() {
 		w.t.Fatalf("%v", err)
 	}
 	w.engine = &Engine{
-		Library: &checkingLibrary{Library: w.life.driver, life: w.life}, Journal: j, Concurrency: 1, CallTimeout: 5 * time.Second,
+		Library: &checkingLibrary{Library: w.life.driver, life: w.life}, Journal: j, Concurrency: 1, CallTimeout: 5 * time.Minute,
 		Sleep: func(context.Context, time.Duration) {},
 		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
 	}

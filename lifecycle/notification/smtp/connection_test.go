@@ -377,7 +377,7 @@ func TestLocalhostResolvesToRemoteHost(t *testing.T) {
 			Host:     "localhost",
 			Port:     25,
 			TLS:      NoTLS,
-			Timeouts: Timeouts{Command: time.Second},
+			Timeouts: Timeouts{Command: time.Minute},
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				return &remoteConn{near}, nil
 			},

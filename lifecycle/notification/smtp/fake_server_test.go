@@ -405,10 +405,9 @@ func readLine(conn net.Conn) (string, error) {
 	}
 }
 
-// shortTimeouts returns timeouts for responsive servers, long enough for a busy machine.
+// shortTimeouts returns timeouts for responsive servers, long enough for a busy machine. They only delay a failure.
 func shortTimeouts() Timeouts {
 	return Timeouts{
-		Dial: 20 * time.Second, TLS: 20 * time.Second, Command: 20 * time.Second, Body: 20 * time.Second, Final: 20 * time.Second,
-		Total: time.Minute,
+		Dial: time.Minute, TLS: time.Minute, Command: time.Minute, Body: time.Minute, Final: time.Minute, Total: 5 * time.Minute,
 	}
 }

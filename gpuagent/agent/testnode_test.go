@@ -318,7 +318,7 @@ proc: DIR/proc
 sys: DIR/sys
 podResources: DIR/kubelet.sock
 stateDir: DIR/state
-intervals: {observe: OBSERVE, retry: 1s, callTimeout: 10s}
+intervals: {observe: OBSERVE, retry: 1s, callTimeout: 5m}
 `)
 }
 

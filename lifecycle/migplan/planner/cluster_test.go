@@ -56,9 +56,12 @@ type testCluster struct {
 	began time.Time
 }
 
-// now is the planner's machine time. It runs five times as fast as real time: the planner waits for schedulers and between two
-// changes of a node. What the agent has minutes for, the copier does in a moment.
-func (l *testCluster) now() time.Time { return l.began.Add(5 * time.Since(l.began)) }
+// plannerSpeed is the speed of the planner's time: the planner waits for schedulers and between two changes of a node. What the
+// agent has minutes for, the copier does in a moment.
+const plannerSpeed = 5
+
+// now is the planner's machine time.
+func (l *testCluster) now() time.Time { return l.began.Add(plannerSpeed * time.Since(l.began)) }
 
 func newTestCluster(t testing.TB) *testCluster {
 	l := &testCluster{TB: t, Client: clustertest.Admin(t), began: time.Now()}
@@ -116,7 +119,7 @@ func (l *testCluster) startControllers() {
 		(&gpunode.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
 		(&capacity.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
 		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Events: mgr.GetEventRecorder("test")}).
-			UseClock(l.now).SetupWithManager(mgr),
+			UseClock(l.now, plannerSpeed).SetupWithManager(mgr),
 	); err != nil {
 		l.Fatal(err)
 	}

@@ -66,15 +66,13 @@ type Reconciler struct {
 	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
 	now              func() time.Time
-	// maxRequeue bounds the time until the next decision where now steps; 0 does not.
-	maxRequeue time.Duration
+	speed            time.Duration // of now: 1 is that of real time
 }
 
 // conflictRequeue is the delay after a conflict, in machine time.
 const conflictRequeue = 100 * time.Millisecond
 
-// failureRequeue is the longest delay after a node could not be changed, in machine time. The delay of
-// the work queue would hold back the decisions about other nodes.
+// failureRequeue is the longest delay after a node could not be changed, in machine time. The queue's own would hold back other nodes.
 const failureRequeue = 30 * time.Second
 
 // maxPreemptibleLookups bounds the reads of isPreemptible in one pass.
@@ -103,16 +101,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	var result reconcile.Result
 	if !d.nextDecisionAt.IsZero() {
-		result.RequeueAfter = max(d.nextDecisionAt.Sub(now), conflictRequeue)
+		result.RequeueAfter = max(d.nextDecisionAt.Sub(now)/r.speed, conflictRequeue)
 	}
 	switch {
 	case again:
 		result.RequeueAfter = conflictRequeue
 	case failed != nil && (result.RequeueAfter == 0 || result.RequeueAfter > failureRequeue):
 		result.RequeueAfter = failureRequeue
-	}
-	if r.maxRequeue > 0 && result.RequeueAfter > r.maxRequeue {
-		result.RequeueAfter = r.maxRequeue
 	}
 	if failed != nil {
 		log.FromContext(ctx).Error(failed, "Failed to change nodes", "retryAfter", result.RequeueAfter.String())
@@ -180,7 +175,7 @@ func (r *Reconciler) initialize() {
 	r.observedNodes, r.usage, r.claimTimes, r.preemptibleCache = observedNodes{}, nodeUsage{}, claimTimes{}, map[types.UID]bool{}
 	r.labelsBeforePause, r.written, r.explained = labelsBeforePause{}, map[string]writtenReservation{}, map[types.UID]string{}
 	if r.now == nil {
-		r.now = policytime.MachineNow
+		r.now, r.speed = policytime.MachineNow, 1
 	}
 }
 

@@ -81,7 +81,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
-	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }}
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }, speed: 1}
 	g.initialize()
 	g.pending = &fakePendingPods{}
 	g.pendingPods = g.pending
@@ -390,8 +390,8 @@ func TestClaimsBeforeBinding(t *testing.T) {
 	}
 }
 
-// UseClock makes the reconciler read machine time from a clock that steps.
-func (r *Reconciler) UseClock(now func() time.Time) *Reconciler {
-	r.now, r.maxRequeue = now, conflictRequeue
+// UseClock makes the reconciler read machine time from a clock that runs speed times as fast as real time.
+func (r *Reconciler) UseClock(now func() time.Time, speed time.Duration) *Reconciler {
+	r.now, r.speed = now, speed
 	return r
 }

@@ -78,7 +78,7 @@ func TestStreamsOfSimulatedPods(t *testing.T) {
 		code      int
 	}{
 		{[]string{"lab", "--", "hostname"}, "lab\n", 0},
-		{[]string{"lab", "-c", "main", "--", "sh", "-c", "echo $EPOCHS $(id)"}, "not in this simulation", 2},
+		{[]string{"lab", "-c", "main", "--", "sh", "-c", "echo $EPOCHS | id"}, "not in this simulation", 2},
 		{[]string{"lab", "--", "bash", "-c", "echo $EPOCHS; exit 5"}, "10\n", 5},
 		{[]string{"lab", "--", "nvidia-smi", "-L"}, "MIG 1g.5gb", 0},
 		{[]string{"lab", "--", "cat", "/etc/passwd"}, "No such file or directory", 1},

@@ -40,7 +40,7 @@ var (
 	}
 	ioPackages = []string{
 		"net", "os", "io/fs", "io/ioutil", "log", "syscall", "golang.org/x/sys", "k8s.io/client-go",
-		"sigs.k8s.io/controller-runtime/pkg/client", "github.com/NVIDIA",
+		"sigs.k8s.io/controller-runtime/pkg/client", "github.com/NVIDIA", "mvdan.cc/sh/v3/interp",
 	}
 )
 

@@ -20,7 +20,7 @@ var areaLines = map[string]int{
 	"lifecycle": 45075,
 	"manifests": 120,
 	"policies":  31834,
-	"test":      18965,
+	"test":      18948,
 	"webhook":   10945,
 }
 

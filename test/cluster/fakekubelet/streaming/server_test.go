@@ -216,7 +216,7 @@ func TestExec(t *testing.T) {
 	}{
 		{"", []string{"hostname"}, "train\n", "", 0},
 		{"", []string{"sh", "-c", "echo a; exit 3"}, "a\n", "", 3},
-		{"", []string{"rm", "-rf", "/"}, "", "rm: not in this simulation", 127},
+		{"", []string{"rm", "-rf", "/"}, "", "sh: rm: not found", 127},
 		{"echo typed\nexit 4\n", []string{"bash"}, "typed\n", "", 4},
 		{"data", []string{"cat"}, "data", "", 0},
 		{"", []string{"echo", strings.Repeat("x", 60<<10)}, strings.Repeat("x", 60<<10) + "\n", "", 0},

@@ -4,18 +4,17 @@
 package toyshell
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// maxSleep ends a sleep of any length, so that sessions whose user is gone end as well.
-const maxSleep = time.Hour
+	"mvdan.cc/sh/v3/syntax"
+)
 
 // commands returns the commands by name. Each gets its arguments and returns its exit code.
 func commands() map[string]func(*session, []string) int {
@@ -70,18 +69,15 @@ func helpText() string {
 func (s *session) cat(names []string) int {
 	if len(names) == 0 && s.in != nil && s.terminal == nil && s.depth == 0 {
 		_, _ = io.Copy(s.out, s.in) // the user may end the session
-		return 0
 	}
 	code := 0
 	for _, name := range names {
 		full := s.resolve(name)
-		content, found := s.files.read(full)
-		switch {
-		case found:
+		if content, found := s.files[full]; found {
 			_, _ = io.WriteString(s.out, content)
-		case s.files.isFolder(full):
+		} else if _, isFolder := s.files.list(full); isFolder {
 			code = s.fail(1, "cat: %s: Is a directory", name)
-		default:
+		} else {
 			code = s.fail(1, "cat: %s: No such file or directory", name)
 		}
 	}
@@ -89,12 +85,9 @@ func (s *session) cat(names []string) int {
 }
 
 func (s *session) cd(args []string) int {
-	target := s.env["HOME"]
-	if len(args) > 0 {
-		target = args[0]
-	}
+	target := append(args, s.env["HOME"])[0]
 	full := s.resolve(target)
-	if !s.files.isFolder(full) {
+	if _, isFolder := s.files.list(full); !isFolder {
 		return s.fail(1, "cd: %s: No such file or directory", target)
 	}
 	s.dir = full
@@ -120,20 +113,18 @@ func (s *session) echo(args []string) int {
 
 // printEnv prints all variables, or the values of those that are named.
 func (s *session) printEnv(names []string) int {
+	code := 0
+	for _, name := range names {
+		if value, found := s.env[name]; found {
+			s.println(value)
+		} else {
+			code = 1
+		}
+	}
 	if len(names) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(s.env)) {
 			fmt.Fprintf(s.out, "%s=%s\n", name, s.env[name])
 		}
-		return 0
-	}
-	code := 0
-	for _, name := range names {
-		value, found := s.env[name]
-		if !found {
-			code = 1
-			continue
-		}
-		s.println(value)
 	}
 	return code
 }
@@ -141,13 +132,11 @@ func (s *session) printEnv(names []string) int {
 func (s *session) export(args []string) int {
 	for _, arg := range args {
 		name, value, assigns := strings.Cut(arg, "=")
-		if !isName(name) {
+		if !syntax.ValidName(name) {
 			return s.fail(1, "export: %q is not the name of a variable", name)
 		}
 		if assigns {
-			if code := s.set(name, value); code != 0 {
-				return code
-			}
+			s.set(name, value)
 		}
 	}
 	return 0
@@ -183,38 +172,34 @@ func (s *session) exit(args []string) int {
 	return code & 0xff
 }
 
-// ls lists folders. The only flags are -a, -l and -1.
+// ls lists folders. The only flags are -a, -h, -l and -1.
 func (s *session) ls(args []string) int {
-	long := false
+	long, code := false, 0
 	var names []string
 	for _, arg := range args {
-		flags, isFlag := strings.CutPrefix(arg, "-")
-		if !isFlag {
+		switch flags, isFlag := strings.CutPrefix(arg, "-"); {
+		case !isFlag:
 			names = append(names, arg)
-			continue
-		}
-		if strings.Trim(flags, "al1h") != "" {
+		case strings.Trim(flags, "al1h") != "":
 			return s.fail(exitUsage, "ls: %s: only -a, -h, -l and -1 are in this simulation", arg)
+		default:
+			long = long || strings.Contains(flags, "l")
 		}
-		long = long || strings.Contains(flags, "l")
 	}
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	code := 0
 	for _, name := range names {
 		full := s.resolve(name)
-		content, isFile := s.files.read(full)
-		switch {
-		case isFile:
+		content, isFile := s.files[full]
+		entries, isFolder := s.files.list(full)
+		if isFile {
 			s.listEntry(name, len(content), long)
-		case s.files.isFolder(full):
-			for _, entry := range s.files.list(full) {
-				content, _ := s.files.read(s.resolve(full + "/" + entry))
-				s.listEntry(entry, len(content), long)
-			}
-		default:
+		} else if !isFolder {
 			code = s.fail(exitUsage, "ls: cannot access '%s': No such file or directory", name)
+		}
+		for _, entry := range entries {
+			s.listEntry(entry, len(s.files[path.Join(full, entry)]), long)
 		}
 	}
 	return code
@@ -238,42 +223,33 @@ func (s *session) sleep(args []string) int {
 	if len(args) != 1 {
 		return s.fail(1, "sleep: give one duration, such as 5, 1.5, 2m or infinity")
 	}
-	duration, err := parseSleep(args[0])
-	if err != nil {
+	duration, err := time.ParseDuration(args[0])
+	if seconds, errSeconds := time.ParseDuration(args[0] + "s"); errSeconds == nil {
+		duration, err = seconds, nil
+	}
+	if args[0] == "infinity" {
+		duration, err = maxSleep, nil
+	}
+	if err != nil || duration < 0 {
 		return s.fail(1, "sleep: invalid time interval '%s'", args[0])
 	}
-	timer := time.NewTimer(min(duration, maxSleep))
+	duration = min(duration, s.limits.sleep)
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
-	for {
+	for !s.limits.interrupted {
 		select {
 		case <-timer.C:
+			if s.limits.sleep -= duration; s.limits.sleep <= 0 {
+				s.limits.stop("its commands have slept for " + maxSleep.String())
+			}
 			return 0
 		case typed, open := <-s.typed():
-			if !open || bytes.IndexByte(typed, ctrlC) >= 0 {
-				return 130
-			}
-			s.terminal.keys.keep(typed)
+			s.receive(typed, open)
 		case <-s.ctx.Done():
 			return 143
 		}
 	}
-}
-
-func parseSleep(text string) (time.Duration, error) {
-	if text == "infinity" {
-		return maxSleep, nil
-	}
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		if !(seconds >= 0) { // not a number either
-			return 0, fmt.Errorf("%q is negative", text)
-		}
-		return time.Duration(min(seconds, maxSleep.Seconds()) * float64(time.Second)), nil
-	}
-	duration, err := time.ParseDuration(text)
-	if err == nil && duration < 0 {
-		err = fmt.Errorf("%q is negative", text)
-	}
-	return duration, err
+	return 130
 }
 
 func (s *session) which(names []string) int {

@@ -72,24 +72,23 @@ func (s *session) listGPUs() {
 }
 
 // gpuFields returns the values of the fields that --query-gpu has here.
-func gpuFields(c *Container, d *Device) map[string][2]string {
-	utilization := [2]string{strconv.Itoa(d.Utilization), " %"}
+func gpuFields(c *Container, d *Device) map[string]string {
+	utilization := fmt.Sprintf("%d %%", d.Utilization)
 	if d.Profile != "" {
-		utilization = [2]string{"[N/A]", ""}
+		utilization = "[N/A]"
 	}
-	mebibytes := func(n int64) [2]string { return [2]string{strconv.FormatInt(n, 10), " MiB"} }
-	return map[string][2]string{
-		"count":           {strconv.Itoa(len(c.Devices)), ""},
-		"driver_version":  {c.DriverVersion, ""},
-		"gpu_name":        {d.Name, ""},
-		"gpu_uuid":        {d.UUID, ""},
-		"index":           {strconv.Itoa(d.GPU), ""},
-		"memory.free":     mebibytes(d.MemoryMiB - d.UsedMiB),
-		"memory.total":    mebibytes(d.MemoryMiB),
-		"memory.used":     mebibytes(d.UsedMiB),
-		"name":            {d.Name, ""},
+	return map[string]string{
+		"count":           strconv.Itoa(len(c.Devices)),
+		"driver_version":  c.DriverVersion,
+		"gpu_name":        d.Name,
+		"gpu_uuid":        d.UUID,
+		"index":           strconv.Itoa(d.GPU),
+		"memory.free":     fmt.Sprintf("%d MiB", d.MemoryMiB-d.UsedMiB),
+		"memory.total":    fmt.Sprintf("%d MiB", d.MemoryMiB),
+		"memory.used":     fmt.Sprintf("%d MiB", d.UsedMiB),
+		"name":            d.Name,
 		"utilization.gpu": utilization,
-		"uuid":            {d.UUID, ""},
+		"uuid":            d.UUID,
 	}
 }
 
@@ -112,9 +111,9 @@ func (s *session) queryGPUs(fields, format []string) int {
 		for _, field := range fields {
 			value := values[field]
 			if slices.Contains(format, "nounits") {
-				value[1] = ""
+				value = strings.TrimSuffix(strings.TrimSuffix(value, " MiB"), " %")
 			}
-			line = append(line, value[0]+value[1])
+			line = append(line, value)
 		}
 		s.println(strings.Join(line, ", "))
 	}

@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 	}{
 		{"echo hello", "hello\n", 0},
 		{"echo -n a; echo 'b  c' \"d $EPOCHS\" e\\ f", "ab  c d 10 e f\n", 0},
-		{"echo '$EPOCHS' ${EPOCHS} $UNSET end \"\"", "$EPOCHS 10  end \n", 0},
+		{"echo '$EPOCHS' ${EPOCHS} $UNSET end \"\"", "$EPOCHS 10 end \n", 0},
 		{"false || echo failed && echo then", "failed\nthen\n", 0},
 		{"true || echo no; false && echo no; echo $?", "1\n", 0},
 		{"exit 3; echo unreachable", "", 3},
@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 		{"pwd; cd /data; pwd; ls; cd ..; pwd", "/workspace\n/data\nsets\n/\n", 0},
 		{"cd; pwd; cd ~; pwd", "/root\n/root\n", 0},
 		{"export LR=0.1; printenv LR; A=b; echo $A", "0.1\nb\n", 0},
-		{"sh -c 'cd /data; A=inner; exit 4'; echo $? $A; pwd", "4 \n/workspace\n", 0},
+		{"sh -c 'cd /data; A=inner; exit 4'; echo $? $A; pwd", "4\n/workspace\n", 0},
 		{"hostname; whoami; # a comment; exit 9", "train-0\nroot\n", 0},
 		{"cat /etc/hosts /etc/hostname", "127.0.0.1 localhost\ntrain-0\n", 0},
 		{"cat ../../../../etc/hostname", "train-0\n", 0},
@@ -67,6 +67,14 @@ func TestScripts(t *testing.T) {
 		{"exec sh -c 'echo in; exit 4'; echo unreachable", "in\n", 4},
 		{"sh -c 'exec false'; echo $?", "1\n", 0},
 		{"command -v bash >/dev/null && exec bash -c 'echo in bash' || exec sh -c 'echo in sh'", "in bash\n", 0}, // as `sluice bash`
+		{"A=b printenv A; echo ${A:-none}", "b\nnone\n", 0},
+		{"for i in 1 \"2\" 3 $(echo 4 5); do echo -n $i,; done", "1,2,3,4,5,", 0},
+		{"i=0; until printenv DONE; do i=$((i+1)); for j in 1 2 3; do export N$i=; done; printenv N3 && DONE=yes; done; echo $i", "\nyes\n3\n", 0},
+		{"if false; then echo a; elif true; then echo b; else echo c; fi; if false; then echo d; fi; echo $?", "b\n0\n", 0},
+		{"! true; echo $?; ! false && { echo a; (cd /data; exit 3); }; echo $? $PWD", "1\na\n3 /workspace\n", 0},
+		{"A=$(false); echo $?; A=e\\ f; echo \"$A `hostname`\"", "1\ne f train-0\n", 0},
+		{"ls /none 2>/dev/null; python >/dev/null 2>&1; echo $?; false; echo $?", "127\n1\n", 0},
+		{"while exit 4; do :; done; echo no", "", 4},
 	} {
 		out, errOut, code := runTest(t, newTestContainer(), nil, "bash", "-lc", tc.script)
 		if out != tc.want || code != tc.code || errOut != "" {
@@ -82,21 +90,27 @@ func TestRefusals(t *testing.T) {
 		want    string
 		code    int
 	}{
-		{[]string{"python", "train.py"}, "python: not in this simulation", 127},
-		{[]string{"/bin/busybox"}, "busybox: not in this simulation", 127},
-		{[]string{"../../bin/sh"}, "../../bin/sh: not in this simulation", 127},
-		{[]string{"tar", "cf", "-", "/etc/passwd"}, "tar: not in this simulation", 127},
-		{[]string{"sh", "-c", "echo a | cat"}, `'|': not in this simulation`, 2},
-		{[]string{"sh", "-c", "echo a > /dev/nullx"}, `'>': not in this simulation`, 2},
-		{[]string{"sh", "-c", "echo a 2>/dev/null"}, `'>': not in this simulation`, 2},
+		{[]string{"python", "train.py"}, "sh: python: not found", 127},
+		{[]string{"/bin/busybox"}, "sh: busybox: not found", 127},
+		{[]string{"../../bin/sh"}, "sh: ../../bin/sh: not found", 127},
+		{[]string{"tar", "cf", "-", "/etc/passwd"}, "sh: tar: not found", 127},
+		{[]string{"sh", "-c", "echo a | cat"}, `"echo a | cat": not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a > /dev/nullx"}, `"> /dev/nullx": not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a 3>/dev/null"}, `"3>/dev/null": not in this simulation`, 2},
 		{[]string{"command", "pwd"}, "only command -v NAME", 2},
-		{[]string{"sh", "-c", "echo a > /tmp/b"}, `'>': not in this simulation`, 2},
-		{[]string{"sh", "-c", "echo $(id)"}, `"$(": not in this simulation`, 2},
-		{[]string{"sh", "-c", "echo `id`"}, "not in this simulation", 2},
-		{[]string{"sh", "-c", "sleep 1 &"}, `'&': not in this simulation`, 2},
-		{[]string{"sh", "-c", "for i in 1 2; do echo $i; done"}, "for: not in this simulation", 127},
-		{[]string{"sh", "-c", "A=b env"}, "A=b before a command", 2},
-		{[]string{"sh", "-c", "echo 'open"}, "has no end", 2},
+		{[]string{"sh", "-c", "echo a > /tmp/b"}, `"> /tmp/b": not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a; sleep 1 &"}, `"sleep 1 &": not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo a; cat <(ls)"}, "must be followed by a word (the simulated shell is a POSIX shell without", 2},
+		{[]string{"sh", "-c", "echo a; ls > >(cat)"}, "must be followed by a word (the simulated shell is a POSIX shell without", 2},
+		{[]string{"sh", "-c", "echo a; coproc cat"}, "sh: coproc: not found", 127},
+		{[]string{"sh", "-c", "f() { f; }; f"}, `"f() { f; }": not in this simulation`, 2},
+		{[]string{"sh", "-c", "case a in *) echo a;; esac"}, "not in this simulation", 2},
+		{[]string{"sh", "-c", "echo ${EPOCHS#1}"}, `"${EPOCHS#1}": not in this simulation`, 2},
+		{[]string{"sh", "-c", "echo {1..3}"}, `"{1..3}": not in this simulation`, 2},
+		{[]string{"sh", "-c", "a=(b c)"}, "arrays are a bash", 2},
+		{[]string{"sh", "-c", "echo $((1/0))"}, "division by zero", 2},
+		{[]string{"sh", "-c", "echo ${UNSET:?is unset}"}, "UNSET: is unset", 2},
+		{[]string{"sh", "-c", "echo 'open"}, "without closing quote", 2},
 		{[]string{"sh", "run.sh"}, "scripts in files are not in this simulation", 2},
 		{[]string{"cat", "/etc/passwd"}, "No such file or directory", 1},
 		{[]string{"cat", "/proc/self/environ"}, "No such file or directory", 1},
@@ -115,32 +129,9 @@ func TestRefusals(t *testing.T) {
 		if !strings.Contains(errOut, tc.want) || tc.command != nil && out != "" && code == 0 {
 			t.Errorf("%.80q: out %q, errors %q, exit %d; want %q", tc.command, out, errOut, code, tc.want)
 		}
-		if tc.want != "for: not in this simulation" && code != tc.code {
+		if code != tc.code {
 			t.Errorf("%.80q: exit %d, want %d", tc.command, code, tc.code)
 		}
-	}
-}
-
-// Scripts that would grow or run without end are stopped.
-func TestHostileScripts(t *testing.T) {
-	grow := "A=" + strings.Repeat("x", 1000) + strings.Repeat("\nA=$A$A", 40)
-	for name, script := range map[string]string{
-		"a variable that doubles":        grow,
-		"a shell that starts itself":     `export A='sh -c "$A"'; sh -c "$A"`,
-		"a shell that starts two shells": `export A='sh -c "$A"; sh -c "$A"'; sh -c "$A"`,
-		"many quotes":                    strings.Repeat(`"`, maxText),
-		"many variables":                 "A=" + strings.Repeat("x", 60000) + "\necho " + strings.Repeat("$A", 1000),
-		"a script of 65 KiB":             "echo " + strings.Repeat("x", maxText),
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, errOut, _ := runTest(t, newTestContainer(), strings.NewReader(""), "sh", "-c", script)
-			if len(out) > 2*maxText {
-				t.Errorf("printed %d bytes", len(out))
-			}
-			if name != "many quotes" && errOut == "" {
-				t.Error("no message")
-			}
-		})
 	}
 }
 
@@ -174,7 +165,7 @@ func TestTerminal(t *testing.T) {
 	go func() {
 		done <- Run(t.Context(), newTestContainer(), []string{"bash"}, Streams{In: keys, Out: &screen, TTY: true})
 	}()
-	for _, typed := range []string{"echo helo\x7flo\r", "exit 9\x03", "sleep infinity\r", "\x03", "cd /data\r", "exit 7\r"} {
+	for _, typed := range []string{"echo helo\x7flo\r", "exit 9\x03", "sleep infinity\r", "\x03", "while true; do sleep 1h; done\r", "\x03", "cd /data\r", "exit 7\r"} {
 		if _, err := io.WriteString(typing, typed); err != nil {
 			t.Fatal(err)
 		}
@@ -253,20 +244,4 @@ Process 41 uses 4377 MiB of GPU 0
 	if _, errOut, code := runTest(t, c, nil, "nvidia-smi", "--query-gpu=temperature.gpu", "--format=csv"); code == 0 {
 		t.Errorf("an unknown field is accepted: %q", errOut)
 	}
-}
-
-// A script has an end and an exit code, whatever it contains.
-func FuzzScript(f *testing.F) {
-	for _, seed := range []string{"echo a", "a && b || c; d", "'", `"`, `\`, "$", "${", "$(", "a#b", "cd ..; ls -l /", "ls -z", "exit 999", "cat /README"} {
-		f.Add(seed)
-	}
-	c := newTestContainer()
-	c.Devices = newTestDevices()
-	f.Fuzz(func(t *testing.T, script string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		if code := Run(ctx, c, []string{"sh", "-c", script}, Streams{Out: io.Discard}); code < 0 || code > 255 {
-			t.Errorf("%q: exit %d", script, code)
-		}
-	})
 }

@@ -4,6 +4,7 @@
 package toyshell
 
 import (
+	"bytes"
 	"errors"
 	"io"
 
@@ -38,17 +39,9 @@ func (s *session) openTerminal(streams Streams) {
 		return
 	}
 	go func() {
-		for {
-			select {
-			case size, open := <-streams.Resize:
-				if !open {
-					return
-				}
-				if size.Width > 0 && size.Height > 0 {
-					_ = editor.SetSize(size.Width, size.Height) // the user may have closed it
-				}
-			case <-s.ctx.Done():
-				return
+		for size := range streams.Resize {
+			if size.Width > 0 && size.Height > 0 {
+				_ = editor.SetSize(size.Width, size.Height) // the user may have closed it
 			}
 		}
 	}()
@@ -56,13 +49,14 @@ func (s *session) openTerminal(streams Streams) {
 
 // runTerminal runs the lines that the user types until exit or Ctrl-D.
 func (s *session) runTerminal() {
-	for !s.exited && s.ctx.Err() == nil {
+	for !s.over() {
 		s.terminal.editor.SetPrompt(s.container.User + "@" + s.container.Hostname + ":" + s.dir + "# ")
 		line, err := s.terminal.editor.ReadLine()
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return
 		}
 		s.runScript(line)
+		s.limits.interrupted = false
 	}
 	s.terminal.editor.SetPrompt("")
 }
@@ -73,6 +67,16 @@ func (s *session) typed() <-chan []byte {
 		return nil
 	}
 	return s.terminal.keys.typed
+}
+
+// receive keeps typed keys for the next line. Ctrl-C and the end of the input interrupt the
+// line that runs.
+func (s *session) receive(typed []byte, open bool) {
+	if !open || bytes.IndexByte(typed, ctrlC) >= 0 {
+		s.limits.interrupted = true
+		return
+	}
+	s.terminal.keys.keep(typed)
 }
 
 // keys passes on what the user types, to one reader at a time.

@@ -17,7 +17,7 @@ ARG VERSION
 ARG COMMIT
 # Both stages of the Makefile depend on VERSION, COMMIT, the sources and the toolchain alone.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    make build VERSION="${VERSION}" COMMIT="${COMMIT}"
+    make build-release VERSION="${VERSION}" COMMIT="${COMMIT}"
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     make sbom VERSION="${VERSION}" COMMIT="${COMMIT}"
 

@@ -11,9 +11,9 @@ UP_FLAGS ?=
 ARGS ?=
 # Folders that only `make test-all` tests; test/house has the reason of each. Of test/e2e, `make test` runs the passes
 # (test/e2e/passes_test.go).
-LATER_PACKAGES := test/cluster/kwok test/e2e/hostile test/installation test/scale
+LATER_PACKAGES := test/lab/cluster/kwok test/e2e/hostile test/installation test/scale
 
-COMMANDS := sluice webhook lifecycle
+COMMANDS := sluice webhook lifecycle gpuagent
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # Equal sources, VERSION, COMMIT and toolchain give equal binaries, in every folder and from every archive
@@ -36,11 +36,12 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 .PHONY: run
-run: build ## Start a real Kubernetes with Sluice on simulated DGX nodes, here
+run: build-lab ## Start a real Kubernetes with Sluice on simulated DGX nodes, here
 	@bin/sluice up --detach --dir '$(DIR)' $(UP_FLAGS)
 
 .PHONY: stop
-stop: build ## Stop what `make run` started, and remove it
+stop: ## Stop what `make run` started, and remove it
+	@test -x bin/sluice-lab || $(MAKE) build-lab
 	@bin/sluice down --dir '$(DIR)'
 
 # Where `make install` puts the command line.
@@ -57,16 +58,36 @@ install: ## Install sluice, `kubectl sluice` and its completion into BINDIR
 
 ##@ Develop
 
-.PHONY: build
-build: ## Build the binaries into bin/
-	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
-	@# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
+# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
+define build-agent
 	CGO_ENABLED=1 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS) -extldflags=-Wl,--build-id=none' -o bin/ ./cmd/gpuagent
+endef
+
+# What a release has.
+.PHONY: build-release
+build-release:
+	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ $(patsubst %,./cmd/%,$(filter-out gpuagent,$(COMMANDS)))
+	$(build-agent)
+
+.PHONY: build
+build: build-release ## Build the binaries into bin/
+	CGO_ENABLED=0 go build -C test/lab $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o ../../bin/ ./cmd/sluice-lab ./cmd/sluice-lab-gpuagent
+
+# What `make run` needs: Sluice but for the agent, the lab with an agent of its own, and the embedded Kubernetes, all at the same time.
+.PHONY: build-lab
+build-lab:
+	@test -x bin/sluice-lab || echo "Building Sluice and Kubernetes. The first time this takes about eight minutes on two quiet cores."
+	@CGO_ENABLED=0 go run -C test/lab ./cmd/build -ldflags '$(LDFLAGS)'
+
+.PHONY: build-tests
+build-tests: build-lab
+	$(build-agent)
+	@bin/sluice-lab programs # the pinned ones, also where others are installed
 
 .PHONY: sbom
-sbom: build $(CYCLONEDX) ## Write the bill of materials of each binary, CycloneDX, into bin/sbom/
+sbom: build-release $(CYCLONEDX) ## Write the bill of materials of each binary, CycloneDX, into bin/sbom/
 	@mkdir -p bin/sbom
-	for binary in $(COMMANDS) gpuagent; do \
+	for binary in $(COMMANDS); do \
 	  $(CYCLONEDX) bin -json -noserial -notimestamp -version '$(VERSION)' -output bin/sbom/$$binary.cdx.json bin/$$binary; \
 	done
 
@@ -83,6 +104,8 @@ release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, 
 
 # The tests use what `make build` has just built, and do not build it again.
 test test-all hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
+# One run tests the packages of both modules.
+WORKSPACE := GOWORK=$(CURDIR)/.ci/workspace/go.work
 
 # A test that fails is run again once, unless more than five fail. The last lines name those that passed only then.
 RERUN_FLAGS = $(if $(filter -failfast,$(ARGS)),,--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test)
@@ -91,27 +114,25 @@ COUNT_FLAG = $(if $(filter -count -count=%,$(ARGS)),,-count=1)
 # test/e2e comes first: it takes longest and mostly waits, so that the others run beside it.
 define run-tests
 	@rm -f bin/test.json; status=0; \
-	GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(COUNT_FLAG) $(ARGS) || status=$$?; \
+	$(WORKSPACE) GOGC=$${GOGC:-200} $(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json $(RERUN_FLAGS) --packages "$(PKG)" -- $(TEST_FLAGS) $(COUNT_FLAG) $(ARGS) || status=$$?; \
 	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; \
 	go run ./test/flaky bin/test.json || status=1; exit $$status
 endef
 
 .PHONY: test
-test: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell go list ./...))
-test: build $(GOTESTSUM) ## Test the packages, and one pass for each data path and each role; PKG= and ARGS= narrow it
-	@go list ./... >/dev/null # else a package with an error would leave PKG empty
-	@.ci/announce-test test $(PKG)
-	bin/sluice up --build-only --pinned
-	go run ./test/cluster/build/programs promtool >/dev/null
+test: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell $(WORKSPACE) go list ./... ./test/lab/...))
+test: build-tests $(GOTESTSUM) ## Test the packages, and one pass for each data path and each role; PKG= and ARGS= narrow it
+	@$(WORKSPACE) go list ./... ./test/lab/... >/dev/null # else a package with an error would leave PKG empty
+	@$(WORKSPACE) .ci/announce-test test $(PKG)
+	bin/sluice-lab programs promtool >/dev/null
 	$(run-tests)
 
 .PHONY: test-all
 test-all: export SLUICE_TESTS := all
-test-all: PKG ?= ./test/e2e ./...
-test-all: build $(GOTESTSUM) ## Run all tests; PKG= and ARGS= narrow them
-	@.ci/announce-test test-all $(PKG)
-	bin/sluice up --build-only --pinned --scheduler kueue
-	go run ./test/cluster/build/programs helm prometheus promtool >/dev/null
+test-all: PKG ?= ./test/e2e ./... ./test/lab/...
+test-all: build-tests $(GOTESTSUM) ## Run all tests; PKG= and ARGS= narrow them
+	@$(WORKSPACE) .ci/announce-test test-all $(PKG)
+	bin/sluice-lab programs kueue helm prometheus promtool >/dev/null
 	go test -C test/bench -timeout $(TEST_TIMEOUT) ./...
 	go test -C test/images -timeout $(TEST_TIMEOUT) ./...
 	$(run-tests)
@@ -121,28 +142,25 @@ HOSTILE_DURATION ?= 10m
 RACES ?= 100
 
 .PHONY: hostile
-hostile: build ## Attack Sluice: all attacks, ten minutes of random requests and of conflicts, a hundred races
-	bin/sluice up --build-only --pinned --scheduler kueue
+hostile: build-tests ## Attack Sluice: all attacks, ten minutes of random requests and of conflicts, a hundred races
+	bin/sluice-lab programs kueue >/dev/null
 	SLUICE_HOSTILE_DURATION=$(HOSTILE_DURATION) go test ./test/e2e/hostile -count 1 -timeout 2h -v $(ARGS)
 	go test ./test/e2e -run '^TestLimitHoldsUnderConflicts$$' -quota-conflict-time $(HOSTILE_DURATION) -count 1 -timeout 8h -v $(ARGS)
 	go test ./test/e2e -run '^TestQuotaRace$$' -quota-race-rounds $(RACES) -count 1 -timeout 8h $(ARGS)
 
 .PHONY: disrupt
 disrupt: DURATION ?= 5m
-disrupt: build ## Disrupt what admits pods and ends work, under load; five minutes each, or DURATION=
-	bin/sluice up --build-only --pinned
+disrupt: build-tests ## Disrupt what admits pods and ends work, under load; five minutes each, or DURATION=
 	go test ./test/e2e -run '^Test(Disruptions|LeaderKilled)$$' -disruption-time $(DURATION) -count 1 -timeout 24h -v $(ARGS)
 
 .PHONY: soak
 soak: DURATION ?= 15m
-soak: build ## Load a cluster steadily and watch memory and goroutines; fifteen minutes, or DURATION=
-	bin/sluice up --build-only --pinned
+soak: build-tests ## Load a cluster steadily and watch memory and goroutines; fifteen minutes, or DURATION=
 	go test ./test/e2e -run '^TestSoak$$' -soak-time $(DURATION) -count 1 -timeout 240h -v $(ARGS)
 
 .PHONY: bench
 bench: PKG ?= ./test/e2e ./...
-bench: build ## Run the benchmarks
-	bin/sluice up --build-only --pinned
+bench: build-tests ## Run the benchmarks
 	go test -run '^$$' -bench . -benchmem -timeout 120m $(ARGS) $(PKG)
 	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
@@ -184,12 +202,12 @@ verify-lint: $(LINT)
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -trimpath -o /dev/null ./cmd/sluice
 	$(LINT) fmt --diff
 	$(LINT) run --allow-parallel-runners
-	cd test/bench && go vet ./... && ../../$(LINT) run --allow-parallel-runners ./...
+	for module in test/lab test/bench; do (cd $$module && go vet ./... && '$(CURDIR)/$(LINT)' fmt --diff && '$(CURDIR)/$(LINT)' run --allow-parallel-runners ./...); done
 
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in test/cluster/pins test/cluster/pins/{kueue,helm,prometheus} test/bench test/images .ci/tools .ci/lint .ci/release; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
+	for module in test/lab test/lab/cluster/pins test/lab/cluster/pins/{kueue,helm,prometheus} test/bench test/images .ci/tools .ci/lint .ci/release; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN) $(CRD_REF_DOCS)

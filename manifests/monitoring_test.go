@@ -18,7 +18,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/clustertest"
 )
 
 // ruleFile is a rule file of Prometheus, and the spec of a PrometheusRule.
@@ -60,11 +60,11 @@ func readAlerts(t *testing.T) ruleFile {
 // promtool runs Prometheus' own tool on files, and returns its output.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	programs, err := build.Programs(t.Context(), os.Stderr, build.Promtool)
+	programs, err := clustertest.Programs(t.Context(), "promtool")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), programs[build.Promtool], args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), programs["promtool"], args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"sluice.dev/gpuagent/agent"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/driver"
-	"sluice.dev/gpuagent/nvml/simulator"
 )
 
 func main() {
@@ -33,10 +32,5 @@ func main() {
 		}))
 }
 
-// newLibrary returns the configured driver. It loads nothing yet.
-func newLibrary(c agent.Driver) nvml.Library {
-	if c.Simulator != "" {
-		return simulator.Dial(c.Simulator)
-	}
-	return driver.New(driver.Config{Path: c.Library})
-}
+// newLibrary returns the driver. It loads nothing yet.
+func newLibrary(c agent.Driver) nvml.Library { return driver.New(driver.Config{Path: c.Library}) }

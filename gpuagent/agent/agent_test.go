@@ -27,7 +27,7 @@ import (
 	"sluice.dev/gpuagent/agent"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // A spec is applied, the plugin reloaded and the status written. An instance in use stays until its pod
@@ -405,6 +405,7 @@ func TestHungDriver(t *testing.T) {
 	}
 	w.health = l.Addr().String()
 	_ = l.Close()
+	w.callTimeout = 10 * time.Second
 	w.startAgent()
 	healthz := func(want int) func() error {
 		return func() error {

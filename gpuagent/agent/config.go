@@ -42,8 +42,7 @@ type Config struct {
 	Sys string `json:"sys,omitempty"`
 	// HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of
 	// MIG devices, that of DriverRoot, and etc/systemd/system, which shows whether the host's MIG
-	// manager is enabled. Default "/host"; none with a simulator, which has no
-	// devices. For an agent outside of containers it is "/".
+	// manager is enabled. Default "/host". For an agent outside of containers it is "/".
 	HostRoot string `json:"hostRoot,omitempty"`
 	// DriverRoot is the folder on the host with the root of the container that contains the driver.
 	// Without such a container the folder need not exist. Default "/run/nvidia/driver", as in the
@@ -65,18 +64,16 @@ type Config struct {
 	Intervals Intervals `json:"intervals,omitempty"`
 }
 
-// Driver is the driver of the node's GPUs: NVIDIA's library, or a simulator.
+// Driver is the driver of the node's GPUs.
 type Driver struct {
 	// Library is the path of libnvidia-ml.so.1. Default: the path that the dynamic linker finds.
 	Library string `json:"library,omitempty"`
-	// Simulator is the socket of a simulated driver, in place of the library. Default none.
-	Simulator string `json:"simulator,omitempty"`
 }
 
 // Daemon finds a program among the node's processes.
 type Daemon struct {
 	// Command is the start of its command line, the program without its folder: "dcgm-exporter" or
-	// "sluice fakekubelet". Default "nvidia-device-plugin" and "dcgm-exporter".
+	// "sluice-lab simulate kubelet". Default "nvidia-device-plugin" and "dcgm-exporter".
 	Command string `json:"command,omitempty"`
 }
 
@@ -105,6 +102,7 @@ func (c *Config) Default() {
 		&c.NodeName:             os.Getenv(NodeNameVariable),
 		&c.Proc:                 "/proc",
 		&c.Sys:                  "/sys",
+		&c.HostRoot:             "/host",
 		&c.DriverRoot:           "/run/nvidia/driver",
 		&c.PodResources:         "/var/lib/kubelet/pod-resources/kubelet.sock",
 		&c.StateDir:             "/var/lib/sluice/gpuagent",
@@ -114,9 +112,6 @@ func (c *Config) Default() {
 		if *at == "" {
 			*at = value
 		}
-	}
-	if c.HostRoot == "" && c.Driver.Simulator == "" {
-		c.HostRoot = "/host"
 	}
 	if c.DCGMExporter.Namespaces == nil {
 		c.DCGMExporter.Namespaces = []string{"gpu-operator", "kube-system", "nvidia-gpu-operator"}
@@ -153,30 +148,25 @@ func (c *Config) Validate() field.ErrorList {
 		}
 	}
 	for path, value := range map[*field.Path]string{
-		field.NewPath("proc"):                c.Proc,
-		field.NewPath("sys"):                 c.Sys,
-		field.NewPath("hostRoot"):            c.HostRoot,
-		field.NewPath("driverRoot"):          c.DriverRoot,
-		field.NewPath("podResources"):        c.PodResources,
-		field.NewPath("stateDir"):            c.StateDir,
-		field.NewPath("driver", "library"):   c.Driver.Library,
-		field.NewPath("driver", "simulator"): c.Driver.Simulator,
+		field.NewPath("proc"):              c.Proc,
+		field.NewPath("sys"):               c.Sys,
+		field.NewPath("hostRoot"):          c.HostRoot,
+		field.NewPath("driverRoot"):        c.DriverRoot,
+		field.NewPath("podResources"):      c.PodResources,
+		field.NewPath("stateDir"):          c.StateDir,
+		field.NewPath("driver", "library"): c.Driver.Library,
 	} {
 		if value != "" && !filepath.IsAbs(value) {
 			errs = append(errs, field.Invalid(path, value, "want an absolute path"))
 		}
 	}
 	for path, socket := range map[*field.Path]string{
-		field.NewPath("podResources"):        c.PodResources,
-		field.NewPath("stateDir"):            c.Socket(),
-		field.NewPath("driver", "simulator"): c.Driver.Simulator,
+		field.NewPath("podResources"): c.PodResources,
+		field.NewPath("stateDir"):     c.Socket(),
 	} {
 		if len(socket) > maxSocketPath {
 			errs = append(errs, field.TooLong(path, socket, maxSocketPath))
 		}
-	}
-	if c.Driver.Library != "" && c.Driver.Simulator != "" {
-		errs = append(errs, field.Invalid(field.NewPath("driver"), c.Driver, "want a library or a simulator, not both"))
 	}
 	for name, command := range map[string]string{"devicePlugin": c.DevicePlugin.Command, "dcgmExporter": c.DCGMExporter.Command} {
 		if words := strings.Fields(command); len(words) == 0 || strings.Contains(words[0], "/") {

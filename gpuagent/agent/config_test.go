@@ -53,11 +53,11 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 	t.Setenv(NodeNameVariable, "dgx-01")
 	var got Config
-	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {observe: 500ms}\n"),
+	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {library: /tmp/n.so}\nintervals: {observe: 500ms}\n"),
 		&got); err != nil {
 		t.Fatal(err)
 	}
-	if got.NodeName != "dgx-02" || got.HostRoot != "" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {
+	if got.NodeName != "dgx-02" || got.HostRoot != "/host" || got.Driver.Library != "/tmp/n.so" || got.Intervals.Observe.Duration != 500*time.Millisecond {
 		t.Errorf("%+v", got)
 	}
 }
@@ -67,7 +67,7 @@ func TestConfigValidation(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"no node":          {"", "NODE_NAME"},
 		"no node's name":   {"nodeName: Not_A_Node", "nodeName"},
-		"two drivers":      {node + "driver: {library: /a, simulator: /b}", "not both"},
+		"a simulator":      {node + "driver: {simulator: /b}", "simulator"},
 		"relative":         {node + "proc: proc", "proc"},
 		"relative sys":     {node + "sys: sys", "sys"},
 		"relative host":    {node + "hostRoot: host", "hostRoot"},

@@ -22,7 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster"
+
+	"sluice.dev/test/clustertest"
 )
 
 // measurePeriod is the duration of a measurement.
@@ -53,18 +54,17 @@ func BenchmarkIdleAgent(b *testing.B) {
 			b.Fatalf("%v\n%s", err, out)
 		}
 	}
-	ports, release, err := cluster.FreePorts(1)
+	ports, err := clustertest.FreePorts(1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer release()
 	pass, pace := "2s", ""
 	if *profilePath != "" {
 		pass, pace = "400ms", "sample: 200ms, "
 	}
 	metrics := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	w.writeFile("gpuagent.yaml", strings.NewReplacer("simulator: "+w.dir+"/nvml.sock", "library: "+library, "metrics: 127.0.0.1:0",
-		"metrics: "+metrics+"\nmetricsAccess: Open\nprofiling: true\nhostRoot: "+w.dir, "intervals: {", "intervals: {"+pace).Replace(w.configFile(pass)))
+	w.writeFile("gpuagent.yaml", strings.NewReplacer("metrics: 127.0.0.1:0",
+		"driver: {library: "+library+"}\nmetrics: "+metrics+"\nmetricsAccess: Open\nprofiling: true\nhostRoot: "+w.dir, "intervals: {", "intervals: {"+pace).Replace(w.configFile(pass)))
 	agent := exec.Command(program, "--config", filepath.Join(w.dir, "gpuagent.yaml"))
 	agent.Stderr = os.Stderr
 	if err := agent.Start(); err != nil {

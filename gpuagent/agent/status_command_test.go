@@ -45,14 +45,14 @@ func newStatusNode(t *testing.T) (dir, file string) {
 	t.Cleanup(func() { cancel(); group.Wait() })
 	file = filepath.Join(dir, "gpuagent.yaml")
 	text := strings.ReplaceAll("apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\n"+
-		"driver: {simulator: DIR/nvml.sock}\npodResources: DIR/none.sock\nstateDir: DIR\n", "DIR", dir)
+		"driver: {library: DIR/nvml.sock}\npodResources: DIR/none.sock\nstateDir: DIR\n", "DIR", dir)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir, file
 }
 
-func openSimulator(d Driver) nvml.Library { return simulator.Dial(d.Simulator) }
+func openSimulator(d Driver) nvml.Library { return simulator.Dial(d.Library) }
 
 func callStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

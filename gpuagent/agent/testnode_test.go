@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
@@ -39,8 +40,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // fakePluginVariable, in the environment, makes this test binary a device plugin.
@@ -69,7 +69,7 @@ func runFakePlugin() {
 }
 
 // installCluster installs the CRD of GPUNodes and the agent's RBAC.
-func installCluster(ctx context.Context, c *cluster.Cluster) error {
+func installCluster(ctx context.Context, c *clustertest.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
 		return err
@@ -95,15 +95,17 @@ func installCluster(ctx context.Context, c *cluster.Cluster) error {
 // testNode is a node with two GPUs by default, its kubelet, its device plugin and the API server.
 type testNode struct {
 	testing.TB
-	cluster *cluster.Cluster
+	cluster *clustertest.Cluster
 	admin   client.Client
 	name    string // of the node
 	dir     string
 	gpus    *simulator.Node
-	hook    atomic.Pointer[func(simulator.Call)]
-	kubelet *fakeKubelet
-	hangups atomic.Int64
-	health  string // address
+	// callTimeout is that of the agent; 0 for minutes, so that no call of a slow machine counts as hung.
+	callTimeout time.Duration
+	hook        atomic.Pointer[func(simulator.Call)]
+	kubelet     *fakeKubelet
+	hangups     atomic.Int64
+	health      string // address
 }
 
 // nextNumber makes names unique.
@@ -296,6 +298,10 @@ func (w *testNode) newConfig() *agent.Config {
 	if err := base.Parse([]byte(w.configFile("200ms")), &cfg); err != nil {
 		w.Fatal(err)
 	}
+	cfg.HostRoot = "" // simulated GPUs have no device nodes
+	if w.callTimeout != 0 {
+		cfg.Intervals.CallTimeout.Duration = w.callTimeout
+	}
 	return &cfg
 }
 
@@ -313,7 +319,6 @@ kubeconfig: KUBECONFIG
 metrics: 127.0.0.1:0
 health: HEALTH
 nodeName: NODE
-driver: {simulator: DIR/nvml.sock}
 proc: DIR/proc
 sys: DIR/sys
 podResources: DIR/kubelet.sock
@@ -335,7 +340,9 @@ func (w *testNode) startCancelableAgent() (cancel, stop func()) {
 	cfg := w.newConfig()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, cfg, simulator.Dial(cfg.Driver.Simulator), logr.Discard()) }()
+	go func() {
+		ended <- agent.Run(ctx, cfg, simulator.Dial(filepath.Join(w.dir, "nvml.sock")), logr.Discard())
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

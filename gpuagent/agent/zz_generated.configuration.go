@@ -11,7 +11,7 @@ var map_Config = map[string]string{
 	"driver":       "Driver is the driver of the node's GPUs.",
 	"proc":         "Proc is the root of the host's procfs. Default \"/proc\". In a container it is a mount of the host's /proc, since NVIDIA's runtime may hide the driver's files in the container's own.",
 	"sys":          "Sys is the root of sysfs, which shows when the driver was loaded. Default \"/sys\".",
-	"hostRoot":     "HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of MIG devices, that of DriverRoot, and etc/systemd/system, which shows whether the host's MIG manager is enabled. Default \"/host\"; none with a simulator, which has no devices. For an agent outside of containers it is \"/\".",
+	"hostRoot":     "HostRoot is the folder below which the host's folders are mounted: dev, for the device nodes of MIG devices, that of DriverRoot, and etc/systemd/system, which shows whether the host's MIG manager is enabled. Default \"/host\". For an agent outside of containers it is \"/\".",
 	"driverRoot":   "DriverRoot is the folder on the host with the root of the container that contains the driver. Without such a container the folder need not exist. Default \"/run/nvidia/driver\", as in the GPU operator.",
 	"podResources": "PodResources is the socket on which the kubelet reports the devices of pods. Default \"/var/lib/kubelet/pod-resources/kubelet.sock\".",
 	"stateDir":     "StateDir is the folder of the agent's journal and socket. It has to outlive the agent, and no other program may use it. Default \"/var/lib/sluice/gpuagent\".",
@@ -26,7 +26,7 @@ func (Config) SwaggerDoc() map[string]string {
 
 var map_Daemon = map[string]string{
 	"":        "Daemon finds a program among the node's processes.",
-	"command": "Command is the start of its command line, the program without its folder: \"dcgm-exporter\" or \"sluice fakekubelet\". Default \"nvidia-device-plugin\" and \"dcgm-exporter\".",
+	"command": "Command is the start of its command line, the program without its folder: \"dcgm-exporter\" or \"sluice-lab simulate kubelet\". Default \"nvidia-device-plugin\" and \"dcgm-exporter\".",
 }
 
 func (Daemon) SwaggerDoc() map[string]string {
@@ -34,9 +34,8 @@ func (Daemon) SwaggerDoc() map[string]string {
 }
 
 var map_Driver = map[string]string{
-	"":          "Driver is the driver of the node's GPUs: NVIDIA's library, or a simulator.",
-	"library":   "Library is the path of libnvidia-ml.so.1. Default: the path that the dynamic linker finds.",
-	"simulator": "Simulator is the socket of a simulated driver, in place of the library. Default none.",
+	"":        "Driver is the driver of the node's GPUs.",
+	"library": "Library is the path of libnvidia-ml.so.1. Default: the path that the dynamic linker finds.",
 }
 
 func (Driver) SwaggerDoc() map[string]string {

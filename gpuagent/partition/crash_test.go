@@ -307,15 +307,17 @@ func newCrashes(t *testing.T, s *scenario) *crashes {
 // checkAll crashes at each point, and in the recovery from each new state at each of its points.
 func (c *crashes) checkAll(t *testing.T) {
 	t.Helper()
+	interrupted := map[nodeState]bool{} // the states whose recovery was interrupted at each point
 	for point := range c.undisturbed {
 		c.points++
 		w := c.resume(t, c.template, c.start)
 		w.life.at = point
 		w.apply(c.desired)
 		state := w.state(t)
-		if c.checked[state] {
+		if interrupted[state] {
 			continue
 		}
+		interrupted[state] = true
 		c.checkRecovery(t, state, fmt.Sprintf("a crash at point %d of %d", point, c.undisturbed))
 		for second := 0; ; second++ {
 			w := c.resume(t, c.template, state)

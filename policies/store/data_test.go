@@ -22,7 +22,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/data"
 	"sluice.dev/policies/engine"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // createObject creates an object and deletes it after the test.

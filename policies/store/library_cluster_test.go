@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // A library and its importer follow their objects on a real API server: a breaking version and the deletion of the library,

@@ -25,7 +25,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

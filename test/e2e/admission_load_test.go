@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // outcome is how the creation of a pod ended.

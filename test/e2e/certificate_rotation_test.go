@@ -263,13 +263,12 @@ func TestWebhookDrains(t *testing.T) {
 	config := s.webhookConfig(t)
 	config.DrainPeriod = &metav1.Duration{Duration: time.Second}
 	health := ""
-	address, pid := s.startWebhookReplica(t, filepath.Join(filepath.Dir(s.binary), "webhook"), config, 1, func(c webhook.Config) { health = c.Health })
+	address, process := s.startWebhookReplica(t, filepath.Join(filepath.Dir(s.binary), "webhook"), config, 1, func(c webhook.Config) { health = c.Health })
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",` +
 		`"resource":{"version":"v1","resource":"pods"},"namespace":"default","object":{"apiVersion":"v1","kind":"Pod"}}}`
 	inFlight := beginRequest(t, address, review, len(review)/2)
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	pid := process.PID()
+	process.Signal(syscall.SIGTERM)
 	eventually(t, func() error {
 		response, err := http.Get("http://" + health + "/readyz/draining")
 		if err != nil {

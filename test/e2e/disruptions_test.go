@@ -23,8 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // disruptionTime is how long the tests of disruptions disrupt at least.
@@ -85,7 +84,7 @@ func newDisruptionTest(t *testing.T) *disruptionTest {
 	if err := os.Mkdir(d.bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"sluice", "webhook", "lifecycle", "gpuagent"} {
+	for _, program := range []string{"sluice", "webhook", "lifecycle", "sluice-lab", "sluice-lab-gpuagent"} {
 		installProgram(t, d.bin, filepath.Join(filepath.Dir(sharedCluster.binary), program))
 	}
 	if d.sluiceCluster, err = startSluice(t.Context(), d.bin, filepath.Join(dir, "own"), "--nodes", "2"); err != nil {
@@ -288,7 +287,7 @@ func (d *disruptionTest) replaceWebhook(t *testing.T, program, verb string) {
 }
 
 func (d *disruptionTest) pauseEtcd(t *testing.T) {
-	pid := d.componentPID(t, cluster.Etcd)
+	pid := d.componentPID(t, "etcd")
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +296,8 @@ func (d *disruptionTest) pauseEtcd(t *testing.T) {
 }
 
 func (d *disruptionTest) restartAPIServer(t *testing.T) {
-	pid := d.componentPID(t, cluster.APIServer)
+	pid := d.componentPID(t, "kube-apiserver")
 	// After SIGTERM it would refuse connections for a minute, until it ends the watches of its clients.
 	killProcess(t, pid)
-	eventuallyLong(t, func() error { return d.restarted(t.Context(), cluster.APIServer, pid) })
+	eventuallyLong(t, func() error { return d.restarted(t.Context(), "kube-apiserver", pid) })
 }

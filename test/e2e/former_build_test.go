@@ -63,14 +63,19 @@ func buildBothVersions(t *testing.T) (former, present versionedBuild) {
 func buildVersion(t *testing.T, sources, version string) versionedBuild {
 	t.Helper()
 	b := versionedBuild{version: version, bin: t.TempDir()}
-	compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -X sluice.dev/api/config.Version="+version, "-o", b.bin+"/", "./cmd/...")
-	compile.Dir = sources
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", version, err, out)
+	for module, programs := range map[string][]string{
+		"": {"./cmd/sluice", "./cmd/webhook", "./cmd/lifecycle"}, "test/lab": {"./cmd/sluice-lab", "./cmd/sluice-lab-gpuagent"},
+	} {
+		compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+			"-ldflags", "-s -w -X sluice.dev/api/config.Version="+version, "-o", b.bin+"/")
+		compile.Args = append(compile.Args, programs...)
+		compile.Dir, compile.Env = filepath.Join(sources, module), append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		if out, err := compile.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v: %s", version, err, out)
+		}
 	}
 	// The overlay of `sluice up` stands beside the folders of the manifests.
-	overlay, err := os.ReadFile(filepath.Join(sources, "cmd", "sluice", "up", "overlay.yaml"))
+	overlay, err := os.ReadFile(filepath.Join(sources, "test", "lab", "up", "overlay.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +132,11 @@ func (s *sluiceCluster) apply(t *testing.T, b *versionedBuild, selected func(*un
 // lie beside that of the cluster.
 func (s *sluiceCluster) changeVersion(t *testing.T, b *versionedBuild, component string) {
 	t.Helper()
-	installProgram(t, filepath.Dir(s.binary), filepath.Join(b.bin, component))
+	program := component
+	if component == "gpuagent" { // on simulated GPUs
+		program = "sluice-lab-gpuagent"
+	}
+	installProgram(t, filepath.Dir(s.binary), filepath.Join(b.bin, program))
 	for _, object := range b.objects {
 		if !runsProgram(object) || object.GetName() != component {
 			continue

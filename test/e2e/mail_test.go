@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,15 +23,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/mailsink"
 )
 
 // sinkMail is a mail in the output of `sluice mail show --output json`.
 type sinkMail struct {
-	Number                             int
-	To, Subject, MessageID, Text, HTML string
-	Problem                            string
-	Attachments                        []struct{ Name, Type string }
+	Number                                   int
+	To, Subject, MessageID, Text, HTML, File string
+	Problem                                  string
+	Attachments                              []struct{ Name, Type string }
+}
+
+// listMails returns the headers of all mails that the cluster sent.
+func (s *sluiceCluster) listMails(t testing.TB) []sinkMail {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), s.binary, "mail", "list", "--dir", s.dir, "--output", "json").Output()
+	var result struct{ Mails []sinkMail }
+	if err == nil {
+		err = json.Unmarshal(out, &result)
+	}
+	if err != nil {
+		t.Fatalf("sluice mail list: %v: %s", err, out)
+	}
+	return result.Mails
 }
 
 // listMailsTo returns the mails to an address in the order of their delivery.
@@ -224,20 +237,10 @@ type calendarEvent struct{ uid, sequence, end, status string }
 // readMailsTo parses the files of the mail sink that were sent to an address, in order.
 func (c *policyTimeCluster) readMailsTo(t *testing.T, address string) (list []mailMessage) {
 	t.Helper()
-	dir := filepath.Join(c.dir, "mail")
-	headers, err := mailsink.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range headers {
-		if h.To != address {
-			continue
+	for _, m := range c.listMails(t) {
+		if m.To == address {
+			list = append(list, parseMail(t, []byte(c.runSluice(t, "mail", "show", m.File, "--raw"))))
 		}
-		m, err := mailsink.Read(dir, h.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, parseMail(t, m.Raw))
 	}
 	return list
 }

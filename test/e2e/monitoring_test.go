@@ -29,8 +29,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster/build"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // watchedProject is the project of the scenario.
@@ -311,7 +310,7 @@ func countNumbers(found []series) (n int) {
 
 // testMetricsPage shows that the page of the metrics describes each metric of Sluice that Prometheus has.
 func (p *prometheus) testMetricsPage(t *testing.T) {
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

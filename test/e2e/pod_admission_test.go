@@ -28,7 +28,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // defaultUser creates the pods of the test data, unless a pod names another user.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/clustertest"
 )
 
 // TestPolicyTutorial runs docs/platform/policy-tutorial.md as it is written: it writes the files that the page shows, runs its
@@ -19,7 +19,7 @@ func TestPolicyTutorial(t *testing.T) {
 	s := newDedicatedCluster(t) // the policies of other tests would be in the output
 	s.createDepartment(t, ns, newPoolQuota("dgx", "1", "1"))
 	s.createGovernedProject(t, ns, ns, newPoolQuota("dgx", "1", "1"))
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

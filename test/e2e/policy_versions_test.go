@@ -18,7 +18,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/store"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // killComponents kills components, also suspended ones, and waits until they run again.

@@ -19,7 +19,6 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/fakekubelet"
 )
 
 // slowExit is the time for which the processes of training outlive their pod.
@@ -35,7 +34,7 @@ func TestTrainingGivesWay(t *testing.T) {
 	for i := range 8 {
 		g.createPod(t, newPod(g.ns, fmt.Sprint("train-", i), func(p *corev1.Pod) {
 			p.Labels["app"] = "train"
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, fakekubelet.ExitDelay, slowExit.String())
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, exitDelay, slowExit.String())
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceMIG("4g.20gb"): resource.MustParse("1")}
 		}))
 	}

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/build"
+
+	"sluice.dev/test/clustertest"
 )
 
 // The projects of both tests may use the presets of manifests/samples/presets/cluster.yaml.
@@ -38,7 +39,7 @@ func (s *sluiceCluster) createSamplePresets(t *testing.T) {
 
 func readSamplePresets(t *testing.T, file string) []v1alpha1.Preset {
 	t.Helper()
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

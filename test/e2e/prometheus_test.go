@@ -21,9 +21,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/build"
-	"sluice.dev/test/cluster/process"
+	"sluice.dev/test/clustertest"
 )
 
 // prometheus is a real Prometheus that scrapes a cluster.
@@ -40,7 +38,7 @@ const scrapeInterval = 2 * time.Second
 // ServiceMonitors would give them, and evaluates the rules.
 func (s *sluiceCluster) startPrometheus(t *testing.T, rules any) *prometheus {
 	t.Helper()
-	programs, err := build.Programs(t.Context(), os.Stderr, build.Prometheus)
+	programs, err := clustertest.Programs(t.Context(), "prometheus")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,46 +84,23 @@ func (s *sluiceCluster) startPrometheus(t *testing.T, rules any) *prometheus {
 		"global":     map[string]any{"scrape_interval": scrapeInterval.String(), "evaluation_interval": scrapeInterval.String(), "scrape_timeout": scrapeInterval.String()},
 		"rule_files": []string{write("rules.yaml", rules)}, "scrape_configs": jobs,
 	})
-	ports, release, err := cluster.FreePorts(1)
+	ports, err := clustertest.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	release()
 	p := &prometheus{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))}
-	group, err := process.NewGroup(dir)
+	ready := clustertest.HTTPReady("http://" + p.address + "/-/ready")
+	process, err := clustertest.StartProcess(t.Context(), filepath.Join(dir, "prometheus.log"), ready,
+		programs["prometheus"], "--config.file", configuration, "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", p.address, "--log.level", "warn")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := group.Stop(context.Background()); err != nil {
+		if err := process.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	err = group.Start(t.Context(), process.Spec{
-		Name: "prometheus", Path: programs[build.Prometheus],
-		Args: []string{
-			"--config.file", configuration, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", p.address,
-			"--log.level", "warn",
-		},
-		Ready: func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/-/ready", http.NoBody)
-			if err != nil {
-				return err
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return err
-			}
-			defer response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("prometheus: %s", response.Status)
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p.since = time.Now()
 	return p
 }

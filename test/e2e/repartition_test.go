@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 const (
@@ -210,7 +210,7 @@ func (g *migCluster) kubectlGPUNode(t *testing.T) string {
 // agentStatusOutput returns the output of `gpuagent status` on the node.
 func (g *migCluster) agentStatusOutput(t *testing.T) string {
 	t.Helper()
-	agent := filepath.Join(filepath.Dir(g.binary), "gpuagent")
+	agent := filepath.Join(filepath.Dir(g.binary), "sluice-lab-gpuagent")
 	status := exec.CommandContext(t.Context(), agent, "status", "-config", g.configurationFile(migAgent))
 	status.Env = append(os.Environ(), "NODE_NAME="+migNode)
 	out, err := status.CombinedOutput()

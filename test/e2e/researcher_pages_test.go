@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/build"
+
+	"sluice.dev/test/clustertest"
 )
 
 // TestFromRunai runs docs/platform/from-runai.md as a member of a project, and expects the output that the page shows.
@@ -59,7 +60,7 @@ func TestPresetsPage(t *testing.T) {
 // comparePage runs the commands of a page as a user, and compares their output with the page.
 func (s *sluiceCluster) comparePage(t *testing.T, file, user string, atLeast int) {
 	t.Helper()
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/kwok"
 )
 
 const (
@@ -511,7 +510,7 @@ func TestAnnaReachesHerNotebook(t *testing.T) {
 	if out := sharedCluster.mustKubectl(t, as("logs", "my-notebook")...); !strings.Contains(out, "/lab?token=") {
 		t.Errorf("logs: %q", out)
 	}
-	sharedCluster.mustKubectl(t, as("run", "my-test", "--image=any", "--restart=Never", "--annotations="+kwok.FailAfter+"=15s")...)
+	sharedCluster.mustKubectl(t, as("run", "my-test", "--image=any", "--restart=Never", "--annotations="+failAfter+"=15s")...)
 	sharedCluster.mustKubectl(t, as("wait", "--for=condition=Ready", "pod/my-test", "--timeout=3m")...)
 	if out := sharedCluster.mustKubectl(t, as("attach", "my-test")...); !strings.Contains(out, "container my-test ended") {
 		t.Errorf("attach: %q", out)

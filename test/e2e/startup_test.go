@@ -4,12 +4,18 @@
 package e2e
 
 import (
-	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +30,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,9 +39,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
-	"sluice.dev/test/cluster/process"
+	"sluice.dev/test/clustertest"
 )
 
 // admissionConfiguration gives the API server a client certificate for webhooks.
@@ -55,7 +61,8 @@ const apiServerUser = "apiserver-for-webhooks"
 // startupTest is a cluster without Sluice, whose API server has a client certificate for webhooks.
 type startupTest struct {
 	*testing.T
-	cluster *cluster.Cluster
+	cluster *clustertest.Cluster
+	running map[string]*clustertest.Process
 	client  client.Client
 	bin     string
 	ports   []int
@@ -67,24 +74,17 @@ type startupTest struct {
 func newStartupTest(t *testing.T) *startupTest {
 	t.Helper()
 	dir := t.TempDir()
-	ca, err := cluster.OpenCA(dir, "client-ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.Client(apiServerUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority, certificate, key := newClientCertificate(t, apiServerUser)
+	clientCA := filepath.Join(dir, "client-ca.crt")
+	writeTestFile(t, clientCA, string(authority))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	encode := func(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
 	writeTestFile(t, kubeconfig, fmt.Sprintf("apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate-data: %s, client-key-data: %s}\n",
-		encode(pair.Cert), encode(pair.Key)))
+		encode(certificate), encode(key)))
 	configuration := filepath.Join(dir, "admission.yaml")
 	writeTestFile(t, configuration, fmt.Sprintf(admissionConfiguration,
 		fmt.Sprintf(admissionPlugin, "MutatingAdmissionWebhook", kubeconfig)+fmt.Sprintf(admissionPlugin, "ValidatingAdmissionWebhook", kubeconfig)))
-	c, err := cluster.Start(t.Context(), cluster.Options{ExtraArgs: map[string][]string{
-		cluster.APIServer: {"--admission-control-config-file=" + configuration},
-	}})
+	c, err := clustertest.StartCluster(t.Context(), "kube-apiserver=--admission-control-config-file="+configuration)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,19 +97,17 @@ func newStartupTest(t *testing.T) *startupTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &startupTest{T: t, cluster: c, bin: filepath.Dir(sharedCluster.binary), clientCA: ca.CertFile()}
+	s := &startupTest{T: t, cluster: c, bin: filepath.Dir(sharedCluster.binary), clientCA: clientCA}
+	s.running = map[string]*clustertest.Process{}
 	if s.client, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	if s.certificate, err = tls.X509KeyPair(pair.Cert, pair.Key); err != nil {
+	if s.certificate, err = tls.X509KeyPair(certificate, key); err != nil {
 		t.Fatal(err)
 	}
-	ports, release, err := cluster.FreePorts(4)
-	if err != nil {
+	if s.ports, err = clustertest.FreePorts(4); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(release)
-	s.ports = ports
 	return s
 }
 
@@ -131,12 +129,17 @@ func (s *startupTest) start(namespace, name, configuration string) {
 	}
 	file := filepath.Join(s.TempDir(), name+".yaml")
 	writeTestFile(s.T, file, "apiVersion: config.sluice.dev/v1alpha1\nkubeconfig: "+kubeconfig+"\nmetrics: \"0\"\n"+configuration)
-	spec := process.Spec{
-		Name: name, Path: filepath.Join(s.bin, name), Args: []string{"--config", file}, Ready: func(context.Context) error { return nil },
-	}
-	if err := s.cluster.Processes().Start(s.Context(), spec); err != nil {
+	log := filepath.Join(s.TempDir(), name+".log")
+	process, err := clustertest.StartProcess(s.Context(), log, nil, filepath.Join(s.bin, name), "--config", file)
+	if err != nil {
 		s.Fatal(err)
 	}
+	s.running[name] = process
+	s.Cleanup(func() {
+		if err := process.Stop(); err != nil {
+			s.Error(err)
+		}
+	})
 }
 
 func (s *startupTest) readyz(i int) (status int, body string) {
@@ -194,7 +197,6 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 	s.start(v1alpha1.AgentNamespace, "gpuagent", fmt.Sprintf("kind: GPUAgentConfig\nhealth: %s\nnodeName: dgx-01\npodResources: %[2]s/kubelet.sock\nstateDir: %[2]s/state\nhostRoot: %[2]s\n",
 		s.address(2), dir))
 	names := []string{"webhook", "lifecycle", "gpuagent"}
-	pids := map[string]int{}
 	for i, name := range names {
 		clustertest.Eventually(t, func() error {
 			status, body := s.readyz(i)
@@ -203,7 +205,6 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 			}
 			return nil
 		})
-		pids[name] = s.pid(name)
 	}
 	isCRD := func(object *unstructured.Unstructured) bool { return object.GetKind() == "CustomResourceDefinition" }
 	s.apply(isCRD)
@@ -216,11 +217,11 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 			}
 			return fmt.Errorf("%s: %d %s", name, status, body)
 		})
-		if pid := s.pid(name); pid != pids[name] {
-			t.Errorf("%s was restarted: process %d, %d before", name, pid, pids[name])
+		if !s.running[name].Running() {
+			t.Errorf("%s has ended", name)
 		}
 	}
-	s.checkLeaseIsReleased(pids["lifecycle"])
+	s.checkLeaseIsReleased(s.running["lifecycle"].PID())
 	// The API server's certificate is accepted: the webhook denies a project without a department.
 	project := newProject("client-certificate", func(p *v1alpha1.Project) { p.Spec.Department = "missing" })
 	clustertest.Eventually(t, func() error {
@@ -230,11 +231,8 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 		}
 		return nil
 	})
-	other, err := s.cluster.CA().Client(apiServerUser)
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := tls.X509KeyPair(other.Cert, other.Key)
+	_, otherCertificate, otherKey := newClientCertificate(t, apiServerUser)
+	foreign, err := tls.X509KeyPair(otherCertificate, otherKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,12 +344,33 @@ func (s *startupTest) checkLeaseIsReleased(pid int) {
 	}
 }
 
-func (s *startupTest) pid(name string) int {
-	for _, running := range s.cluster.Processes().List() {
-		if running.Name == name {
-			return running.PID
-		}
+// newClientCertificate returns a new authority, and a certificate and key of a client that it signed, as PEM.
+func newClientCertificate(t *testing.T, user string) (authority, certificate, key []byte) {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.Fatalf("%s does not run", name)
-	return 0
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "client-ca"}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca, own.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err = keyutil.MarshalPrivateKeyToPEM(own); err != nil {
+		t.Fatal(err)
+	}
+	if authority, err = cert.EncodeCertificates(ca); err != nil {
+		t.Fatal(err)
+	}
+	return authority, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: raw}), key
 }

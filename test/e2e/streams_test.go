@@ -22,7 +22,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/kwok"
+)
+
+// Annotations of the simulated nodes, which docs/developer/embedded-kubernetes.md describes.
+const (
+	failAfter = "sim.sluice.dev/fail-after"
+	exitCode  = "sim.sluice.dev/exit-code"
+	exitDelay = "sim.sluice.dev/exit-delay"
+	// kwokNode marks the nodes that kwok simulates.
+	kwokNode = "kwok.x-k8s.io/node"
 )
 
 // kubectl logs, exec, attach and port-forward work on simulated pods, through the API server
@@ -43,8 +51,8 @@ func TestStreamsOfSimulatedPods(t *testing.T) {
 	s.waitForRunningPod(t, ns, "lab") // its GPU is partitioned first
 	s.createPod(t, newPod(ns, "short", func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, kwok.FailAfter, "15s")
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, kwok.ExitCode, "3")
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, failAfter, "15s")
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, exitCode, "3")
 	}))
 	s.waitForRunningPod(t, ns, "short")
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +23,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
-	"sluice.dev/test/cluster/mailsink"
+	"sluice.dev/test/clustertest"
 )
 
 const (
@@ -208,14 +206,10 @@ func (d *suspensionDay) checkNotices(b *testing.B) {
 	b.Helper()
 	counts := d.noticeCounts()
 	b.ReportMetric(float64(sum(maps.Values(counts)))/float64(d.n), "notices/project")
-	headers, err := mailsink.List(filepath.Join(d.dir, "mail"))
-	if err != nil {
-		b.Fatal(err)
-	}
 	mails := map[string]int{}
-	for i := range headers {
-		if strings.HasPrefix(headers[i].To, dayName+"-") {
-			mails[headers[i].To+": "+headers[i].Subject]++
+	for _, m := range d.listMails(b) {
+		if strings.HasPrefix(m.To, dayName+"-") {
+			mails[m.To+": "+m.Subject]++
 		}
 	}
 	const kinds = 4

@@ -30,8 +30,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
-	"sluice.dev/test/cluster/kwok"
+	"sluice.dev/test/clustertest"
 )
 
 // suspensionDay is a cluster with a node of many GPUs, and what is observed in it.
@@ -84,7 +83,7 @@ func newSuspensionDay(b *testing.B) *suspensionDay {
 	d.createForTest(b, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: dayName, Labels: map[string]string{v1alpha1.LabelNodePool: dayName, v1alpha1.LabelGPUCount: strconv.Itoa(2 * d.n)},
-			Annotations: map[string]string{kwok.NodeAnnotation: kwok.NodeAnnotationValue},
+			Annotations: map[string]string{kwokNode: "fake"},
 		},
 		Status: corev1.NodeStatus{Capacity: d.capacity(), Allocatable: d.capacity()},
 	})

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/clustertest"
 )
 
 var update = flag.Bool("update", false, "write the output of the tour into its documents, and the golden files")
@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the output of the tour into its d
 // output that the page shows. README.md shows some of these commands, in the same order.
 func TestTour(t *testing.T) {
 	t.Parallel() // on a cluster of its own
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func runTour(t *testing.T, dir string, steps []step, environment ...string) [][]
 	// The environment must not contain the variables of an outer make, which change make's
 	// output.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS=")
+		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS=") || strings.HasPrefix(entry, "GOWORK=") // of this tree
 	})
 	cmd.Env = append(cmd.Env, environment...)
 	cmd.Stdin = strings.NewReader(script.String())

@@ -105,7 +105,7 @@ func buildLaterWebhook(t *testing.T) (program string) {
 	program = filepath.Join(dir, "webhook")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"),
 		"-ldflags", "-X sluice.dev/api/config.Version=v99.0.0", "-o", program, "./cmd/webhook")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0") // as `make build`, whose packages are in the cache
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") // as `make build`, whose packages are in the cache
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -26,8 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/process"
+	"sluice.dev/test/clustertest"
 	"sluice.dev/webhook"
 )
 
@@ -38,7 +37,7 @@ type loadBalancer struct {
 	certPool *x509.CertPool
 	connects []atomic.Int64
 	next     atomic.Int64
-	// killOne kills the second replica; its supervisor restarts it after a delay.
+	// killOne kills the second replica, which starts again after a second.
 	killOne func()
 }
 
@@ -57,14 +56,10 @@ func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer 
 	first := s.webhookConfig(t)
 	b := &loadBalancer{replicas: []string{first.Listen}, connects: make([]atomic.Int64, n)}
 	for i := 1; i < n; i++ {
-		address, pid := s.startWebhookReplica(t, filepath.Join(filepath.Dir(s.binary), "webhook"), first, i)
+		address, process := s.startWebhookReplica(t, filepath.Join(filepath.Dir(s.binary), "webhook"), first, i)
 		b.replicas = append(b.replicas, address)
 		if i == 1 {
-			b.killOne = func() {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-					t.Error(err)
-				}
-			}
+			b.killOne = func() { process.Signal(syscall.SIGKILL) }
 		}
 	}
 	var listener net.Listener
@@ -112,13 +107,14 @@ func (s *sluiceCluster) listenAsWebhook(t testing.TB) (net.Listener, *x509.CertP
 
 // startWebhookReplica starts another webhook, of a program, and returns its address and process. It calls started with its
 // configuration.
-func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config webhook.Config, i int, started ...func(webhook.Config)) (address string, pid int) {
+func (s *sluiceCluster) startWebhookReplica(
+	t testing.TB, program string, config webhook.Config, i int, started ...func(webhook.Config),
+) (address string, process *clustertest.Process) {
 	t.Helper()
-	ports, release, err := cluster.FreePorts(3)
+	ports, err := clustertest.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(release)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
 	config.Health, config.Metrics, config.Listen = at(0), at(1), at(2)
 	raw, err := yaml.Marshal(config)
@@ -130,28 +126,20 @@ func (s *sluiceCluster) startWebhookReplica(t testing.TB, program string, config
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	group, err := process.NewGroup(dir)
+	log := filepath.Join(dir, "webhook-"+strconv.Itoa(i)+".log")
+	process, err = clustertest.KeepProcess(t.Context(), log, clustertest.Readyz(config.Health), program, "--config", file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := group.Stop(context.Background()); err != nil {
+		if err := process.Stop(); err != nil {
 			t.Log(err)
 		}
 	})
-	spec := process.Spec{
-		Name:  "webhook-" + strconv.Itoa(i),
-		Path:  program,
-		Args:  []string{"--config", file},
-		Ready: cluster.Readyz(config.Health),
-	}
-	if err := group.Start(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
 	for _, each := range started {
 		each(config)
 	}
-	return config.Listen, group.List()[0].PID
+	return config.Listen, process
 }
 
 func (b *loadBalancer) serve(ctx context.Context, listener net.Listener) {

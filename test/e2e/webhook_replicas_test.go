@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // readyWebhooks returns the number of ready endpoints of the webhook's Service.

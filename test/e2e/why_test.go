@@ -21,7 +21,8 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/build"
+
+	"sluice.dev/test/clustertest"
 )
 
 // A researcher with her own token learns from whoami what she may use, and from why what became of
@@ -171,7 +172,7 @@ func expectImagesOfRegistries(t *testing.T, project string, sluice func(...strin
 			"\"metadata\": {\"name\": \"thesis-registries\"}, \"spec\": {\"images\": [\"registry.example.org\"]}} if input.object.kind == \"Project\"\n",
 	}})
 	const want = "sluice: job/try is refused: image docker.io/library/busybox is of no allowed registry; use an image of registry.example.org (policy thesis-registries)"
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/build"
+
+	"sluice.dev/test/clustertest"
 )
 
 // A member of a project creates each sample of manifests/samples/workloads as it is, but for its namespace; its Jobs complete and
@@ -39,7 +40,7 @@ func TestWorkloadSamplesRun(t *testing.T) {
 	s.createForTest(t, newSampleVolume(slices, "notebook-home"))
 	namespaces := strings.NewReplacer("namespace: protein-folding", "namespace: "+whole,
 		"namespace: course-ml", "namespace: "+slices, "namespace: thesis-mueller", "namespace: "+slices)
-	root, err := build.Root()
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func joinCode(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// The rules in docs/developer/architecture.md are those that the tests of this package check.
+// The tests of this package check the rules that docs/developer/architecture.md states.
 func TestArchitectureStatesTheRules(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "developer", "architecture.md"))
 	if err != nil {

@@ -5,6 +5,7 @@ package house
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,7 +37,7 @@ var (
 		{"api/period", true},
 		{"gpuagent/mig", true},
 		{"lifecycle/timelimit", false},
-		{"test/cluster/fakekubelet/toyshell", true}, // commands of users never reach this machine
+		{"test/lab/cluster/fakekubelet/toyshell", true}, // TestScriptsDoNotReachThisMachine guards what the packages that it imports do
 	}
 	ioPackages = []string{
 		"net", "os", "io/fs", "io/ioutil", "log", "syscall", "golang.org/x/sys", "k8s.io/client-go",
@@ -65,12 +66,14 @@ func importAllowed(folder, imported string, test bool) (bool, string) {
 	part, _, _ := strings.Cut(folder, "/")
 	target, _, _ := strings.Cut(imported, "/")
 	switch {
+	case target == "cmd" && isBelow(folder, "test/lab"):
+		return slices.Contains([]string{"cmd/sluice/installation", "cmd/sluice/printer"}, imported), "of cmd the lab imports installation and printer"
 	case target == "cmd" && !isBelow(folder, strings.Join(firstElements(imported, 2), "/")):
 		return false, "nothing imports cmd"
+	case isBelow(imported, "test/lab"):
+		return isBelow(folder, "test/lab"), "nothing imports the lab"
 	case part == target:
 		return true, ""
-	case isBelow(imported, "test/cluster"):
-		return test || isBelow(folder, "cmd/sluice"), "only cmd/sluice and tests import test/cluster"
 	case test && part != "api" && target == "test":
 		return true, ""
 	case test && target == "manifests":
@@ -133,6 +136,23 @@ func TestLightProgramsLinkNoHeavyPackages(t *testing.T) {
 	}
 }
 
+// testSupport are the packages that no program of a release links.
+var testSupport = []string{"test", "gpuagent/nvml/simulator", "gpuagent/nvml/conformance"}
+
+func TestProgramsLinkNoTestSupport(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("list packages of the programs: %v\n%s", err, out)
+	}
+	for linked := range strings.FieldsSeq(string(out)) {
+		for _, forbidden := range testSupport {
+			if isBelow(linked, module+"/"+forbidden) {
+				t.Errorf("a program links %s", linked)
+			}
+		}
+	}
+}
+
 func TestFindImpureImport(t *testing.T) {
 	tests := []struct {
 		folder, imported string
@@ -172,14 +192,19 @@ func TestImportRulesReject(t *testing.T) {
 		{"gpuagent", "lifecycle", false, false},
 		{"api/policytime", "policies", false, false},
 		{"api/policytime", "api/period", false, true},
-		{"cmd/webhook", "test/cluster", false, false},
-		{"cmd/sluice/commands", "test/cluster/process", false, true},
+		{"cmd/webhook", "test/clustertest", false, false},
+		{"cmd/sluice/commands", "test/lab/up", false, false},
+		{"cmd/sluice/commands", "test/lab/up", true, false},
+		{"test/e2e", "test/lab/cluster", true, false},
+		{"test/lab/up", "test/lab/cluster", false, true},
+		{"test/lab/up", "cmd/sluice/installation", false, true},
+		{"test/lab/up", "cmd/sluice/commands", false, false},
 		{"cmd/sluice", "cmd/sluice/commands", false, true},
 		{"cmd/webhook", "cmd/sluice/commands", false, false},
 		{"test/e2e", "cmd/sluice/commands", true, false},
-		{"lifecycle/tenancy/project", "test/cluster", true, true},
-		{"lifecycle/tenancy/project", "test/cluster", false, false},
-		{"test/cluster/fakekubelet", "api/v1alpha1", false, true},
+		{"lifecycle/tenancy/project", "test/clustertest", true, true},
+		{"lifecycle/tenancy/project", "test/clustertest", false, false},
+		{"test/lab/cluster/fakekubelet", "api/v1alpha1", false, true},
 		{"elsewhere", "api", false, false},
 	}
 	for _, tc := range tests {

@@ -15,36 +15,36 @@ import (
 
 // laterFolders are the folders that only `make test-all` tests, with those below them and the reason of each.
 var laterFolders = map[string]string{
-	"test/cluster/kwok": "waits for four minutes until Kubernetes has given up a node",
-	"test/e2e/hostile":  "attacks a whole cluster",
-	"test/installation": "installs with Helm",
-	"test/scale":        "loads a cluster of a thousand nodes",
+	"test/lab/cluster/kwok": "waits for four minutes until Kubernetes has given up a node",
+	"test/e2e/hostile":      "attacks a whole cluster",
+	"test/installation":     "installs with Helm",
+	"test/scale":            "loads a cluster of a thousand nodes",
 }
 
 var (
 	// laterPackages is the line of the Makefile with these folders.
 	laterPackages = regexp.MustCompile(`(?m)^LATER_PACKAGES := (.+)$`)
 	// testPackages is the line that makes all others the packages of `make test`.
-	testPackages = "\ntest: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell go list ./...))\n"
-	allPackages  = "\ntest-all: PKG ?= ./test/e2e ./...\n"
+	testPackages = "\ntest: PKG ?= ./test/e2e $(filter-out $(LATER_PACKAGES:%=sluice.dev/%) $(LATER_PACKAGES:%=sluice.dev/%/%),$(shell $(WORKSPACE) go list ./... ./test/lab/...))\n"
+	allPackages  = "\ntest-all: PKG ?= ./test/e2e ./... ./test/lab/...\n"
 )
 
 // findUntested returns a message for each module with tests that `make test-all` does not test, and for each
 // folder of LATER_PACKAGES that has no test or no reason. tested has the folders of test files, modules those of
 // go.mod.
 func findUntested(makefile string, tested, modules []string, reasons map[string]string) []string {
-	_, all, found := strings.Cut(makefile, "\ntest-all: build")
+	_, all, found := strings.Cut(makefile, "\ntest-all: build-tests")
 	all, _, _ = strings.Cut(all, "\n\n")
 	later := laterPackages.FindStringSubmatch(makefile)
 	if !found || later == nil || !strings.Contains(makefile, allPackages) || !strings.Contains(makefile, testPackages) {
-		return []string{"the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./..."}
+		return []string{"the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./... and ./test/lab/..."}
 	}
 	hasTests := func(folder string) bool {
 		return slices.ContainsFunc(tested, func(of string) bool { return isBelow(of, folder) })
 	}
 	var problems []string
 	for _, module := range modules {
-		if module != "." && hasTests(module) && !strings.Contains(all, "go test -C "+module+" ") {
+		if module != "." && module != "test/lab" && hasTests(module) && !strings.Contains(all, "go test -C "+module+" ") {
 			problems = append(problems, "make test-all does not test the module "+module)
 		}
 	}
@@ -97,8 +97,8 @@ func TestEachTestIsInALayer(t *testing.T) {
 }
 
 func TestFindUntested(t *testing.T) {
-	makefile := "LATER_PACKAGES := a b\n" + testPackages + allPackages + "test-all: build ## All\n\tgo test -C m ./...\n\nother: build\n\tgo test -C n ./...\n"
-	const none = "the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./..."
+	makefile := "LATER_PACKAGES := a b\n" + testPackages + allPackages + "test-all: build-tests ## All\n\tgo test -C m ./...\n\nother: build\n\tgo test -C n ./...\n"
+	const none = "the Makefile has no LATER_PACKAGES, no target test for all others, or no target test-all for ./... and ./test/lab/..."
 	tests := map[string]struct {
 		makefile        string
 		tested, modules []string

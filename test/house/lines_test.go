@@ -15,13 +15,31 @@ import (
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
 	"api":       12852,
-	"cmd":       26103,
-	"gpuagent":  17175,
+	"cmd":       22619,
+	"gpuagent":  13298,
 	"lifecycle": 45075,
 	"manifests": 120,
 	"policies":  31834,
-	"test":      18948,
+	"test":      5737,
 	"webhook":   10945,
+
+	// What only tests link, and the lab.
+	"gpuagent/nvml/conformance": 1332,
+	"gpuagent/nvml/simulator":   2535,
+	"test/lab":                  17766,
+}
+
+// ownAreas are folders with figures of their own: the lab, and what only tests link.
+var ownAreas = []string{"test/lab", "gpuagent/nvml/simulator", "gpuagent/nvml/conformance"}
+
+func areaOf(folder string) string {
+	for _, area := range ownAreas {
+		if isBelow(folder, area) {
+			return area
+		}
+	}
+	part, _, _ := strings.Cut(folder, "/")
+	return part
 }
 
 // countLines returns the lines of each part, without tests and generated files.
@@ -31,8 +49,7 @@ func countLines(files []sourceFile) map[string]int {
 		if f.isTest() || f.isGenerated() {
 			continue
 		}
-		part, _, _ := strings.Cut(f.folder, "/")
-		lines[part] += f.lineCount()
+		lines[areaOf(f.folder)] += f.lineCount()
 	}
 	return lines
 }

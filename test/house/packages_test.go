@@ -17,12 +17,12 @@ const minPackageLines = 240
 // packages of tests only may have any size.
 var smallPackages = map[string]string{
 	"api":                       "the scheme and the manager, which belong to no part",
-	"cmd/sluice/printer":        "commands and up use it, and commands imports up",
+	"cmd/sluice/printer":        "the commands of both modules use it",
 	"lifecycle/migplan/gpunode": "a reconciler of its own",
 	"lifecycle/quota/capacity":  "a reconciler of its own",
 	"manifests":                 "embeds the files below it",
 	"policies/library":          "embeds the policies below it",
-	"test/cluster/kwok":         "the seam to kwok",
+	"test/lab/cluster/kwok":     "the seam to kwok",
 	"test/flaky/record":         "what a program of the test command reads",
 	"webhook/podgroup":          "the handler of one kind",
 }

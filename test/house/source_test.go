@@ -19,7 +19,7 @@ import (
 
 const module = "sluice.dev"
 
-// sourceFile is a parsed Go file of the product's module.
+// sourceFile is a parsed Go file of the product or of the lab.
 type sourceFile struct {
 	// folder is relative to the repository, "." at the top.
 	folder, name string
@@ -39,7 +39,7 @@ func (f sourceFile) path() string { return path.Join(f.folder, f.name) }
 // lineCount returns the number of lines of the file.
 func (f sourceFile) lineCount() int { return strings.Count(f.text, "\n") }
 
-// loadSource parses all Go files of the module. It skips the other modules of the repository.
+// loadSource parses all Go files of the product and of the lab. It skips the other modules of the repository.
 func loadSource(t *testing.T) []sourceFile {
 	t.Helper()
 	files, err := parseTree()
@@ -64,7 +64,8 @@ var parseTree = sync.OnceValues(func() ([]sourceFile, error) {
 			hidden := strings.HasPrefix(entry.Name(), ".") && at != root
 			_, err := os.Stat(filepath.Join(at, "go.mod"))
 			generated := entry.Name() == "applyconfiguration"
-			if hidden || generated || relative == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
+			otherModule := err == nil && at != root && filepath.ToSlash(relative) != "test/lab"
+			if hidden || generated || relative == "bin" || entry.Name() == "testdata" || otherModule {
 				return filepath.SkipDir
 			}
 			return nil

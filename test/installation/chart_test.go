@@ -27,18 +27,18 @@ import (
 	"sluice.dev/api/v1alpha1"
 	lifecycleconfig "sluice.dev/lifecycle/config"
 	"sluice.dev/manifests"
-	programs "sluice.dev/test/cluster/build"
+	"sluice.dev/test/clustertest"
 	"sluice.dev/webhook"
 )
 
 // helm runs the pinned Helm, which keeps nothing outside of the test's folder.
 func helm(t *testing.T, arguments ...string) (stdout string, err error) {
 	t.Helper()
-	paths, err := programs.Programs(t.Context(), os.Stderr, programs.Helm)
+	paths, err := clustertest.Programs(t.Context(), "helm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), paths[programs.Helm], arguments...)
+	command := exec.CommandContext(t.Context(), paths["helm"], arguments...)
 	home := t.TempDir()
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG=/nowhere")
 	var output, problems bytes.Buffer

@@ -28,8 +28,7 @@ import (
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +49,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 }
 
 // startEmpty returns a cluster of the tests' own, without Sluice, and the administrator's client.
-func startEmpty(t *testing.T) (*cluster.Cluster, client.Client, *warnings) {
+func startEmpty(t *testing.T) (*clustertest.Cluster, client.Client, *warnings) {
 	t.Helper()
 	c := clustertest.Start(t)
 	if c.Attached() {
@@ -116,7 +115,7 @@ func testHelm(t *testing.T) {
 	checkReleaseSize(t, admin)
 
 	// As the webhook does.
-	authority, err := os.ReadFile(c.CA().CertFile())
+	authority, err := os.ReadFile(c.CAFile())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/rest"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
@@ -36,10 +34,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/manifests"
-	programs "sluice.dev/test/cluster/build"
-	"sluice.dev/test/cluster/clustertest"
-	"sluice.dev/test/cluster/launcher"
-	"sluice.dev/test/cluster/process"
+	"sluice.dev/test/clustertest"
 )
 
 // testUninstallHook: `helm uninstall` runs `sluice uninstall` in a Job while the webhook's pods do not run. A Job that fails ends
@@ -47,7 +42,7 @@ import (
 func testUninstallHook(t *testing.T) {
 	c, admin, _ := startEmpty(t)
 	work := createWork(t, admin)
-	logs := runHookPods(t, c.Config(), admin)
+	logs := runHookPods(t, c.Kubeconfig(), admin)
 	run := func(arguments ...string) error {
 		output, err := helm(t, append(arguments, "--kubeconfig", c.Kubeconfig(), "-n", v1alpha1.SystemNamespace)...)
 		t.Logf("helm %s: %v\n%s", strings.Join(arguments, " "), err, output)
@@ -279,14 +274,10 @@ func denyRemovalOfWebhooks(t *testing.T, admin client.Client) (allow func()) {
 
 // runHookPods runs the pods of Sluice's namespace that have the image sluice on a node of the test. The returned function
 // returns the logs of the hook's pods.
-func runHookPods(t *testing.T, api *rest.Config, admin client.Client) (logs func() string) {
+func runHookPods(t *testing.T, kubeconfig string, admin client.Client) (logs func() string) {
 	t.Helper()
-	root, err := programs.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := programs.Product(t.Context(), root, t.TempDir(), "sluice")
-	if err != nil {
+	bin := t.TempDir()
+	if err := clustertest.BuildPrograms(t.Context(), bin, "sluice", "sluice-lab"); err != nil {
 		t.Fatal(err)
 	}
 	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("50")}
@@ -300,23 +291,14 @@ func runHookPods(t *testing.T, api *rest.Config, admin client.Client) (logs func
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	group, err := process.NewGroup(dir)
+	lab := filepath.Join(bin, "sluice-lab")
+	pods, err := clustertest.StartProcess(t.Context(), filepath.Join(dir, "pods.log"), nil, lab, "simulate", "pods",
+		"--kubeconfig", kubeconfig, "--namespace", v1alpha1.SystemNamespace, "--dir", dir, "--program", "sluice="+filepath.Join(bin, "sluice"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- launcher.Run(ctx, launcher.Config{
-			API: api, Namespaces: []string{v1alpha1.SystemNamespace}, Dir: filepath.Join(dir, "pods"), Group: group,
-			Programs:   map[string]string{"sluice": built["sluice"]},
-			HostFolder: func(_, path string) string { return filepath.Join(dir, "node", path) },
-			Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
-		})
-	}()
 	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, group.Stop(context.Background())); err != nil {
+		if err := pods.Stop(); err != nil {
 			t.Error(err)
 		}
 	})

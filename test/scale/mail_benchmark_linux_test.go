@@ -27,8 +27,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	noticemail "sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/notification/smtp"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 var manyMails = flag.Int("mails", 10_000, "how many notices are due at once in BenchmarkMail")
@@ -85,14 +84,14 @@ func BenchmarkMail(b *testing.B) {
 
 // mailTest is an API server and an SMTP server.
 type mailTest struct {
-	cluster *cluster.Cluster
+	cluster *clustertest.Cluster
 	admin   client.Client
 	server  *smtpServer
 }
 
 func newMailTest(tb testing.TB) *mailTest {
 	tb.Helper()
-	c, err := cluster.Start(tb.Context(), cluster.Options{Progress: os.Stderr})
+	c, err := clustertest.StartCluster(tb.Context())
 	mustSucceed(tb, err)
 	tb.Cleanup(func() {
 		if err := c.Stop(); err != nil {
@@ -102,7 +101,7 @@ func newMailTest(tb testing.TB) *mailTest {
 	mustSucceed(tb, clustertest.InstallKinds(tb.Context(), c))
 	kinds, err := api.NewScheme()
 	mustSucceed(tb, err)
-	p := &mailTest{cluster: c, server: startSMTPServer(tb, c)}
+	p := &mailTest{cluster: c, server: startSMTPServer(tb)}
 	p.admin, err = client.New(c.Config(), client.Options{Scheme: kinds})
 	mustSucceed(tb, err)
 	clustertest.Eventually(tb, func() error { return p.admin.List(tb.Context(), &v1alpha1.NoticeList{}) })

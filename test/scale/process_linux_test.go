@@ -24,7 +24,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/clustertest"
 )
 
 var binaryFlag = flag.String("lifecycle", "", "the lifecycle controller's binary; where this is empty, that in the folder SLUICE_BIN, or one that is built")
@@ -37,16 +37,7 @@ var lifecycleBinary = sync.OnceValues(func() (string, error) {
 	if *binaryFlag != "" {
 		return *binaryFlag, nil
 	}
-	if copied, err := build.CopyPrebuilt(buildDir, "lifecycle"); copied != nil || err != nil {
-		return copied["lifecycle"], err
-	}
-	file := filepath.Join(buildDir, "lifecycle")
-	command := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "sluice.dev/cmd/lifecycle")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build lifecycle: %w\n%s", err, out)
-	}
-	return file, nil
+	return filepath.Join(buildDir, "lifecycle"), clustertest.BuildPrograms(context.Background(), buildDir, "lifecycle")
 })
 
 func TestMain(m *testing.M) {

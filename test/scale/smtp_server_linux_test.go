@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/mail"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
-	"sluice.dev/test/cluster"
+	"k8s.io/client-go/util/cert"
 )
 
 // The account of the SMTP server.
@@ -42,15 +43,17 @@ type smtpServer struct {
 }
 
 // startSMTPServer starts a server that stops at the end of the test.
-func startSMTPServer(tb testing.TB, c *cluster.Cluster) *smtpServer {
+func startSMTPServer(tb testing.TB) *smtpServer {
 	tb.Helper()
-	dir := tb.TempDir()
-	mustSucceed(tb, c.IssueServing("localhost", dir))
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	authority := filepath.Join(tb.TempDir(), "tls.crt")
+	signed, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	mustSucceed(tb, err)
+	mustSucceed(tb, os.WriteFile(authority, signed, 0o600))
+	certificate, err := tls.X509KeyPair(signed, key)
 	mustSucceed(tb, err)
 	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	mustSucceed(tb, err)
-	p := &smtpServer{address: listener.Addr().String(), authority: filepath.Join(dir, "ca.crt")}
+	p := &smtpServer{address: listener.Addr().String(), authority: authority}
 	p.reset()
 	server := smtp.NewServer(p)
 	server.Domain = "localhost"

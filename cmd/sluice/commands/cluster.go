@@ -7,15 +7,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,7 +27,6 @@ import (
 	"sluice.dev/api"
 	apiconfig "sluice.dev/api/config"
 	"sluice.dev/api/policytime"
-	"sluice.dev/cmd/sluice/up"
 )
 
 // requestTimeout limits each request to the API server, unless --request-timeout does.
@@ -84,22 +86,35 @@ func (f *clusterFlags) complete() error {
 	return nil
 }
 
-// embeddedDir returns the folder of the embedded cluster. It fails with
-// [up.ErrNoCluster] for any other cluster.
+// errNotEmbedded is the error for a cluster that `sluice up` does not run.
+var errNotEmbedded = errors.New("no embedded cluster")
+
+// isEmbedded reports whether a folder has the mark of an embedded cluster, which sluice-lab writes.
+func isEmbedded(dir string) bool {
+	raw, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	var mark metav1.TypeMeta
+	return err == nil && json.Unmarshal(raw, &mark) == nil && mark.Kind == "EmbeddedCluster"
+}
+
+// embeddedDir returns the folder of the embedded cluster, which has its policy time. It fails with
+// errNotEmbedded for any other cluster.
 func (f *clusterFlags) embeddedDir() (string, error) {
 	if err := f.complete(); err != nil {
 		return "", err
 	}
 	if f.dir != "" {
-		return f.dir, up.CheckDir(f.dir)
+		if !isEmbedded(f.dir) {
+			return "", fmt.Errorf("--dir %s: %w there; `sluice up --dir DIR` starts one", f.dir, errNotEmbedded)
+		}
+		return f.dir, nil
 	}
 	dir, err := f.kubeconfigDir()
 	if err != nil {
 		return "", err
 	}
-	if dir == "" || up.CheckDir(dir) != nil {
+	if dir == "" || !isEmbedded(dir) {
 		return "", fmt.Errorf("%w: the kubeconfig is not one of `sluice up`; "+
-			"name the cluster's folder with --dir, or set KUBECONFIG", up.ErrNoCluster)
+			"name the cluster's folder with --dir, or set KUBECONFIG", errNotEmbedded)
 	}
 	return dir, nil
 }
@@ -204,13 +219,13 @@ func (f *clusterFlags) restConfig() (*rest.Config, string, error) {
 // any other.
 func (f *clusterFlags) policyClock() (policytime.Clock, error) {
 	dir, err := f.embeddedDir()
-	if errors.Is(err, up.ErrNoCluster) && f.dir == "" {
+	if errors.Is(err, errNotEmbedded) && f.dir == "" {
 		return policytime.System(), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return up.OpenClock(dir)
+	return policytime.OpenFile(filepath.Join(dir, policytime.FileName), nil)
 }
 
 // RESTMapper resolves kinds by all names that kubectl accepts, short names

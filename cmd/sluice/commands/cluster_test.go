@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice.dev/api/policytime"
-	"sluice.dev/cmd/sluice/up"
 )
 
 // parseClusterFlags returns the flags of a command with arguments.
@@ -70,7 +69,7 @@ func TestConnectUsesClockOfSelectedCluster(t *testing.T) {
 				t.Errorf("the client connects to %s, want %s", c.config.Host, want)
 			}
 			flags, _ := parseClusterFlags(t, tc.args...)
-			if dir, err := flags.embeddedDir(); dir != tc.dir || (tc.dir == "") != errors.Is(err, up.ErrNoCluster) {
+			if dir, err := flags.embeddedDir(); dir != tc.dir || (tc.dir == "") != errors.Is(err, errNotEmbedded) {
 				t.Errorf("the embedded cluster is in %q, %v; want %q", dir, err, tc.dir)
 			}
 		})
@@ -118,28 +117,5 @@ func TestConnectErrors(t *testing.T) {
 				t.Errorf("err = %v, want it to contain %q", err, tc.want)
 			}
 		})
-	}
-}
-
-// The commands for embedded clusters only find the cluster as all others do.
-func TestEmbeddedCommandsUseKubeconfig(t *testing.T) {
-	dir := newEmbeddedDir(t, 48*time.Hour)
-	t.Setenv("KUBECONFIG", writeKubeconfig(t, dir, "embedded", ""))
-	for args, want := range map[string]string{
-		"time show": "48h ahead of real time",
-		"mail list": "No mails found.",
-	} {
-		if output, err := runCommand(t, strings.Fields(args)...); err != nil || !strings.Contains(output, want) {
-			t.Errorf("sluice %s: %v, %q; want %q", args, err, output, want)
-		}
-	}
-	if _, err := runCommand(t, "status"); !errors.Is(err, up.ErrNotRunning) {
-		t.Errorf("sluice status: %v, want that the cluster does not run", err)
-	}
-	t.Setenv("KUBECONFIG", writeKubeconfig(t, t.TempDir(), "real", ""))
-	for _, args := range []string{"status", "time show", "time next", "mail list", "mail show 1"} {
-		if _, err := runCommand(t, strings.Fields(args)...); !errors.Is(err, up.ErrNoCluster) || !strings.Contains(err.Error(), "--dir") {
-			t.Errorf("sluice %s: %v, want that the cluster is not embedded", args, err)
-		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"sluice.dev/api"
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
-	"sluice.dev/cmd/sluice/up"
 )
 
 // The golden files are compared byte for byte.
@@ -91,7 +91,7 @@ func newEmbeddedDir(t *testing.T, ahead time.Duration) string {
 	if ahead == 0 {
 		return dir
 	}
-	file, err := up.OpenClock(dir)
+	file, err := policytime.OpenFile(filepath.Join(dir, policytime.FileName), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

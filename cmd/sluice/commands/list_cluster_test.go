@@ -21,7 +21,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/submission"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // parseTyped decodes an object.

@@ -179,31 +179,31 @@ func (d *noticeDetails) text(local *time.Location) string {
 	if err != nil || d.TimeZone == "" || d.TimeZone == "Local" {
 		zone = time.UTC
 	}
-	var text fieldList
-	text.add("Notice", d.Name)
-	text.add("Kind", string(d.Kind))
+	var text printer.FieldList
+	text.Add("Notice", d.Name)
+	text.Add("Kind", string(d.Kind))
 	subject := d.Subject
 	if d.Namespace != "" {
 		subject += inNamespace(d.Namespace)
 	}
-	text.add("Subject", subject)
-	text.add("Project", d.Project)
-	text.add("Recipient", strings.TrimSpace(fmt.Sprintf("%s <%s>, %s, %s", d.RecipientName, d.Recipient, d.Language, d.TimeZone)))
-	text.addTime("Due", &d.DueAt, zone)
-	text.addTime("Deadline", d.Deadline, zone)
-	text.add("Lead", d.Lead)
-	text.add("Digest", d.Digest)
-	text.add("Notices", strings.Join(d.Notices, ", "))
-	text.add("Phase", string(d.Phase)+", "+d.attemptsText())
-	text.addTime("Sent", d.SentAt, zone)
-	text.addTime("Next try", d.RetryAt, local)
-	text.addTime("Last try", d.ClaimedAt, local)
-	text.add("Message-ID", d.MessageID)
-	text.add("Error", d.LastError)
-	text.add("Problem", d.Problem)
+	text.Add("Subject", subject)
+	text.Add("Project", d.Project)
+	text.Add("Recipient", strings.TrimSpace(fmt.Sprintf("%s <%s>, %s, %s", d.RecipientName, d.Recipient, d.Language, d.TimeZone)))
+	text.AddTime("Due", &d.DueAt, zone)
+	text.AddTime("Deadline", d.Deadline, zone)
+	text.Add("Lead", d.Lead)
+	text.Add("Digest", d.Digest)
+	text.Add("Notices", strings.Join(d.Notices, ", "))
+	text.Add("Phase", string(d.Phase)+", "+d.attemptsText())
+	text.AddTime("Sent", d.SentAt, zone)
+	text.AddTime("Next try", d.RetryAt, local)
+	text.AddTime("Last try", d.ClaimedAt, local)
+	text.Add("Message-ID", d.MessageID)
+	text.Add("Error", d.LastError)
+	text.Add("Problem", d.Problem)
 	if d.Problem == "" {
 		text.WriteString("\nIts mail with Sluice's own texts. Only lifecycle knows the address for questions:\n\n")
-		text.add("Subject", d.MailSubject)
+		text.Add("Subject", d.MailSubject)
 		text.WriteString("\n" + printer.SanitizeLines(d.MailText))
 	}
 	return text.String()

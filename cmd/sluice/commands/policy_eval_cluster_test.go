@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // evalObjects are what `sluice policy eval` reads of a cluster.

@@ -13,7 +13,7 @@ import (
 	"gotest.tools/v3/golden"
 
 	"sluice.dev/policies/check"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -3,8 +3,8 @@
 
 // Package commands has the commands of the sluice command line. Each reads its
 // flags, reads or writes objects of one cluster, and prints a table, text, JSON or
-// YAML. The commands start no controller and make no decision of their own;
-// package up runs the embedded cluster.
+// YAML. The commands start no controller and make no decision of their own.
+// The program sluice-lab runs the embedded cluster.
 package commands
 
 import (
@@ -27,8 +27,8 @@ func NewRootCommand() *cobra.Command {
 		Use:   "sluice",
 		Short: "Manage a shared GPU cluster that Sluice governs",
 		Long: `sluice shows and changes how Sluice governs a GPU cluster: time limits, extensions,
-notices and the use of GPUs. It also runs a whole cluster on this machine: a real Kubernetes
-with simulated DGX nodes.`,
+notices and the use of GPUs. With the program sluice-lab beside it, it runs a whole cluster on
+this machine: a real Kubernetes with simulated DGX nodes.`,
 		Version:       config.VersionText(),
 		SilenceErrors: true, // main prints them once
 		SilenceUsage:  true, // the usage would hide the error
@@ -43,17 +43,13 @@ with simulated DGX nodes.`,
 	}
 	root.SetUsageTemplate(usageTemplate())
 	root.AddCommand(
-		newUpCommand(), newDownCommand(), newStatusCommand(),
-		newGroup("time", "Show or advance the policy time of an embedded cluster", policyTimeHelp,
-			newTimeShowCommand(), newTimeAdvanceCommand(), newTimeScaleCommand(), newTimeNextCommand()),
-		newGroup("mail", "Show the mail that an embedded cluster sent", mailHelp, newMailListCommand(), newMailShowCommand()),
 		newProjectsCommand(), newClocksCommand(),
 		newExtendCommand(), newRenewCommand(), newExtensionsCommand(), newApproveCommand(), newDenyCommand(), newDismissCommand(),
 		newGroup("notices", "Show notices, send them again, or pause mail", noticesHelp,
 			newNoticesListCommand(), newNoticesShowCommand(), newNoticesResendCommand(), newNoticesTestCommand(),
 			newNoticesPauseCommand(), newNoticesResumeCommand(), newNoticesPreviewCommand()),
 		newGroup("brake", "Show or release the stop limiter", brakeHelp, newBrakeShowCommand(), newBrakeReleaseCommand()),
-		newPauseCommand(), newResumeCommand(), newUninstallCommand(),
+		newPauseCommand(), newResumeCommand(), newInstallCommand(), newUninstallCommand(),
 		newGroup("policy", "Write, test, explain and roll out policies", policyHelp,
 			newPolicyCheckCommand(), newPolicyTestCommand(), newPolicyEvalCommand(), newPolicyReplayCommand(),
 			newPolicyImportCommand(), newPolicyAuditCommand(), newPolicyNewCommand(), newPolicyLintCommand(),
@@ -61,7 +57,6 @@ with simulated DGX nodes.`,
 		newTopCommand(), newUsageCommand(),
 		newWhyCommand(), newWhoamiCommand(),
 		newReportCommand(),
-		newSimulateCommand(),
 		newDoctorCommand(), newAdoptCommand(),
 		newSubmitCommand(), newSubmitDistributedCommand(),
 		newGroup("preset", "List, show or create presets of submissions", presetHelp,
@@ -72,6 +67,7 @@ with simulated DGX nodes.`,
 		newGroup("config", "Change the kubeconfig", configHelp, newProjectSetCommand("project", "config project")),
 		newOptionsCommand(),
 	)
+	root.AddCommand(newLabCommands()...)
 	explainMisuse(root)
 	return root
 }

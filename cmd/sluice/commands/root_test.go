@@ -69,3 +69,13 @@ func TestMisspelledCommand(t *testing.T) {
 		t.Errorf("sluice sumbit prints\n%s", got)
 	}
 }
+
+// Without sluice-lab beside this program, the commands for an embedded cluster say where to get it.
+func TestLabCommandsNameTheLab(t *testing.T) {
+	for _, args := range [][]string{{"up", "--detach"}, {"down"}, {"status", "--help"}, {"time", "advance", "1d"}, {"mail", "list", "-o", "json"}} {
+		_, err := runCommand(t, args...)
+		if err == nil || !strings.Contains(err.Error(), "needs the program sluice-lab") || !strings.Contains(err.Error(), "`make build`") {
+			t.Errorf("sluice %v: %v", args, err)
+		}
+	}
+}

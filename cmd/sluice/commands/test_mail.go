@@ -195,9 +195,9 @@ func (r *testMailResult) text(zone *time.Location) string {
 	if r.SentAt != nil {
 		at = " at " + printer.FormatSecond(*r.SentAt, zone)
 	}
-	var text fieldList
+	var text printer.FieldList
 	fmt.Fprintf(&text, "Sent%s: the mail server accepted the mail for %s.\n", at, r.Recipient)
-	text.add("Message-ID", r.MessageID)
+	text.Add("Message-ID", r.MessageID)
 	text.WriteString("Check the mailbox and its spam folder.\n")
 	return text.String()
 }

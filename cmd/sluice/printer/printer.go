@@ -129,3 +129,29 @@ func FormatMinute(at time.Time, zone *time.Location) string {
 func FormatSecond(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("2006-01-02 15:04:05 MST")
 }
+
+// ShellQuote quotes text as one word of a shell.
+func ShellQuote(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// FieldList is text with one field on each line.
+type FieldList struct{ strings.Builder }
+
+// Add writes a field, sanitized. It omits an empty one.
+func (f *FieldList) Add(name, value string) {
+	if value != "" {
+		fmt.Fprintf(f, "%-12s%s\n", name+":", Sanitize(value))
+	}
+}
+
+// AddTime writes a time in a zone. It omits nil.
+func (f *FieldList) AddTime(name string, at *time.Time, zone *time.Location) {
+	if at != nil {
+		f.Add(name, FormatSecond(*at, zone))
+	}
+}

@@ -6,6 +6,7 @@ package printer_test
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,5 +152,25 @@ func TestFormatMinuteIncludesZone(t *testing.T) {
 	}
 	if got, want := printer.FormatSecond(first, time.UTC), "2026-10-25 00:30:07 UTC"; got != want {
 		t.Errorf("FormatSecond = %s, want %s", got, want)
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	tests := map[string]string{
+		"/tmp/a-b_c.d":  "/tmp/a-b_c.d",
+		"":              "''",
+		"it's me":       `'it'\''s me'`,
+		"~/x":           "'~/x'",
+		"a$(touch b);c": "'a$(touch b);c'",
+		"two\nlines":    "'two\nlines'",
+	}
+	for text, want := range tests {
+		if got := printer.ShellQuote(text); got != want {
+			t.Errorf("ShellQuote(%q) = %s, want %s", text, got, want)
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+printer.ShellQuote(text)).Output()
+		if err != nil || string(out) != text {
+			t.Errorf("the shell reads ShellQuote(%q) as %q, %v", text, out, err)
+		}
 	}
 }

@@ -36,7 +36,7 @@ import (
 	"sluice.dev/lifecycle/quota/capacity"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -29,7 +29,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // A pause is announced when it begins and when it ends by itself, each once: as a condition, as an event and as a metric.

@@ -28,7 +28,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 var (

@@ -46,7 +46,7 @@ import (
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/project"
 	"sluice.dev/policies/engine"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

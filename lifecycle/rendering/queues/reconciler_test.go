@@ -19,7 +19,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // Each subject gets the objects that policies render, and a condition about them. A changed input

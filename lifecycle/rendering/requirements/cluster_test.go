@@ -20,8 +20,7 @@ import (
 	"sluice.dev/lifecycle/rendering/requirements"
 	"sluice.dev/manifests"
 	"sluice.dev/policies/engine"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // grantAccess gives the controller the rights that are installed with it.
-func grantAccess(ctx context.Context, c *cluster.Cluster) error {
+func grantAccess(ctx context.Context, c *clustertest.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ import (
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/policies/audit"
 	"sluice.dev/policies/engine"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, clustertest.InstallKinds) }

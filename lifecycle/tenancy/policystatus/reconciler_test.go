@@ -30,7 +30,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/store"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -16,7 +16,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/store"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // waitForRevisions waits until exactly these generations of a policy are kept.

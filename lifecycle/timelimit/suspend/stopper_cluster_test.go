@@ -34,8 +34,7 @@ import (
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/timelimit/suspend"
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // installManifests installs the operators' kinds and lifecycle's permissions.
-func installManifests(ctx context.Context, c *cluster.Cluster) error {
+func installManifests(ctx context.Context, c *clustertest.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
 		return err

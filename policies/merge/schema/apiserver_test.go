@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m) }

@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/manifests"
-	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, installCRDs) }
@@ -29,7 +28,7 @@ func TestBadInput(t *testing.T) {
 	Run(t, c)
 }
 
-func installCRDs(ctx context.Context, c *cluster.Cluster) error {
+func installCRDs(ctx context.Context, c *clustertest.Cluster) error {
 	api, err := client.New(c.Config(), client.Options{})
 	if err != nil {
 		return err

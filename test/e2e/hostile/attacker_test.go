@@ -21,7 +21,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/clustertest"
 )
 
 // role is that of an attacker.

@@ -1,0 +1,148 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const (
+	redrawInterval = time.Second
+	// reminderInterval is the period of "so far" lines in a log, which cannot be redrawn.
+	reminderInterval = 30 * time.Second
+	// estimateFrom is the share of the work from which on the remaining time is estimated.
+	estimateFrom = 0.03
+)
+
+// progressWriter reports progress: on a terminal as one line that is redrawn with the
+// percentage and the remaining time, elsewhere as separate lines.
+type progressWriter struct {
+	out      io.Writer
+	terminal bool
+	every    time.Duration
+}
+
+func newProgressWriter(out io.Writer) *progressWriter {
+	if out == nil {
+		out = io.Discard
+	}
+	s := &progressWriter{out: out, every: reminderInterval}
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		s.terminal, s.every = true, redrawInterval
+	}
+	return s
+}
+
+func (s *progressWriter) printf(format string, args ...any) {
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// report prints a line beside the progress of a task, which may be nil.
+func (s *progressWriter) report(beside *task, format string, args ...any) {
+	if beside == nil {
+		s.printf(format, args...)
+		return
+	}
+	beside.note(format, args...)
+}
+
+// task is work of a known size that reports its progress until finish.
+type task struct {
+	writer  *progressWriter
+	started time.Time
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu          sync.Mutex
+	total, done int
+}
+
+// start begins a build, whose units of work grow adds. The caller must call finish.
+func (s *progressWriter) start() *task {
+	t := &task{writer: s, started: time.Now(), stop: make(chan struct{}), stopped: make(chan struct{})}
+	go func() {
+		defer close(t.stopped)
+		tick := time.NewTicker(s.every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-t.stop:
+				return
+			case <-tick.C:
+				t.mu.Lock()
+				t.printStateLocked()
+				t.mu.Unlock()
+			}
+		}
+	}()
+	return t
+}
+
+// grow adds units of work.
+func (t *task) grow(units int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += units
+}
+
+// advance counts units of work as done.
+func (t *task) advance(units int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = min(t.done+units, t.total)
+}
+
+// note prints a line about a part of the task.
+func (t *task) note(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clearLocked()
+	t.writer.printf(format, args...)
+}
+
+// finish ends the task's reports.
+func (t *task) finish() {
+	close(t.stop)
+	<-t.stopped
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clearLocked()
+}
+
+// clearLocked removes the line that is redrawn.
+func (t *task) clearLocked() {
+	if t.writer.terminal {
+		fmt.Fprint(t.writer.out, "\r\x1b[K")
+	}
+}
+
+func (t *task) printStateLocked() {
+	line := t.describe(time.Since(t.started))
+	if t.writer.terminal {
+		fmt.Fprintf(t.writer.out, "\r\x1b[K%s", line)
+		return
+	}
+	t.writer.printf("%s", line)
+}
+
+// describe returns the state after the elapsed time, such as "building: 43 %, 1m10s so far,
+// about 1m30s left".
+func (t *task) describe(elapsed time.Duration) string {
+	share := 0.0
+	if t.total > 0 {
+		share = float64(t.done) / float64(t.total)
+	}
+	line := fmt.Sprintf("building: %d %%, %s so far", int(100*share), elapsed.Round(time.Second))
+	if share < estimateFrom || share >= 1 {
+		return line
+	}
+	left := time.Duration(float64(elapsed) * (1 - share) / share)
+	return fmt.Sprintf("%s, about %s left", line, left.Round(10*time.Second))
+}

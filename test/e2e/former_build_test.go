@@ -20,7 +20,7 @@ import (
 
 // formerCommit is the former version: upgrades start from it, and rollbacks return to it. After a release it is the commit of the
 // released tag (docs/developer/releases.md).
-const formerCommit = "6591229e54d59e364a14ff03009af0a0e79dcc91"
+const formerCommit = "227912a00915c286d38e1722899fb898ae0f7990"
 
 // The versions that the two builds report. They are one minor version apart, as the supported difference.
 const (

@@ -4,6 +4,7 @@
 package build
 
 import (
+	"crypto/rand"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestTreesAndPrograms(t *testing.T) {
 	trees := []Tree{
 		{newSourceTree(t, map[string]string{
 			"go.mod":              "module sluice.dev\n\ngo 1.24\n",
-			"word/word.go":        "package word\n\nconst Word = \"webhook\"\n",
+			"word/word.go":        "package word\n\n// No build before has compiled it: " + rand.Text() + "\n\nconst Word = \"webhook\"\n",
 			"cmd/webhook/main.go": "package main\n\nimport \"sluice.dev/word\"\n\nfunc main() { print(word.Word) }\n",
 		}), []string{"./cmd/webhook"}},
 		{newSourceTree(t, map[string]string{

@@ -46,29 +46,28 @@ func TestSlowBodyEnds(t *testing.T) {
 	}
 }
 
-// A request that takes longer than its body may keeps its context.
+// The deadline of the body does not stay for the rest of the request: it would end its context.
 func TestBodyTimeoutIsOverOnceTheBodyIsRead(t *testing.T) {
-	var limits requestLimits
-	server := httptest.NewServer(limits.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-			w.WriteHeader(http.StatusTeapot)
-		case <-time.After(bodyTimeout + 200*time.Millisecond):
-		}
-	})))
-	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
+	connection := &deadlineRecorder{ResponseWriter: httptest.NewRecorder()}
+	before := time.Now()
+	body, err := readBody(connection, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}")))
+	if err != nil || string(body) != "{}" {
+		t.Errorf("body %q, %v", body, err)
 	}
-	response, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
+	if d := connection.deadlines; len(d) != 2 || d[0].Before(before.Add(bodyTimeout)) || !d[1].IsZero() {
+		t.Errorf("the deadlines %v, want one in %s and then none", d, bodyTimeout)
 	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("status %d", response.StatusCode)
-	}
+}
+
+// deadlineRecorder is a response whose connection records the deadlines for reading.
+type deadlineRecorder struct {
+	http.ResponseWriter
+	deadlines []time.Time
+}
+
+func (d *deadlineRecorder) SetReadDeadline(at time.Time) error {
+	d.deadlines = append(d.deadlines, at)
+	return nil
 }
 
 // One source has no more requests in flight than the limit, and another is served.

@@ -246,7 +246,8 @@ func TestRevertedSpec(t *testing.T) {
 			if restarted {
 				w.startAgent()
 			} else {
-				time.AfterFunc(5*time.Second, func() { close(leave) }) // by then the agent has the other spec, on a busy machine too
+				w.waitForLog("The GPUNode's spec changed")
+				close(leave)
 			}
 			node = w.waitForStatus("reverted", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
 			if got := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}; !slices.Equal(got, stay) {

@@ -253,7 +253,9 @@ func (r *reconciler) applySpec(ctx context.Context, node *v1alpha1.GPUNode) part
 // goroutine may call it.
 func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
 	spec := r.applying.Load()
-	if spec != nil && (current == nil || current.UID != spec.uid || current.Generation != spec.generation) {
+	superseded := spec != nil && (current == nil || current.UID != spec.uid || current.Generation != spec.generation)
+	if superseded && r.applying.CompareAndSwap(spec, nil) {
+		r.log.Info("The GPUNode's spec changed: the change of the layout in progress ends after the driver's call")
 		spec.cancel()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,6 +107,9 @@ type testNode struct {
 	kubelet     *fakeKubelet
 	hangups     atomic.Int64
 	health      string // address
+
+	logMutex sync.Mutex
+	log      []string
 }
 
 // nextNumber makes names unique.
@@ -341,7 +345,7 @@ func (w *testNode) startCancelableAgent() (cancel, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, cfg, simulator.Dial(filepath.Join(w.dir, "nvml.sock")), logr.Discard())
+		ended <- agent.Run(ctx, cfg, simulator.Dial(filepath.Join(w.dir, "nvml.sock")), funcr.New(w.keepLog, funcr.Options{}))
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -351,6 +355,25 @@ func (w *testNode) startCancelableAgent() (cancel, stop func()) {
 	})
 	w.Cleanup(stop)
 	return cancel, stop
+}
+
+func (w *testNode) keepLog(_, line string) {
+	w.logMutex.Lock()
+	defer w.logMutex.Unlock()
+	w.log = append(w.log, line)
+}
+
+// waitForLog waits until an agent of the node has logged the message.
+func (w *testNode) waitForLog(message string) {
+	w.Helper()
+	clustertest.Eventually(w, func() error {
+		w.logMutex.Lock()
+		defer w.logMutex.Unlock()
+		if !strings.Contains(strings.Join(w.log, "\n"), message) {
+			return fmt.Errorf("no agent has logged %q", message)
+		}
+		return nil
+	})
 }
 
 // gpuUUID returns the UUID of a GPU of the node.

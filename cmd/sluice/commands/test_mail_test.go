@@ -295,7 +295,7 @@ func TestValidateAddressRejectsHostileInput(t *testing.T) {
 		strings.Repeat("a", 65) + "@b.de":      "1 to 64 are allowed",
 		"a@" + strings.Repeat("b", 64) + ".de": "is not a DNS name",
 	} {
-		test := testMail{address: address, language: "de", now: noticesNow, timeout: time.Second, progress: func(string) {}}
+		test := testMail{address: address, language: "de", now: noticesNow, timeout: time.Minute, progress: func(string) {}}
 		result, err := test.send(t.Context(), c)
 		if err == nil || !strings.Contains(err.Error(), want) || result != nil {
 			t.Errorf("%q: %v; want %q", address, err, want)
@@ -323,7 +323,7 @@ func TestSendTestMailForbidden(t *testing.T) {
 			return forbiddenError()
 		},
 	})
-	test := testMail{address: "anna@example.org", language: "de", now: noticesNow, timeout: time.Second, progress: func(string) {}}
+	test := testMail{address: "anna@example.org", language: "de", now: noticesNow, timeout: time.Minute, progress: func(string) {}}
 	if _, err := test.send(t.Context(), c); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "who may create notices") {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -41,6 +42,10 @@ const (
 	partitionedNode = "dgx-2" // 8 x (2 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb)
 	emptyMIGNode    = "dgx-3" // eight GPUs in MIG mode
 
+	configFile = "fakekubelet.yaml"
+	// longExitDelay is longer than a test.
+	longExitDelay = time.Hour
+
 	// configVariable makes the test binary a fake kubelet in a separate process, which
 	// tests can kill.
 	configVariable = "SLUICE_TEST_FAKEKUBELET_CONFIG"
@@ -64,7 +69,34 @@ func runFromConfig(path string) error {
 	if err != nil {
 		return err
 	}
+	if err := advanceTime(path); err != nil {
+		return err
+	}
 	return fakekubelet.Run(ctx, cfg)
+}
+
+// advanceTime advances the time of the fake kubelet to that of its file.
+func advanceTime(config string) error {
+	info, err := os.Stat(config)
+	if err == nil {
+		fakekubelet.AdvanceTime(max(0, time.Until(info.ModTime())))
+	}
+	return err
+}
+
+// endProcesses restarts the fake kubelet at a time at which the processes of ended pods have ended, too.
+func (w *testEnv) endProcesses() {
+	w.t.Helper()
+	path := filepath.Join(w.cluster.Dir(), configFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	at := info.ModTime().Add(2 * longExitDelay)
+	if err := os.Chtimes(path, at, at); err != nil {
+		w.t.Fatal(err)
+	}
+	w.killComponent("fakekubelet")
 }
 
 // simulation runs kwok and the fake kubelet.
@@ -117,7 +149,7 @@ func startKubelet(ctx context.Context, c *clustertest.Cluster) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(c.Dir(), "fakekubelet.yaml")
+	path := filepath.Join(c.Dir(), configFile)
 	if err := fakekubelet.WriteConfig(path, fakekubelet.Config{
 		Kubeconfig: kubeconfig,
 		Dir:        c.Dir(),

@@ -125,7 +125,7 @@ func TestRepartitionWhileRunning(t *testing.T) {
 	dir := w.cluster.Dir()
 	agent, gpu := connectDriver(t, dir, emptyMIGNode), devices.GPUID(emptyMIGNode, 5)
 	instance, device := makeInstance(t, agent, gpu, 6)
-	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, "15s"))
+	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, longExitDelay.String()))
 	w.waitForPod("train", func(p *corev1.Pod) bool {
 		return findCondition(p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
 	})
@@ -167,6 +167,7 @@ func TestRepartitionWhileRunning(t *testing.T) {
 	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
 		t.Errorf("destroying an instance before its processes have ended: %v, want %v", err, nvml.ErrInUse)
 	}
+	w.endProcesses()
 	clustertest.Eventually(t, func() error { return agent.DestroyComputeInstance(gpu, instance, 0) })
 	clustertest.Eventually(t, func() error {
 		if simulated, _ := listProcesses(t, dir, emptyMIGNode); len(simulated) > 0 {

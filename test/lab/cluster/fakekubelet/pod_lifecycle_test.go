@@ -80,7 +80,8 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 	const finalizer = "example.org/archive"
 	// The processes outlive the pod until both others are deleted, and those have a grace period that no wait of the test
 	// lasts, also on a busy machine.
-	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, "45s"))
+	t.Cleanup(w.endProcesses)
+	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, longExitDelay.String()))
 	w.delete("old", *metav1.NewDeleteOptions(0))
 	for _, name := range []string{"waiting", "kept"} {
 		w.create(newTestPod(name).onNode(wholeGPUNode).requestingGPUs(4).withGracePeriod(3600).with(func(p *corev1.Pod) {

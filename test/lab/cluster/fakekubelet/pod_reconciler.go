@@ -182,11 +182,14 @@ func (k *kubelet) deletePod(ctx context.Context, pod *corev1.Pod) error {
 // isDeleted reports whether a pod that was named with its UID no longer exists.
 func isDeleted(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
+// now is the time by which processes outlive their pods.
+var now = time.Now
+
 // releaseEndedPods releases the devices of ended or deleted pods of this name, once their
 // processes have ended. pod is the existing one, or nil.
 func (k *kubelet) releaseEndedPods(key string, pod *corev1.Pod) error {
 	// Round drops the monotonic reading: the checkpoint has only the wall clock.
-	now := time.Now().Round(0)
+	now := now().Round(0)
 	for _, holder := range k.state.Pods() {
 		alive := pod != nil && string(pod.UID) == holder.UID && !workload.IsPodTerminal(pod)
 		if alive || objectKey(holder.Namespace, holder.Name) != key {

@@ -131,7 +131,7 @@ type PresetFiles struct {
 
 // PresetGit is a Git repository. Its fields are the keys of --git-sync.
 //
-// +kubebuilder:validation:XValidation:rule="self.source.matches('^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~%+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$|^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$') && !self.source.matches('/[.][.](/|$)')",fieldPath=".source",message="must be a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, without a password, which belongs in a Secret"
+// +kubebuilder:validation:XValidation:rule="self.source.matches('^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$|^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$') && !self.source.matches('/[.][.](/|$)')",fieldPath=".source",message="must be a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, without a password, which belongs in a Secret"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || self.secret.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",fieldPath=".secret",message="must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.branch) || !has(self.rev)",fieldPath=".rev",message="must not be set with branch; a revision needs no branch"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || !self.source.startsWith('http://')",fieldPath=".source",message="must begin with https:// where a secret is set, so that the password is encrypted"
@@ -169,7 +169,7 @@ type PresetGit struct {
 
 // PresetS3 are objects of a bucket of an S3 server. Its fields are the keys of --s3.
 //
-// +kubebuilder:validation:XValidation:rule="self.url.matches('^https?://[A-Za-z0-9][A-Za-z0-9._~%+-]*(:[0-9]*)?(/[A-Za-z0-9._~:/@%+-]*)?$')",fieldPath=".url",message="must be the server, such as https://s3.example.org, without a password, which belongs in a Secret"
+// +kubebuilder:validation:XValidation:rule="self.url.matches('^https?://[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$')",fieldPath=".url",message="must be the server, such as https://s3.example.org, without a password, which belongs in a Secret"
 // +kubebuilder:validation:XValidation:rule="!has(self.key) || !self.key.matches('^A[KS]IA[A-Z0-9]{12,}$')",fieldPath=".key",message="must be the beginning of the objects' names; an access key belongs in a Secret"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || self.secret.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",fieldPath=".secret",message="must be the name of a Secret in the namespace of the workload, and never a password or a key itself"
 type PresetS3 struct {

@@ -77,7 +77,9 @@ var keyWord = regexp.MustCompile(`^[A-Za-z]+$`)
 // What a part of a repository, a branch, a revision or an object may be. All begin with a character that begins no
 // option, and have no $, which Kubernetes would expand in arguments.
 var (
-	urlText      = regexp.MustCompile(`^[a-z]+://[A-Za-z0-9][A-Za-z0-9._~:/@%+-]*$`)
+	// These are the patterns of a Preset's schema. A user, as of SSH, is no credential.
+	gitURL       = regexp.MustCompile(`^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$`)
+	s3URL        = regexp.MustCompile(`^https?://[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$`)
 	sshText      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$`)
 	branchText   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/+#@-]*$`)
 	revisionText = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -129,7 +131,7 @@ func (m *Mount) validateFetch() error {
 		return m.refuse("target: want a path of the container with letters, digits, ., _ and -, such as /data")
 	case f.Secret != "" && len(validation.IsDNS1123Subdomain(f.Secret)) > 0:
 		return m.refuse("secret: want the name of a Secret in your project, and never a password or a key itself")
-	case m.Flag == "--git-sync" && (!sshText.MatchString(f.Source) && !isURL(f.Source, "http", "https", "ssh") || climbs(f.Source)):
+	case m.Flag == "--git-sync" && (!sshText.MatchString(f.Source) && !gitURL.MatchString(f.Source) || climbs(f.Source)):
 		return m.refuse("source: want a repository such as https://git.example.org/team/model.git or git@git.example.org:team/model.git, " +
 			"without a password, which belongs in a Secret: secret=NAME")
 	case f.Secret != "" && strings.HasPrefix(f.Source, "http://"):
@@ -144,7 +146,7 @@ func (m *Mount) validateFetch() error {
 		return m.refuse("rev: want the whole hash of a commit, 40 or 64 digits and letters from a to f; a tag is given as branch=")
 	case m.Flag == "--s3" && !bucketText.MatchString(f.Bucket):
 		return m.refuse("bucket: want the name of a bucket, such as course-data")
-	case m.Flag == "--s3" && !isURL(f.URL, "http", "https"):
+	case m.Flag == "--s3" && !s3URL.MatchString(f.URL):
 		return m.refuse("url: want the server, such as https://s3.example.org, without a password")
 	case accessKey.MatchString(f.Key):
 		return m.refuse("key: want the beginning of the objects' names; an access key belongs in a Secret: secret=NAME")
@@ -154,16 +156,6 @@ func (m *Mount) validateFetch() error {
 		return m.refuse("region: want a region such as eu-central-1")
 	}
 	return nil
-}
-
-// isURL reports whether a text is a URL of one of the schemes without credentials. A user, as of SSH, is no credential.
-func isURL(text string, schemes ...string) bool {
-	u, err := url.Parse(text)
-	if err != nil || !urlText.MatchString(text) || !slices.Contains(schemes, u.Scheme) || strings.Trim(u.Hostname(), ".") == "" {
-		return false
-	}
-	_, hasPassword := u.User.Password()
-	return !hasPassword && (u.User == nil || u.Scheme == "ssh") && !strings.HasPrefix(u.Hostname(), "-")
 }
 
 func (f *Fetch) isSSH() bool {
@@ -255,7 +247,7 @@ func secretVariable(name, secret, key string) corev1.EnvVar {
 func serverOf(source string) string {
 	u, err := url.Parse(source)
 	if err != nil {
-		return source // newFetch parsed it
+		return source // validateFetch refuses what is no URL
 	}
 	return u.Scheme + "://" + u.Host
 }

@@ -28,6 +28,9 @@ const (
 	maxListedWorkloads = 10
 	// listInterval is the shortest time between two changes of the list, in machine time.
 	listInterval = 5 * time.Second
+	// resolutionTime is how long after a start the list waits for the workloads of all pods, in machine time. A workload
+	// whose owner cannot be read stays unknown.
+	resolutionTime = time.Minute
 )
 
 // ClockResolver finds the workloads of pods.
@@ -35,6 +38,8 @@ type ClockResolver interface {
 	// ClockOf returns the name of the WorkloadClock of a pod's workload. It returns false
 	// while it is unknown.
 	ClockOf(pod *podcache.Pod) (types.NamespacedName, bool)
+	// IsSynced reports whether the workloads of all pods of a namespace are known, also after a start.
+	IsSynced(namespace string) bool
 }
 
 // holder is a workload that holds GPUs of a node pool.
@@ -50,11 +55,15 @@ func (h holder) compare(other holder) int {
 }
 
 // observeWorkloads returns the workloads with the most GPUs of a project, and the number of the
-// others. If the list changed less than listInterval ago, it returns the one in the status, and
-// when it may change again.
+// others. If the list changed less than listInterval ago, or workloads are unknown after a start, it
+// returns the list in the status, and when it may change again.
 func (r *Reconciler) observeWorkloads(
 	ctx context.Context, project *v1alpha1.Project, now time.Time,
 ) (list []v1alpha1.WorkloadUsage, more int32, wait time.Duration, err error) {
+	was := &project.Status
+	if now.Sub(r.leadingSince) < resolutionTime && !r.Clocks.IsSynced(project.NamespaceName()) {
+		return was.Workloads, was.MoreWorkloads, listInterval, nil
+	}
 	held := map[holder]workload.Milli{}
 	creators := map[holder]string{}
 	for pod := range r.Pods.InNamespace(project.NamespaceName()) {
@@ -80,7 +89,6 @@ func (r *Reconciler) observeWorkloads(
 		list = append(list, use)
 	}
 	more = int32(min(len(holders)-len(listed), math.MaxInt32))
-	was := &project.Status
 	if equality.Semantic.DeepEqual(was.Workloads, list) && was.MoreWorkloads == more {
 		return list, more, 0, nil
 	}

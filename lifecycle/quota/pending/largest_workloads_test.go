@@ -26,6 +26,13 @@ func (c clocksByController) ClockOf(pod *podcache.Pod) (types.NamespacedName, bo
 	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, known
 }
 
+func (clocksByController) IsSynced(string) bool { return true }
+
+// unresolvedClocks is what a start knows before it has resolved the workloads.
+type unresolvedClocks struct{ clocksByController }
+
+func (unresolvedClocks) IsSynced(string) bool { return false }
+
 // createClock creates the clock of a Job that a user created and that runs since then.
 func (g *testEnv) createClock(t *testing.T, job, creator string, since metav1.Time) {
 	t.Helper()
@@ -95,6 +102,32 @@ func TestStatusNamesLargestWorkloads(t *testing.T) {
 		g.reconcileOnce(t)
 		if got := g.workloads(t); len(got) > 0 {
 			t.Errorf("without pods the status names %v", got)
+		}
+	})
+}
+
+// Protects invariant 11: a start changes the list only once it knows the workloads of all pods, or knows that it will not.
+func TestStartKeepsListUntilWorkloadsAreResolved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTestEnv(t, 1000)
+		g.Clocks = clocksByController{}
+		g.createClock(t, "train", "anna", metav1.NewTime(noon))
+		g.pods = fakePods{newGPUPod("dgx", 1000, ofJob("train")), newGPUPod("dgx", 500, ofJob("unreadable"))}
+		g.reconcileOnce(t)
+		before := g.workloads(t)
+		g.initState()
+		g.Clocks = unresolvedClocks{}
+		if wrote, result := g.reconcileOnce(t); len(wrote) > 0 || result.RequeueAfter == 0 || result.RequeueAfter > listInterval {
+			t.Errorf("it wrote %v, again after %s", wrote, result.RequeueAfter)
+		}
+		if diff := cmp.Diff(before, g.workloads(t)); diff != "" {
+			t.Errorf("(-before +after the start)\n%s", diff)
+		}
+		time.Sleep(resolutionTime)
+		g.reconcileOnce(t)
+		const creator = "system:serviceaccount:kube-system:job-controller"
+		if diff := cmp.Diff([]string{"Job train of " + creator + ": 1 in dgx", "Job unreadable of " + creator + ": 500m in dgx"}, g.workloads(t)); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})
 }

@@ -38,7 +38,6 @@ func TestCluster(t *testing.T) {
 	t.Run("rejects anonymous users", func(t *testing.T) { testAnonymous(t, c) })
 	t.Run("gives only the API server access to etcd", func(t *testing.T) { testEtcdAccess(t, c) })
 	t.Run("creates and binds pods", func(t *testing.T) { testPods(t, c) })
-	t.Run("authenticates a user by certificate", func(t *testing.T) { testUser(t, c) })
 	t.Run("authenticates a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
 	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
 	t.Run("locks its folder", func(t *testing.T) { testOwnCluster(t, dir) })
@@ -47,7 +46,7 @@ func TestCluster(t *testing.T) {
 	t.Run("recognizes all entries of its folder", func(t *testing.T) { testClusterEntries(t, dir) })
 
 	before := usageOf(t, c)
-	user, err := c.UserKubeconfig("anna")
+	account, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +65,7 @@ func TestCluster(t *testing.T) {
 		if err != nil || *deployment.Spec.Replicas != 3 {
 			t.Errorf("the old object: %v", err)
 		}
-		if got := whoami(t, user).Username; got != "anna" {
+		if got := whoami(t, account).Username; got != "system:serviceaccount:default:webhook" {
 			t.Errorf("the old kubeconfig is %q", got)
 		}
 	})
@@ -208,28 +207,6 @@ func awaitBound(t *testing.T, api kubernetes.Interface, selector string, want in
 		}
 		return nil
 	})
-}
-
-func testUser(t *testing.T, c *Cluster) {
-	path, err := c.UserKubeconfig("anna.mueller@example.org", "h2-students", "h2-all")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := c.UserKubeconfig("anna.mueller@example.org", "h2-students", "h2-all")
-	if err != nil || again != path {
-		t.Errorf("%s, then %s (%v)", path, again, err)
-	}
-	me := whoami(t, path)
-	slices.Sort(me.Groups)
-	if me.Username != "anna.mueller@example.org" || !slices.Equal(me.Groups, []string{"h2-all", "h2-students", "system:authenticated"}) {
-		t.Errorf("authenticated as %s in %v", me.Username, me.Groups)
-	}
-	if _, err := client(t, path).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("a user without rights lists pods: %v", err)
-	}
-	if _, err := c.UserKubeconfig(""); err == nil {
-		t.Error("an empty user name got a kubeconfig")
-	}
 }
 
 func testServiceAccount(t *testing.T, c *Cluster) {

@@ -4,13 +4,7 @@
 package cluster
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"regexp"
-	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -68,45 +62,4 @@ func loadConfig(path string) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	return config, nil
-}
-
-// UserKubeconfig writes a kubeconfig for a user in groups and returns its path. The path is
-// the same for the same user and groups. The kubeconfig holds a client certificate that is
-// valid for a year.
-func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
-	path, err := c.writeUserKubeconfig(user, groups)
-	if err != nil {
-		return "", fmt.Errorf("kubeconfig of user %q: %w", user, err)
-	}
-	return path, nil
-}
-
-func (c *Cluster) writeUserKubeconfig(user string, groups []string) (string, error) {
-	if user == "" {
-		return "", errors.New("the user name is empty")
-	}
-	dir, err := c.folder.makeDir("kubeconfigs")
-	if err != nil {
-		return "", err
-	}
-	cluster, err := c.clusterEntry()
-	if err != nil {
-		return "", err
-	}
-	pair, err := c.ca.Client(user, groups...)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, fileName(user, groups)+".kubeconfig")
-	return path, writeKubeconfig(path, cluster, user, certificateAuthInfo(pair), "")
-}
-
-var invalidFileChars = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
-
-// fileName returns a readable file name that is unique for the user and groups, for any
-// characters in them.
-func fileName(user string, groups []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
-	name := strings.TrimLeft(invalidFileChars.ReplaceAllString(user, "-"), ".-")
-	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4])
 }

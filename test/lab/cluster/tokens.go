@@ -81,7 +81,7 @@ func (c *Cluster) writeServiceAccount(ctx context.Context, a boundAccount) (stri
 		return "", err
 	}
 	user := "system:serviceaccount:" + a.namespace + ":" + a.name
-	base := filepath.Join(dir, fileName(user, nil))
+	base := filepath.Join(dir, a.namespace+"_"+a.name) // no name has a _
 	if err := c.tokens.addToken(ctx, base+".token", &a); err != nil {
 		return "", err
 	}

@@ -33,8 +33,7 @@ Sluice's components, each under its own ServiceAccount, and a sample university.
 With --scheduler kueue the cluster also runs Kueue, and four teams share its GPUs.
 
 The first run builds Kubernetes from its Go modules, which takes minutes, unless
-KUBEBUILDER_ASSETS or PATH has its programs in a version that Sluice supports. Later
-runs start within seconds. The cluster runs until you interrupt the command, and
+the folder KUBEBUILDER_ASSETS has its programs. Later runs start within seconds. The cluster runs until you interrupt the command, and
 keeps its data for the next run. With --detach it runs in the background until
 ` + "`sluice down`" + `.
 
@@ -76,8 +75,6 @@ keeps its data for the next run. With --detach it runs in the background until
 	flags.Var(&scale, "time-scale", "Speed of policy time, 1 to 3600 times real time (default: the cluster's own, or 1)")
 	flags.IntVar(&options.Replicas.Webhook, "webhook-replicas", 0, "Number of pods of the webhook (default 1)")
 	flags.IntVar(&options.Replicas.Lifecycle, "lifecycle-replicas", 0, "Number of pods of lifecycle, of which one is active (default 1)")
-	flags.BoolVar(&options.Pinned, "pinned", false,
-		"Run the versions of Kubernetes and etcd that Sluice is tested with, also where others are installed")
 	return cmd
 }
 

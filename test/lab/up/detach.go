@@ -76,7 +76,7 @@ func (o Options) backgroundCommand(ready *os.File) (*exec.Cmd, error) {
 		return nil, err
 	}
 	child := exec.Command(self, "up", "--dir", o.Dir, //nolint:noctx // it outlives the context
-		"--scheduler", o.Scheduler, "--nodes", strconv.Itoa(o.Nodes), "--port", strconv.Itoa(o.Port), "--pinned="+strconv.FormatBool(o.Pinned),
+		"--scheduler", o.Scheduler, "--nodes", strconv.Itoa(o.Nodes), "--port", strconv.Itoa(o.Port),
 		"--webhook-replicas", strconv.Itoa(o.Replicas.Webhook), "--lifecycle-replicas", strconv.Itoa(o.Replicas.Lifecycle))
 	if o.TimeScale != 0 {
 		child.Args = append(child.Args, "--time-scale", formatScale(o.TimeScale))

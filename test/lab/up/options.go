@@ -40,8 +40,6 @@ type Options struct {
 	NodesUnset bool
 	// Replicas are the numbers of pods of the components, 0 for 1.
 	Replicas installation.Replicas
-	// Pinned runs the pinned versions of Kubernetes and etcd, also if others are installed on this machine.
-	Pinned bool
 	// Detach returns when the cluster is ready, and leaves it running.
 	Detach bool
 	// Output receives progress and the screen.

@@ -90,11 +90,7 @@ func Build(ctx context.Context, options Options) (map[string]string, error) {
 	if err := validateScheduler(scheduler); err != nil {
 		return nil, err
 	}
-	findOrBuild := build.ProgramsOrInstalled
-	if options.Pinned {
-		findOrBuild = build.Programs
-	}
-	programs, err := findOrBuild(ctx, options.Output, slices.Concat(build.Names(), sampleSpecs[scheduler].programs)...)
+	programs, err := build.Programs(ctx, options.Output, slices.Concat(build.Names(), sampleSpecs[scheduler].programs)...)
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped
 	}

@@ -172,10 +172,7 @@ func TestKueueBuiltOnlyWhenRequested(t *testing.T) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	newFakeKueue(t, pins)
-	assets := newSourceTree(t, map[string]string{"kueue" + executableSuffix(): "#!/bin/sh\n"})
-	if err := os.Chmod(filepath.Join(assets, "kueue"+executableSuffix()), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	assets := newAssets(t, Kueue)
 	t.Setenv(assetsVariable, assets)
 	paths, err := Programs(t.Context(), nil, Kueue)
 	if err != nil {
@@ -465,7 +462,7 @@ func TestProgressCountsStalePackages(t *testing.T) {
 	t.Setenv("GOCACHE", t.TempDir())
 	list := programsPinnedIn("")
 	list = slices.DeleteFunc(list, func(p program) bool { return p.name != "kwok" })
-	stale, err := stalePackages(t.Context(), pins, list)
+	stale, err := staleOf(t.Context(), pins, list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +476,43 @@ func TestProgressCountsStalePackages(t *testing.T) {
 	if task.done != len(stale) {
 		t.Errorf("%d of %d packages are counted", task.done, len(stale))
 	}
-	if stale, err = stalePackages(t.Context(), pins, list); err != nil || stale["runtime"] {
+	if stale, err = staleOf(t.Context(), pins, list); err != nil || stale["runtime"] {
 		t.Errorf("after the build: %v, %v", stale, err)
+	}
+}
+
+// newAssets returns a folder with programs that do nothing.
+func newAssets(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name+executableSuffix()), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Programs of Kubernetes in KUBEBUILDER_ASSETS are used together or not at all, and no pins are needed for what is there.
+func TestProgramsInAssets(t *testing.T) {
+	t.Setenv(pinsVariable, "/nowhere")
+	for missing, names := range map[string][]string{
+		"":            Names(),
+		"Kubernetes":  {"etcd", "kwok", "kube-apiserver"},
+		"another one": {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"},
+	} {
+		assets := newAssets(t, names...)
+		t.Setenv(assetsVariable, assets)
+		var output bytes.Buffer
+		paths, err := Programs(t.Context(), &output, Names()...)
+		if missing != "" {
+			if err == nil || !strings.Contains(err.Error(), "SLUICE_PINS=/nowhere: must be the folder of module") {
+				t.Errorf("without %s: %v", missing, err)
+			}
+			continue
+		}
+		if err != nil || len(paths) != len(names) || filepath.Dir(paths["kube-scheduler"]) != assets || !strings.Contains(output.String(), "using etcd from "+assets) {
+			t.Errorf("%v, %v, output %s", paths, err, &output)
+		}
 	}
 }

@@ -4,14 +4,11 @@
 package build
 
 import (
-	"bufio"
 	"context"
-	"io"
+	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"time"
 )
 
 // compileFlags returns the flags that change the compiled packages of a program. Those of the
@@ -32,22 +29,32 @@ func compileGroups(todo []program) map[string][]string {
 	return groups
 }
 
-// stalePackages returns the packages that the build of the programs compiles: those that are
-// not in Go's build cache.
-func stalePackages(ctx context.Context, pins string, todo []program) (map[string]bool, error) {
+// stalePackages returns the packages of libraries that a build compiles: those that are not in Go's build cache.
+func stalePackages(ctx context.Context, dir string, env, args []string) (map[string]bool, error) {
+	// With -e a package that does not compile is reported by its build.
+	list := []string{"list", "-e", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`}
+	out, err := goOutput(ctx, dir, env, append(list, args...)...)
+	if err != nil {
+		return nil, err
+	}
 	stale := map[string]bool{}
+	for _, name := range strings.Fields(out) {
+		stale[name] = true
+	}
+	return stale, nil
+}
+
+// staleOf returns the packages that the build of the programs compiles.
+func staleOf(ctx context.Context, pins string, todo []program) (map[string]bool, error) {
+	all := map[string]bool{}
 	for flags, packages := range compileGroups(todo) {
-		// With -e a package that does not compile is reported by its build.
-		args := slices.Concat([]string{"list", "-e", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, strings.Fields(flags), packages)
-		out, err := goOutput(ctx, pins, hostEnv(), args...)
+		stale, err := stalePackages(ctx, pins, hostEnv(), append(strings.Fields(flags), packages...))
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range strings.Fields(out) {
-			stale[name] = true
-		}
+		maps.Copy(all, stale)
 	}
-	return stale, nil
+	return all, nil
 }
 
 // compile compiles the packages of the programs, as far as it can, and advances the task by
@@ -60,28 +67,13 @@ func compile(ctx context.Context, pins string, todo []program, stale map[string]
 	}
 }
 
-// buildVerbosely runs `go build` and advances the task by each stale package. The error has no messages of the go command.
+// buildVerbosely runs `go build` and advances the task by each stale package.
 func buildVerbosely(ctx context.Context, dir string, env, args []string, stale map[string]bool, task *task) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	reader, writer := io.Pipe()
-	cmd.Stderr = writer
-	ended := make(chan error, 1)
-	go func() {
-		err := cmd.Run()
-		ended <- err
-		writer.CloseWithError(err)
-	}()
-	lines := bufio.NewScanner(reader)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if stale[strings.TrimSpace(lines.Text())] {
+	_, err := runGo(ctx, dir, env, func(line string) bool {
+		if stale[line] {
 			task.advance(1)
 		}
-	}
-	_, _ = io.Copy(io.Discard, reader) // a line that is too long must not block the command
-	return <-ended
+		return !strings.ContainsAny(line, " :") // the path of a package
+	}, append([]string{"build", "-v"}, args...)...)
+	return err
 }

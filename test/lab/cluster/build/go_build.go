@@ -37,14 +37,20 @@ func goCommand(ctx context.Context, dir string, env []string, args ...string) er
 // goOutput runs the go command and returns its output. The error contains the go command's
 // messages and a remedy.
 func goOutput(ctx context.Context, dir string, env []string, args ...string) (string, error) {
+	return runGo(ctx, dir, env, func(string) bool { return false }, args...)
+}
+
+// runGo is goOutput. A line for which isProgress returns true is no message.
+func runGo(ctx context.Context, dir string, env []string, isProgress func(line string) bool, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	// An interrupted go command removes its temporary folder; a killed one does not.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	var out bytes.Buffer
+	messages := &messageWriter{isProgress: isProgress}
+	cmd.Stdout, cmd.Stderr = &out, messages
 	err := cmd.Run()
 	if err == nil {
 		return out.String(), nil
@@ -55,8 +61,30 @@ func goOutput(ctx context.Context, dir string, env []string, args ...string) (st
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("%w: install Go (https://go.dev/dl) or set %s to a folder with the programs", err, assetsVariable)
 	}
-	output := lastLines(errs.String(), 40)
+	output := lastLines(messages.kept.String()+messages.partial, 40)
 	return "", fmt.Errorf("go %s in %s: %w\n%s\n%s", args[0], dir, err, output, suggestFix(output))
+}
+
+// messageWriter keeps the lines that report no progress.
+type messageWriter struct {
+	isProgress func(line string) bool
+	partial    string // of the last line
+	kept       strings.Builder
+}
+
+// Write implements io.Writer.
+func (w *messageWriter) Write(p []byte) (int, error) {
+	w.partial += string(p)
+	for {
+		line, rest, complete := strings.Cut(w.partial, "\n")
+		if !complete {
+			return len(p), nil
+		}
+		w.partial = rest
+		if !w.isProgress(strings.TrimSpace(line)) {
+			w.kept.WriteString(line + "\n")
+		}
+	}
 }
 
 // suggestFix returns a remedy for the go command's error messages.

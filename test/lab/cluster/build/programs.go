@@ -50,15 +50,15 @@ type program struct {
 var programs = []program{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
 	{
-		name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes",
+		name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule,
 		versionFlags: kubernetesVersionFlags,
 	},
 	{
-		name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes",
+		name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule,
 		versionFlags: kubernetesVersionFlags,
 	},
 	{
-		name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes",
+		name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule,
 		versionFlags: kubernetesVersionFlags,
 	},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", versionFlags: kwokVersionFlags},
@@ -78,6 +78,7 @@ var programs = []program{
 }
 
 const (
+	kubernetesModule = "k8s.io/kubernetes"
 	prometheusModule = "github.com/prometheus/prometheus"
 	// withoutServiceDiscovery leaves out the clients of two dozen clouds, which tests do not need.
 	withoutServiceDiscovery = "remove_all_sd"
@@ -100,20 +101,15 @@ func programsPinnedIn(pins string) []program {
 }
 
 // Programs returns the path of each named program, and builds those that are neither in
-// KUBEBUILDER_ASSETS nor in the cache. Programs in KUBEBUILDER_ASSETS must have a version
-// that fits. It writes the builds, waits and ready programs to progress, which may be nil.
-// The first build takes minutes. A failed build keeps the programs that it has built.
+// KUBEBUILDER_ASSETS nor in the cache. It writes the builds, waits and ready programs to
+// progress, which may be nil. The first build takes minutes. A failed build keeps the
+// programs that it has built.
 func Programs(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
-	return findOrBuild(ctx, newProgressWriter(out), nil, false, names)
-}
-
-// ProgramsOrInstalled is Programs, and uses fitting programs in the folders of PATH too.
-func ProgramsOrInstalled(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
-	return findOrBuild(ctx, newProgressWriter(out), nil, true, names)
+	return findOrBuild(ctx, newProgressWriter(out), nil, names)
 }
 
 // findOrBuild advances a task that the caller has started, or one of its own if it is nil.
-func findOrBuild(ctx context.Context, progress *progressWriter, common *task, searchPath bool, names []string) (map[string]string, error) {
+func findOrBuild(ctx context.Context, progress *progressWriter, common *task, names []string) (map[string]string, error) {
 	var missing []program
 	for _, name := range names {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
@@ -122,8 +118,7 @@ func findOrBuild(ctx context.Context, progress *progressWriter, common *task, se
 		}
 		missing = append(missing, programs[i])
 	}
-	paths := findInstalled(ctx, progress, names, searchPath)
-	findInAssets(progress, missing, paths)
+	paths := findInAssets(progress, missing)
 	missing = slices.DeleteFunc(missing, func(p program) bool { return paths[p.name] != "" })
 	for len(missing) > 0 {
 		pins := missing[0].pins
@@ -134,6 +129,36 @@ func findOrBuild(ctx context.Context, progress *progressWriter, common *task, se
 		missing = slices.DeleteFunc(missing, func(p program) bool { return !other(p) })
 	}
 	return paths, nil
+}
+
+// assetsVariable names a folder of ready programs. Other test suites for Kubernetes use the
+// same variable.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// findInAssets returns the paths of the programs in KUBEBUILDER_ASSETS. Their version is the
+// choice of the person who put them there. Those of Kubernetes replace built ones together
+// or not at all: other test suites need only an API server, which would be older than built
+// controllers.
+func findInAssets(progress *progressWriter, requested []program) map[string]string {
+	paths := map[string]string{}
+	assets := os.Getenv(assetsVariable)
+	if assets == "" {
+		return paths
+	}
+	isMissing := func(p program) bool { return !p.existsAt(filepath.Join(assets, p.name+executableSuffix())) }
+	isKubernetes := func(p program) bool { return p.module == kubernetesModule }
+	incomplete := slices.ContainsFunc(programs, func(p program) bool { return isKubernetes(p) && isMissing(p) })
+	for _, p := range requested {
+		switch {
+		case isMissing(p):
+		case isKubernetes(p) && incomplete:
+			progress.printf("not using %s from %s: a program of Kubernetes is missing there", p.name, assets)
+		default:
+			progress.printf("using %s from %s", p.name, assets)
+			paths[p.name] = filepath.Join(assets, p.name+executableSuffix())
+		}
+	}
+	return paths
 }
 
 // addFromCache adds the paths of programs of one pins module, and builds those that are not
@@ -191,7 +216,7 @@ func buildPrograms(ctx context.Context, progress *progressWriter, common *task, 
 	}
 	progress.report(common, "building the cluster's programs into %s (once; the first build takes minutes): %s", cache, strings.Join(versions, ", "))
 	begin := time.Now()
-	stale, err := stalePackages(ctx, pins, todo)
+	stale, err := staleOf(ctx, pins, todo)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Tree struct {
 }
 
 // TreesAndPrograms builds the programs of trees into the folder bin, with flags of go build, and at the same time the programs of every
-// embedded cluster, unless fitting ones are installed. It reports the progress of all builds as one.
+// embedded cluster that are not built yet. It reports the progress of all builds as one.
 func TreesAndPrograms(ctx context.Context, out io.Writer, trees []Tree, bin string, flags ...string) error {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -39,7 +39,7 @@ func TreesAndPrograms(ctx context.Context, out io.Writer, trees []Tree, bin stri
 		group.Go(func() error { return tree.build(ctx, common, bin, flags) })
 	}
 	group.Go(func() error {
-		_, err := findOrBuild(ctx, progress, common, true, Names())
+		_, err := findOrBuild(ctx, progress, common, Names())
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -53,14 +53,9 @@ func TreesAndPrograms(ctx context.Context, out io.Writer, trees []Tree, bin stri
 
 func (t Tree) build(ctx context.Context, common *task, bin string, flags []string) error {
 	env := []string{"CGO_ENABLED=0", "GOWORK=off"}
-	list := slices.Concat([]string{"list", "-e", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`}, flags, t.Packages)
-	listed, err := goOutput(ctx, t.Dir, env, list...)
+	stale, err := stalePackages(ctx, t.Dir, env, slices.Concat(flags, t.Packages))
 	if err != nil {
 		return err
-	}
-	stale := map[string]bool{}
-	for _, name := range strings.Fields(listed) {
-		stale[name] = true
 	}
 	weight := len(stale)
 	if weight > 0 { // else the programs may be up to date, and linking takes seconds at most
@@ -68,13 +63,9 @@ func (t Tree) build(ctx context.Context, common *task, bin string, flags []strin
 	}
 	common.grow(weight)
 	args := slices.Concat([]string{"-o", bin + string(filepath.Separator)}, flags, t.Packages)
-	if buildVerbosely(ctx, t.Dir, env, args, stale, common) == nil {
-		common.advance(linkWeight * len(t.Packages))
-		return nil
-	}
-	// Again, for the error with the messages of the go command.
-	if err := goCommand(ctx, t.Dir, env, append([]string{"build"}, args...)...); err != nil {
+	if err := buildVerbosely(ctx, t.Dir, env, args, stale, common); err != nil {
 		return fmt.Errorf("build %s: %w", strings.Join(t.Packages, ", "), err)
 	}
+	common.advance(linkWeight * len(t.Packages))
 	return nil
 }

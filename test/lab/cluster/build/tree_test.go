@@ -5,7 +5,6 @@ package build
 
 import (
 	"crypto/rand"
-	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,9 +13,7 @@ import (
 // Sluice, the lab and the embedded Kubernetes are built with one progress. A program that does not compile is named, with the message
 // of the compiler.
 func TestTreesAndPrograms(t *testing.T) {
-	installed := kubernetes("v1.36.3")
-	maps.Copy(installed, map[string]string{"etcd": "etcd Version: 3.6.4", "kwok": "kwok"})
-	t.Setenv(assetsVariable, newInstalledPrograms(t, installed))
+	t.Setenv(assetsVariable, newAssets(t, Names()...))
 	trees := []Tree{
 		{newSourceTree(t, map[string]string{
 			"go.mod":              "module sluice.dev\n\ngo 1.24\n",

@@ -222,7 +222,7 @@ func (l *launcher) observe(ctx context.Context, pod *corev1.Pod) {
 	})
 }
 
-// retire removes a worker, whose pod has ended or not. It returns the pod if its deletion was observed after the worker's last look at it:
+// retire removes a worker, whose pod has ended or not. It returns the pod if its deletion was observed after the worker had read it for the last time:
 // another worker has to finish the deletion.
 func (l *launcher) retire(w *worker, ended bool) *corev1.Pod {
 	l.mu.Lock()

@@ -82,7 +82,7 @@ build-lab:
 .PHONY: build-tests
 build-tests: build-lab
 	$(build-agent)
-	@bin/sluice-lab programs # the pinned ones, also where others are installed
+	@bin/sluice-lab programs
 
 .PHONY: sbom
 sbom: build-release $(CYCLONEDX) ## Write the bill of materials of each binary, CycloneDX, into bin/sbom/
@@ -93,8 +93,9 @@ sbom: build-release $(CYCLONEDX) ## Write the bill of materials of each binary, 
 
 # Only a test that hangs needs this limit: with empty caches, on a busy machine, the tests of a package take hours.
 TEST_TIMEOUT := 6h
-# Fewer garbage collections; `make verify` vets; debug information would only slow down linking.
-TEST_FLAGS = -timeout $(TEST_TIMEOUT) -vet=off -ldflags=-w
+# Fewer garbage collections; `make verify` vets; debug information would only slow down linking. Without paths of this folder the tests
+# share the compiled packages with the programs, and with another clone.
+TEST_FLAGS = -timeout $(TEST_TIMEOUT) -vet=off -trimpath -ldflags=-w
 # -v in ARGS shows each test's output; else one line a package, and failures.
 TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 

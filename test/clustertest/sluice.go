@@ -19,7 +19,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,10 +135,10 @@ func StartSluice(ctx context.Context, bin, dir string, flags ...string) (*Sluice
 	// On a busy machine `sluice status` takes longer than a probe may.
 	ready := func(ctx context.Context) error { _, err := s.Report(ctx); return err }
 	var err error
-	if s.up, err = StartProcess(ctx, dir+".log", ready, lab, append([]string{"up", "--dir", dir, "--pinned"}, flags...)...); err != nil {
+	if s.up, err = StartProcess(ctx, dir+".log", ready, lab, append([]string{"up", "--dir", dir}, flags...)...); err != nil {
 		return nil, err
 	}
-	if err := s.newClients(); err != nil {
+	if err := s.connect(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -148,14 +147,17 @@ func StartSluice(ctx context.Context, bin, dir string, flags ...string) (*Sluice
 // AttachSluice returns the cluster in dir, which another process runs.
 func AttachSluice(dir string) (*Sluice, error) {
 	s := &Sluice{Dir: dir}
-	return s, s.newClients()
+	return s, s.connect()
 }
 
-func (s *Sluice) newClients() (err error) {
-	if s.Config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.Dir, "kubeconfig")); err != nil {
+func (s *Sluice) connect() (err error) {
+	if s.Config, err = loadConfig(filepath.Join(s.Dir, "kubeconfig")); err != nil {
 		return err
 	}
-	s.Config.QPS = -1
+	return s.newClients()
+}
+
+func (s *Sluice) newClients() error {
 	scheme, err := api.NewScheme()
 	if err != nil {
 		return err

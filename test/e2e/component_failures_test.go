@@ -122,9 +122,12 @@ func TestUpResumesExistingCluster(t *testing.T) {
 const restartTimeout = 4 * time.Minute
 
 // newDedicatedCluster starts a cluster that the test may damage. Without flags it has two
-// nodes.
+// nodes, and TestPasses lends the shared one.
 func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
 	t.Helper()
+	if lendShared && len(flags) == 0 {
+		return sharedCluster
+	}
 	t.Parallel() // the test mostly waits
 	return newUnsharedCluster(t, flags...)
 }

@@ -6,39 +6,50 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"sluice.dev/test/clustertest"
 )
 
 // pass is one way through the whole of Sluice.
 type pass struct {
 	way   string
-	tests []string
+	tests []func(*testing.T)
 }
 
 // passes are the tests that `make test` runs: one pass through each data path of docs/developer/architecture.md
 // and through the main way of each role. `make test-all` runs all tests.
 var passes = []pass{
-	{"path 1. Pod", []string{"TestPodAdmissionMatchesGoldenFiles"}},
-	{"path 2. Project", []string{"TestProjectNamespaceLifecycle", "TestProjectQuotaLifecycle"}},
-	{"path 3. Time", []string{"TestWorkloadMail"}},
-	{"path 4. Demand", []string{"TestGPUsArePartitionedOnDemand"}},
-	{"path 5. Use", []string{"TestMemoryShares"}},
-	{"way of a researcher", []string{"TestSubmit", "TestWhyAndWhoami"}},
-	{"way of an owner", []string{"TestExtensions"}},
-	{"way of a platform team", []string{"TestTour"}},
-	{"way of a policy author", []string{"TestPolicyTutorial"}},
+	{"path 1. Pod", []func(*testing.T){TestPodAdmissionMatchesGoldenFiles}},
+	{"path 2. Project", []func(*testing.T){TestProjectNamespaceLifecycle, TestProjectQuotaLifecycle}},
+	{"way of a researcher", []func(*testing.T){TestSubmit, TestWhyAndWhoami}},
+	{"way of an owner", []func(*testing.T){TestExtensions}},
+	{"way of a platform team", []func(*testing.T){TestTour}},
 }
 
-// allTests is the value of SLUICE_TESTS with which all tests run.
-const allTests = "all"
+// exclusivePasses change the policies, the time or the nodes of the cluster, and run after the passes, in this order.
+var exclusivePasses = []pass{
+	{"way of a policy author", []func(*testing.T){TestPolicyTutorial}},
+	{"path 4. Demand", []func(*testing.T){TestGPUsArePartitionedOnDemand}},
+	{"path 3. Time", []func(*testing.T){TestWorkloadMail}},
+	{"path 5. Use", []func(*testing.T){TestMemoryShares}},
+}
+
+const (
+	// allTests is the value of SLUICE_TESTS with which all tests run, each on a cluster of its own that would damage the shared one.
+	allTests    = "all"
+	passesTests = "^(TestPasses|TestPassesAreComplete)$"
+)
+
+// lendShared makes newDedicatedCluster return the shared cluster.
+var lendShared bool
 
 // selectPasses makes the passes the tests to run, unless -run, -bench or SLUICE_TESTS selects others.
 func selectPasses() error {
@@ -50,43 +61,38 @@ func selectPasses() error {
 	}
 	switch selected := os.Getenv("SLUICE_TESTS"); selected {
 	case allTests:
-		return nil
+		return flag.Set("test.skip", "^TestPasses$") // its tests run by themselves
 	case "":
 	default:
 		return fmt.Errorf("SLUICE_TESTS is %q: set it to %q for all tests, or leave it unset for the passes", selected, allTests)
 	}
 	fmt.Fprintln(os.Stderr, "Running one pass for each data path and each role. `make test-all`, or SLUICE_TESTS=all, runs all tests.")
-	return flag.Set("test.run", "^("+strings.Join(append(passTests(), "TestPassesAreTests"), "|")+")$")
+	return flag.Set("test.run", passesTests)
 }
 
-func passTests() []string {
-	var names []string
+// TestPasses runs the passes on one cluster; only the tour starts its own, as it shows.
+func TestPasses(t *testing.T) {
+	lendShared = true
+	t.Run("together", func(t *testing.T) { runPasses(t, passes) })
+	t.Run("alone", func(t *testing.T) { runPasses(t, exclusivePasses) })
+}
+
+func runPasses(t *testing.T, passes []pass) {
 	for _, p := range passes {
-		names = append(names, p.tests...)
+		for _, test := range p.tests {
+			name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
+			t.Run(name[strings.LastIndex(name, ".")+1:], test)
+		}
 	}
-	return names
 }
 
-// Each pass is a test of this package, so that a renamed test does not leave `make test`, and each data path of
-// docs/developer/architecture.md has a pass.
-func TestPassesAreTests(t *testing.T) {
-	files, err := filepath.Glob("*_test.go")
+// Each data path of docs/developer/architecture.md has a pass.
+func TestPassesAreComplete(t *testing.T) {
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var declared []string
-	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declaration := range file.Decls {
-			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil {
-				declared = append(declared, function.Name.Name)
-			}
-		}
-	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "developer", "architecture.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "developer", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,18 +101,8 @@ func TestPassesAreTests(t *testing.T) {
 		t.Errorf("the page has %d data paths, want five", len(paths))
 	}
 	for _, path := range paths {
-		if !slices.ContainsFunc(passes, func(p pass) bool { return p.way == "path "+path[1] }) {
+		if !slices.ContainsFunc(slices.Concat(passes, exclusivePasses), func(p pass) bool { return p.way == "path "+path[1] && len(p.tests) > 0 }) {
 			t.Errorf("data path %s has no pass", path[1])
-		}
-	}
-	for _, p := range passes {
-		if len(p.tests) == 0 {
-			t.Errorf("the %s has no test", p.way)
-		}
-		for _, name := range p.tests {
-			if !slices.Contains(declared, name) {
-				t.Errorf("the %s: there is no %s", p.way, name)
-			}
 		}
 	}
 }

@@ -76,14 +76,12 @@ func TestWhyAndWhoami(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &known); err != nil {
 			return err
 		}
-		if len(known.Projects) != 1 || len(known.Projects[0].NodePools) != 1 || len(known.Projects[0].NodePools[0].Slices) == 0 {
-			return unexpectedState("one project with a node pool and its slices", out)
+		if len(known.Projects) != 1 || len(known.Projects[0].NodePools) != 1 || len(known.Projects[0].NodePools[0].Slices) == 0 ||
+			known.Projects[0].TimeLimits["train"].MaxRuntimeSeconds != 48*3600 {
+			return unexpectedState("one project with a limit of 48 hours for training, a node pool and its slices", out)
 		}
 		return nil
 	})
-	if limits := known.Projects[0].TimeLimits["train"]; limits.MaxRuntimeSeconds != 48*3600 {
-		t.Errorf("the limit of training is %+v", limits)
-	}
 	if p := known.Projects[0]; known.User != "system:serviceaccount:"+project+":"+account || p.Name != project || len(p.Roles) != 1 || p.Roles[0].Role != "l2-researcher" {
 		t.Errorf("whoami says %+v", known)
 	}

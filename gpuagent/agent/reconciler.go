@@ -249,12 +249,10 @@ func (r *reconciler) applySpec(ctx context.Context, node *v1alpha1.GPUNode) part
 	return outcome
 }
 
-// cancelSuperseded cancels the spec in progress if the GPUNode has another spec or is gone. Any
-// goroutine may call it.
+// cancelSuperseded cancels the spec in progress if the GPUNode has another spec or is gone. Any goroutine may call it.
 func (r *reconciler) cancelSuperseded(current *v1alpha1.GPUNode) {
-	spec := r.applying.Load()
-	superseded := spec != nil && (current == nil || current.UID != spec.uid || current.Generation != spec.generation)
-	if superseded && r.applying.CompareAndSwap(spec, nil) {
+	if spec := r.applying.Load(); spec != nil && (current == nil || current.UID != spec.uid || current.Generation != spec.generation) &&
+		r.applying.CompareAndSwap(spec, nil) {
 		r.log.Info("The GPUNode's spec changed: the change of the layout in progress ends after the driver's call")
 		spec.cancel()
 	}

@@ -9,35 +9,38 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
-// A request is repeated with its body while the webhook has no time for it; a refusal for another reason is passed on as it is.
+// A request is repeated while the webhook has no time for it; a refusal for another reason is passed on as it is.
 func TestBusyRequestsAreRepeated(t *testing.T) {
 	answers := []string{
 		`Internal error occurred: failed calling webhook "pods.sluice.dev": context deadline exceeded`,
 		"denied the request: the request's deadline passed before all policies were evaluated: try again in a moment",
-		"denied the request: the project is suspended",
+		`Internal error occurred: failed calling webhook "pods.sluice.dev": connection refused`,
 		"never asked for",
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if body, err := io.ReadAll(r.Body); err != nil || string(body) != "pod" {
+		if body, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(body), "train") {
 			t.Errorf("the body is %q, %v", body, err)
 		}
-		w.WriteHeader(http.StatusForbidden)
+		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, answers[0])
 		answers = answers[1:]
 	}))
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("pod"))
+	config := &rest.Config{Host: server.URL}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return busyTransport{next} })
+	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := (&http.Client{Transport: busyTransport{http.DefaultTransport}}).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if refusal, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(refusal), "suspended") || len(answers) != 1 {
-		t.Errorf("%q, %v, left %q", refusal, err, answers)
+	_, err = clients.CoreV1().Pods("thesis").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train"}}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || len(answers) != 1 {
+		t.Errorf("%v, left %q", err, answers)
 	}
 }

@@ -139,39 +139,11 @@ const tokenLifetime = 24 * time.Hour
 
 // ServiceAccountKubeconfig writes a kubeconfig for an existing ServiceAccount and returns its path.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	return c.accountKubeconfig(ctx, namespace, name, "")
+	return c.NodeBoundKubeconfig(ctx, namespace, name, "")
 }
 
-// NodeBoundKubeconfig is ServiceAccountKubeconfig for a pod on an existing node, which the token names.
+// NodeBoundKubeconfig is ServiceAccountKubeconfig for a pod on an existing node, which the token names unless it is "".
 func (c *Cluster) NodeBoundKubeconfig(ctx context.Context, namespace, name, node string) (string, error) {
-	return c.accountKubeconfig(ctx, namespace, name, node)
-}
-
-// loadKubeconfig returns the administrator's kubeconfig for a file in another folder.
-func (c *Cluster) loadKubeconfig() (*clientcmdapi.Config, error) {
-	raw, err := clientcmd.LoadFromFile(c.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	if current := raw.Contexts[raw.CurrentContext]; current == nil || raw.AuthInfos[current.AuthInfo] == nil {
-		return nil, fmt.Errorf("kubeconfig %s has no current context with a user", c.kubeconfig)
-	}
-	return raw, clientcmd.ResolveLocalPaths(raw)
-}
-
-// UserKubeconfig writes a kubeconfig of the administrator that acts as a user, and returns its path.
-func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
-	raw, err := c.loadKubeconfig()
-	if err != nil {
-		return "", err
-	}
-	admin := raw.AuthInfos[raw.Contexts[raw.CurrentContext].AuthInfo]
-	admin.Impersonate, admin.ImpersonateGroups = user, groups
-	path := filepath.Join(c.dir, "user-"+strings.NewReplacer("/", "-", ":", "-").Replace(strings.Join(append([]string{user}, groups...), "-"))+".kubeconfig")
-	return path, clientcmd.WriteToFile(*raw, path)
-}
-
-func (c *Cluster) accountKubeconfig(ctx context.Context, namespace, name, node string) (string, error) {
 	client, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return "", err
@@ -185,12 +157,16 @@ func (c *Cluster) accountKubeconfig(ctx context.Context, namespace, name, node s
 	if err != nil {
 		return "", fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
-	raw, err := c.loadKubeconfig()
+	raw, err := clientcmd.LoadFromFile(c.kubeconfig)
 	if err != nil {
 		return "", err
 	}
-	raw.AuthInfos[raw.Contexts[raw.CurrentContext].AuthInfo] = &clientcmdapi.AuthInfo{Token: response.Status.Token}
-	raw.Contexts[raw.CurrentContext].Namespace = namespace
+	current := raw.Contexts[raw.CurrentContext]
+	if current == nil {
+		return "", fmt.Errorf("kubeconfig %s has no current context", c.kubeconfig)
+	}
+	raw.AuthInfos[current.AuthInfo] = &clientcmdapi.AuthInfo{Token: response.Status.Token}
+	current.Namespace = namespace
 	path := filepath.Join(c.dir, strings.Join([]string{"account", namespace, name, node}, "-")+".kubeconfig")
-	return path, clientcmd.WriteToFile(*raw, path)
+	return path, errors.Join(clientcmd.ResolveLocalPaths(raw), clientcmd.WriteToFile(*raw, path))
 }

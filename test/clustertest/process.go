@@ -24,10 +24,9 @@ const (
 	startTimeout = 20 * time.Minute
 	// stopTimeout is how long a process may take to stop before it is killed.
 	stopTimeout = 2 * time.Minute
+	// restartDelay is the time after which a process that is kept running starts again.
+	restartDelay = time.Second
 )
-
-// restartDelay is the time after which a process that is kept running starts again.
-const restartDelay = time.Second
 
 // Process is a program that runs for a test. It never outlives the test binary.
 type Process struct {
@@ -176,11 +175,6 @@ func (p *Process) Stop() error {
 		<-p.ended
 		return fmt.Errorf("%s did not stop within %s:\n%s", p.program, stopTimeout, tailOf(p.log))
 	}
-}
-
-// Readyz returns a check of the path /readyz at an address on loopback.
-func Readyz(address string) ReadyFunc {
-	return HTTPReady("http://" + address + "/readyz")
 }
 
 // HTTPReady returns a check that a URL answers with status 200.

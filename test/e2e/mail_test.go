@@ -80,9 +80,11 @@ func (c *policyTimeCluster) waitForMails(t *testing.T, address string, n int) (l
 // The owner of a workload gets each mail about it once and in order, with the deadline that
 // applies when the mail is sent.
 func TestWorkloadMail(t *testing.T) {
-	const ns, owner = "mailed", "owner@example.org"
+	const ns, owner = "mailed", "mailed-owner@example.org"
 	c := newPolicyTimeCluster(t)
-	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
+	c.createGoverned(t, newProject(ns, func(p *v1alpha1.Project) {
+		p.Spec.Owners[0].Email, p.Spec.NodePools = owner, []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "500m", "1")}
+	}))
 	job := newJobWorkload(ns, "training", migDevice)
 	c.startWorkloads(t, job)
 
@@ -106,7 +108,7 @@ func TestWorkloadMail(t *testing.T) {
 
 	c.assertMailOrder(t, mails, first, moved)
 	c.assertSingleAppointment(t, owner, first, moved)
-	c.assertMailsMatchNotices(t, ns, mails)
+	c.assertMailsMatchNotices(t, ns, owner, mails)
 }
 
 // assertSingleAppointment checks that all warnings update one appointment with the deadline,
@@ -187,7 +189,7 @@ func (c *policyTimeCluster) assertMailOrder(t *testing.T, mails []sinkMail, firs
 
 // assertMailsMatchNotices checks that each Notice about the namespace was sent as one mail,
 // and not before it was due.
-func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns string, mails []sinkMail) {
+func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns, owner string, mails []sinkMail) {
 	t.Helper()
 	sent, expected := map[string]int{}, map[string]int{}
 	for _, m := range mails {
@@ -202,7 +204,7 @@ func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns string, mai
 		return nil
 	})
 	for _, n := range c.listNotices(t, ns) {
-		if n.Spec.Recipient.Email != "owner@example.org" {
+		if string(n.Spec.Recipient.Email) != owner {
 			continue
 		}
 		expected[n.Status.MessageID]++

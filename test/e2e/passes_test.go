@@ -24,22 +24,27 @@ type pass struct {
 	tests []func(*testing.T)
 }
 
-// passes are the tests that `make test` runs: one pass through each data path of docs/developer/architecture.md
-// and through the main way of each role. `make test-all` runs all tests.
-var passes = []pass{
-	{"path 1. Pod", []func(*testing.T){TestPodAdmissionMatchesGoldenFiles}},
-	{"path 2. Project", []func(*testing.T){TestProjectNamespaceLifecycle, TestProjectQuotaLifecycle}},
-	{"way of a researcher", []func(*testing.T){TestSubmit, TestWhyAndWhoami}},
-	{"way of an owner", []func(*testing.T){TestExtensions}},
-	{"way of a platform team", []func(*testing.T){TestTour}},
-}
-
-// exclusivePasses change the policies, the time or the nodes of the cluster, and run after the passes, in this order.
-var exclusivePasses = []pass{
-	{"way of a policy author", []func(*testing.T){TestPolicyTutorial}},
-	{"path 4. Demand", []func(*testing.T){TestGPUsArePartitionedOnDemand}},
-	{"path 3. Time", []func(*testing.T){TestWorkloadMail}},
-	{"path 5. Use", []func(*testing.T){TestMemoryShares}},
+// passes are the tests that `make test` runs, in the order of their groups: one pass through each data path of
+// docs/developer/architecture.md and through the main way of each role. `make test-all` runs all tests.
+var passes = []struct {
+	group string
+	list  []pass
+}{
+	{"on GPUs without partitions", []pass{
+		{"path 4. Demand", []func(*testing.T){TestGPUsArePartitionedOnDemand}},
+	}},
+	{"together", []pass{
+		{"path 1. Pod", []func(*testing.T){TestPodAdmissionMatchesGoldenFiles}},
+		{"path 2. Project", []func(*testing.T){TestProjectNamespaceLifecycle, TestProjectQuotaLifecycle}},
+		{"way of a researcher", []func(*testing.T){TestSubmit, TestWhyAndWhoami}},
+		{"way of an owner", []func(*testing.T){TestExtensions}},
+		{"way of a platform team", []func(*testing.T){TestTour}},
+	}},
+	{"with changes of policies, time and nodes", []pass{
+		{"way of a policy author", []func(*testing.T){TestPolicyTutorial}},
+		{"path 3. Time", []func(*testing.T){TestWorkloadMail}},
+		{"path 5. Use", []func(*testing.T){TestMemoryShares}},
+	}},
 }
 
 const (
@@ -73,17 +78,21 @@ func selectPasses() error {
 // TestPasses runs the passes on one cluster; only the tour starts its own, as it shows.
 func TestPasses(t *testing.T) {
 	lendShared = true
-	t.Run("together", func(t *testing.T) { runPasses(t, passes) })
-	t.Run("alone", func(t *testing.T) { runPasses(t, exclusivePasses) })
+	for _, group := range passes {
+		t.Run(group.group, func(t *testing.T) {
+			for _, test := range slices.Concat(testsOf(group.list)...) {
+				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
+				t.Run(name[strings.LastIndex(name, ".")+1:], test)
+			}
+		})
+	}
 }
 
-func runPasses(t *testing.T, passes []pass) {
-	for _, p := range passes {
-		for _, test := range p.tests {
-			name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
-			t.Run(name[strings.LastIndex(name, ".")+1:], test)
-		}
+func testsOf(list []pass) (tests [][]func(*testing.T)) {
+	for _, p := range list {
+		tests = append(tests, p.tests)
 	}
+	return tests
 }
 
 // Each data path of docs/developer/architecture.md has a pass.
@@ -100,8 +109,14 @@ func TestPassesAreComplete(t *testing.T) {
 	if len(paths) != 5 {
 		t.Errorf("the page has %d data paths, want five", len(paths))
 	}
+	ways := map[string]bool{}
+	for _, group := range passes {
+		for _, p := range group.list {
+			ways[p.way] = len(p.tests) > 0
+		}
+	}
 	for _, path := range paths {
-		if !slices.ContainsFunc(slices.Concat(passes, exclusivePasses), func(p pass) bool { return p.way == "path "+path[1] && len(p.tests) > 0 }) {
+		if !ways["path "+path[1]] {
 			t.Errorf("data path %s has no pass", path[1])
 		}
 	}

@@ -300,8 +300,14 @@ func (s *sluiceCluster) allowPrivilegedPods(t testing.TB, name string) {
 // quota is counted.
 func (s *sluiceCluster) createGovernedProject(t testing.TB, department, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
-	p := newProject(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, quotas })
+	s.createGoverned(t, newProject(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, quotas }))
+}
+
+// createGoverned creates a project and waits until its quota is in force.
+func (s *sluiceCluster) createGoverned(t testing.TB, p *v1alpha1.Project) {
+	t.Helper()
 	s.createForTest(t, p)
+	name := p.Name
 	eventually(t, func() error {
 		ns := newNamespace(name)
 		if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(ns), ns); err != nil {

@@ -127,7 +127,7 @@ func (s *sluiceCluster) startWebhookReplica(
 		t.Fatal(err)
 	}
 	log := filepath.Join(dir, "webhook-"+strconv.Itoa(i)+".log")
-	process, err = clustertest.KeepProcess(t.Context(), log, clustertest.Readyz(config.Health), program, "--config", file)
+	process, err = clustertest.KeepProcess(t.Context(), log, clustertest.HTTPReady("http://"+config.Health+"/readyz"), program, "--config", file)
 	if err != nil {
 		t.Fatal(err)
 	}

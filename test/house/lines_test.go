@@ -15,7 +15,7 @@ import (
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
 	"api":       12852,
-	"cmd":       22619,
+	"cmd":       22613,
 	"gpuagent":  13298,
 	"lifecycle": 45075,
 	"manifests": 120,
@@ -26,7 +26,7 @@ var areaLines = map[string]int{
 	// What only tests link, and the lab.
 	"gpuagent/nvml/conformance": 1332,
 	"gpuagent/nvml/simulator":   2535,
-	"test/lab":                  17766,
+	"test/lab":                  17512,
 }
 
 // ownAreas are folders with figures of their own: the lab, and what only tests link.

@@ -61,15 +61,11 @@ func TestWorkloadCommandsInCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kubeconfig, err := c.UserKubeconfig("anna")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KUBECONFIG", kubeconfig)
+	t.Setenv("KUBECONFIG", c.Kubeconfig())
 	t.Setenv("KUBECACHEDIR", t.TempDir())
 	sluice := func(args ...string) string {
 		t.Helper()
-		out, err := runCommand(t, append(args, "-n", namespace)...)
+		out, err := runCommand(t, append(args, "-n", namespace, "--as", "anna")...)
 		if err != nil {
 			t.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

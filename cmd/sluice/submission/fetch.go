@@ -74,12 +74,14 @@ func mayShowKey(text, key string) bool {
 
 var keyWord = regexp.MustCompile(`^[A-Za-z]+$`)
 
+// hostAndPath is that of a Preset's schema. A user before it, as of SSH, is no credential.
+const hostAndPath = `[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$`
+
 // What a part of a repository, a branch, a revision or an object may be. All begin with a character that begins no
 // option, and have no $, which Kubernetes would expand in arguments.
 var (
-	// These are the patterns of a Preset's schema. A user, as of SSH, is no credential.
-	gitURL       = regexp.MustCompile(`^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~+-]*@)?)[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$`)
-	s3URL        = regexp.MustCompile(`^https?://[A-Za-z0-9][A-Za-z0-9._~+-]*(:[0-9]*)?(/([A-Za-z0-9._~:/@+-]|%[0-9A-Fa-f]{2})*)?$`)
+	gitURL       = regexp.MustCompile(`^(https?://|ssh://([A-Za-z0-9][A-Za-z0-9._~+-]*@)?)` + hostAndPath)
+	s3URL        = regexp.MustCompile(`^https?://` + hostAndPath)
 	sshText      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9_~/][A-Za-z0-9._~/+-]*$`)
 	branchText   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/+#@-]*$`)
 	revisionText = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -28,8 +29,7 @@ const (
 	maxListedWorkloads = 10
 	// listInterval is the shortest time between two changes of the list, in machine time.
 	listInterval = 5 * time.Second
-	// resolutionTime is how long after a start the list waits for the workloads of all pods, in machine time. A workload
-	// whose owner cannot be read stays unknown.
+	// resolutionTime is how long after a start the list waits for the workloads of all pods, in machine time: some stay unknown.
 	resolutionTime = time.Minute
 )
 
@@ -54,9 +54,8 @@ func (h holder) compare(other holder) int {
 		cmp.Compare(h.name, other.name), cmp.Compare(h.pool, other.pool))
 }
 
-// observeWorkloads returns the workloads with the most GPUs of a project, and the number of the
-// others. If the list changed less than listInterval ago, or workloads are unknown after a start, it
-// returns the list in the status, and when it may change again.
+// observeWorkloads returns the workloads with the most GPUs of a project, and the number of the others. If the list changed
+// less than listInterval ago, or workloads are unknown after a start, it returns that of the status, and when it may change.
 func (r *Reconciler) observeWorkloads(
 	ctx context.Context, project *v1alpha1.Project, now time.Time,
 ) (list []v1alpha1.WorkloadUsage, more int32, wait time.Duration, err error) {
@@ -74,11 +73,7 @@ func (r *Reconciler) observeWorkloads(
 		held[h] += pod.Milli
 		creators[h] = pod.CreatedBy
 	}
-	holders := make([]holder, 0, len(held))
-	for h := range held {
-		holders = append(holders, h)
-	}
-	slices.SortFunc(holders, func(a, b holder) int { return cmp.Or(cmp.Compare(held[b], held[a]), a.compare(b)) })
+	holders := slices.SortedFunc(maps.Keys(held), func(a, b holder) int { return cmp.Or(cmp.Compare(held[b], held[a]), a.compare(b)) })
 	listed := holders[:min(len(holders), maxListedWorkloads)]
 	for _, h := range listed {
 		use, err := r.describeHolder(ctx, project.NamespaceName(), h, creators[h])

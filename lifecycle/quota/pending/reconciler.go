@@ -157,12 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.waitTimes.observeWaits(&project)
-	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
-	observed := ObservedState{Quota: quota, Charges: charges, Rejected: pending, Queued: queued}
-	var wait time.Duration
-	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, &project, now); err != nil {
-		return reconcile.Result{}, err
-	}
+	observed := ObservedState{Quota: quota, Rejected: pending, Queued: queued}
 	recordPending(project.Name, observed.countReasons(), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
@@ -171,16 +166,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if observed.UsageDifference, compareWait, err = r.compareQueues(ctx, &project, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, wait := range []time.Duration{wait, unusedWait, compareWait} {
+	listWait, err := r.updateStatus(ctx, &project, observed, now)
+	for _, wait := range []time.Duration{listWait, unusedWait, compareWait} {
 		if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 			result.RequeueAfter = wait
 		}
 	}
-	status := DesiredStatus(&project, observed, metav1.NewTime(now))
-	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&project, &project.Status), statusFields(&project, &status)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("apply status of project %s: %w", project.Name, err)
-	}
-	return result, nil
+	return result, err
 }
 
 // reconcileDeleted updates the status of a project that is being deleted: its namespace can wait
@@ -190,18 +182,23 @@ func (r *Reconciler) reconcileDeleted(ctx context.Context, project *v1alpha1.Pro
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	now := policytime.MachineNow()
-	observed := ObservedState{Quota: quota, Charges: SumPodCharges(r.Pods.InNamespace(project.NamespaceName()), project.Name)}
-	var wait time.Duration
-	if observed.Workloads, observed.MoreWorkloads, wait, err = r.observeWorkloads(ctx, project, now); err != nil {
-		return reconcile.Result{}, err
+	wait, err := r.updateStatus(ctx, project, ObservedState{Quota: quota}, policytime.MachineNow())
+	return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
+}
+
+// updateStatus observes the pods besides, and writes the status. It returns when the list of workloads may change again.
+func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, observed ObservedState, now time.Time) (time.Duration, error) {
+	observed.Charges = SumPodCharges(r.Pods.InNamespace(project.NamespaceName()), project.Name)
+	list, more, wait, err := r.observeWorkloads(ctx, project, now)
+	if err != nil {
+		return 0, err
 	}
+	observed.Workloads, observed.MoreWorkloads = list, more
 	status := DesiredStatus(project, observed, metav1.NewTime(now))
-	err = apply.Status(ctx, r.Client, fieldManager, statusFields(project, &project.Status), statusFields(project, &status))
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("apply status of deleted project %s: %w", project.Name, err)
+	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(project, &project.Status), statusFields(project, &status)); err != nil {
+		return 0, fmt.Errorf("apply status of project %s: %w", project.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: wait}, nil
+	return wait, nil
 }
 
 // listRejected returns the objects of the namespace whose pods exceeded the project's quota.

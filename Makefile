@@ -95,7 +95,8 @@ sbom: build-release $(CYCLONEDX) ## Write the bill of materials of each binary, 
 TEST_TIMEOUT := 6h
 # Fewer garbage collections; `make verify` vets; debug information would only slow down linking. Without paths of this folder the tests
 # share the compiled packages with the programs, and with another clone.
-TEST_FLAGS = -timeout $(TEST_TIMEOUT) -vet=off -trimpath -ldflags=-w
+# One package more than processors at a time, since test/e2e mostly waits.
+TEST_FLAGS = -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout $(TEST_TIMEOUT) -vet=off -trimpath -ldflags=-w
 # -v in ARGS shows each test's output; else one line a package, and failures.
 TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -61,11 +63,22 @@ func TestWorkloadCommandsInCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("KUBECONFIG", c.Kubeconfig())
+	asAnna, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range asAnna.AuthInfos {
+		user.Impersonate = "anna"
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*asAnna, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
 	t.Setenv("KUBECACHEDIR", t.TempDir())
 	sluice := func(args ...string) string {
 		t.Helper()
-		out, err := runCommand(t, append(args, "-n", namespace, "--as", "anna")...)
+		out, err := runCommand(t, append(args, "-n", namespace)...)
 		if err != nil {
 			t.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

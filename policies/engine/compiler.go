@@ -44,21 +44,44 @@ type module struct {
 // the square of their number, and modules could see each other.
 type compiler struct {
 	libraries map[string]*ast.Module
+	// builtIn are the compiled built-in policies, by their text.
+	builtIn *Cache[digest, *compilation]
 }
+
+// compilers are those of all engines, by their libraries. Tools make an engine for each case, each with Sluice's libraries and
+// built-in policies, whose compilation was most of their time.
+var compilers = NewCache[string, *compiler](4, 4<<20)
 
 // newCompiler returns a compiler with libraries, which must compile.
 func newCompiler(libraries []Library) (*compiler, []Problem) {
+	key := fmt.Sprintf("%q", libraries)
+	if c, ok := compilers.Get(key); ok {
+		return c, nil
+	}
 	modules, problems := parseLibraries(libraries)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	c := &compiler{libraries: modules}
+	c := &compiler{libraries: modules, builtIn: NewCache[digest, *compilation](64, 4<<20)}
 	if compiled, problems := c.compileModules(modules, true, nil); len(problems) > 0 {
 		return nil, problems
 	} else if problems := validateReferences(compiled); len(problems) > 0 {
 		return nil, sortProblems(problems)
 	}
+	compilers.Put(key, c, len(key))
 	return c, nil
+}
+
+// compileBuiltIn compiles a built-in policy, which imports none of the libraries of teams.
+func (c *compiler) compileBuiltIn(text string) (*module, []Problem) {
+	key := textDigest(text)
+	compiled, ok := c.builtIn.Get(key)
+	if !ok {
+		compiled = &compilation{}
+		compiled.module, compiled.problems = c.compile(text, true, nil)
+		c.builtIn.Put(key, compiled, len(text))
+	}
+	return compiled.module, compiled.problems
 }
 
 // compile compiles one policy with the libraries that it imports. It returns either a module or every problem

@@ -266,6 +266,9 @@ func textDigest(text string) digest { return sha256.Sum256([]byte(text)) }
 // compileModule compiles a text with libraries, or returns the earlier compilation.
 func (u *updater) compileModule(source Source, imported []*teamLibrary) *compilation {
 	return u.compileOnce(compilationKey{text: textDigest(source.Rego), imports: importDigest(imported)}, func() (*module, []Problem) {
+		if source.BuiltIn && len(imported) == 0 {
+			return u.engine.compiler.compileBuiltIn(source.Rego)
+		}
 		return u.engine.compiler.compile(source.Rego, source.BuiltIn, imported)
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"sluice.dev/api"
@@ -216,6 +217,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: kinds, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Minute), Logger: testr.NewWithOptions(t, testr.Options{Verbosity: -1}),
+		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		t.Fatal(err)

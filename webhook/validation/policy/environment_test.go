@@ -19,12 +19,12 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// environmentRecorder checks a policy in this process, and records the environment.
+// environmentRecorder checks a policy in this process, for as long as it takes, and records the environment.
 type environmentRecorder struct{ last check.Environment }
 
 func (r *environmentRecorder) Check(ctx context.Context, source engine.Source, environment check.Environment) (check.Result, error) {
 	r.last = environment
-	warnings, err := check.Conflicts(ctx, source, environment)
+	warnings, err := check.Conflicts(context.WithoutCancel(ctx), source, environment)
 	return check.Result{Warnings: warnings}, err
 }
 

@@ -85,12 +85,6 @@ func IngressNamespaces(parameters []byte) []string {
 	return slices.Concat(ingressNamespaces, configured.IngressNamespaces)
 }
 
-// ParameterizedPolicies returns the names of the policies with parameters, sorted.
-func ParameterizedPolicies() []string { return slices.Sorted(maps.Keys(parameterTable)) }
-
-// Parameters returns the parameters of a policy, sorted by name. The caller owns the slice.
-func Parameters(policy string) []Parameter { return slices.Clone(parameterTable[policy]) }
-
 // DefaultParameters returns the default parameters of a policy as a JSON object; nil if it has no parameters.
 func DefaultParameters(policy string) []byte {
 	if len(parameterTable[policy]) == 0 {

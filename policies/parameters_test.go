@@ -5,6 +5,7 @@ package policies_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -29,8 +30,8 @@ func TestParametersMatchRego(t *testing.T) {
 		slices.Sort(got[source.Name])
 		got[source.Name] = slices.Compact(got[source.Name])
 	}
-	for _, policy := range policies.ParameterizedPolicies() {
-		for _, parameter := range policies.Parameters(policy) {
+	for _, policy := range slices.Sorted(maps.Keys(policies.ParameterTable)) {
+		for _, parameter := range policies.ParameterTable[policy] {
 			want[policy] = append(want[policy], parameter.Name)
 		}
 	}
@@ -50,8 +51,8 @@ func TestParametersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, policy := range policies.ParameterizedPolicies() {
-		for _, parameter := range policies.Parameters(policy) {
+	for _, policy := range slices.Sorted(maps.Keys(policies.ParameterTable)) {
+		for _, parameter := range policies.ParameterTable[policy] {
 			line := fmt.Sprintf("| `%s` | `%s` | %s | `%s` | %s |", policy, parameter.Name, parameter.Kind.Allowed, defaultJSON(parameter), parameter.Description)
 			if !strings.Contains(string(text), line+"\n") {
 				t.Errorf("docs/platform/policies.md lacks the line\n%s", line)
@@ -128,7 +129,7 @@ func TestValidateParametersAbbreviatesLongValues(t *testing.T) {
 }
 
 func TestDefaultParametersAreValid(t *testing.T) {
-	for _, policy := range policies.ParameterizedPolicies() {
+	for _, policy := range slices.Sorted(maps.Keys(policies.ParameterTable)) {
 		if faults := policies.ValidateParameters(policy, policies.DefaultParameters(policy)); faults != nil {
 			t.Errorf("%s: %q", policy, faults)
 		}

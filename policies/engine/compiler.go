@@ -45,11 +45,10 @@ type module struct {
 type compiler struct {
 	libraries map[string]*ast.Module
 	// builtIn are the compiled built-in policies, by their text.
-	builtIn *Cache[digest, *compilation]
+	builtIn *Cache[string, *compilation]
 }
 
-// compilers are those of all engines, by their libraries. Tools make an engine for each case, each with Sluice's libraries and
-// built-in policies, whose compilation was most of their time.
+// compilers are those of all engines, by their libraries: tools make an engine for each case, with the same built-in policies.
 var compilers = NewCache[string, *compiler](4, 4<<20)
 
 // newCompiler returns a compiler with libraries, which must compile.
@@ -62,7 +61,7 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	c := &compiler{libraries: modules, builtIn: NewCache[digest, *compilation](64, 4<<20)}
+	c := &compiler{libraries: modules, builtIn: NewCache[string, *compilation](64, 4<<20)}
 	if compiled, problems := c.compileModules(modules, true, nil); len(problems) > 0 {
 		return nil, problems
 	} else if problems := validateReferences(compiled); len(problems) > 0 {
@@ -74,12 +73,11 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 
 // compileBuiltIn compiles a built-in policy, which imports none of the libraries of teams.
 func (c *compiler) compileBuiltIn(text string) (*module, []Problem) {
-	key := textDigest(text)
-	compiled, ok := c.builtIn.Get(key)
+	compiled, ok := c.builtIn.Get(text)
 	if !ok {
 		compiled = &compilation{}
 		compiled.module, compiled.problems = c.compile(text, true, nil)
-		c.builtIn.Put(key, compiled, len(text))
+		c.builtIn.Put(text, compiled, len(text))
 	}
 	return compiled.module, compiled.problems
 }

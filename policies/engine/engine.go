@@ -82,24 +82,6 @@ func (e *Engine) Current() (*Set, error) {
 	return set, nil
 }
 
-// Evaluate evaluates the active policies; see [Set.Evaluate].
-func (e *Engine) Evaluate(ctx context.Context, in Input) (Outcome, error) {
-	set, err := e.Current()
-	if err != nil {
-		return Outcome{}, err
-	}
-	return set.Evaluate(ctx, in)
-}
-
-// WorkloadType evaluates the active policies; see [Set.WorkloadType].
-func (e *Engine) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
-	set, err := e.Current()
-	if err != nil {
-		return "", err
-	}
-	return set.WorkloadType(ctx, in)
-}
-
 // RenderObjects evaluates the active policies; see [Set.RenderObjects].
 func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	set, err := e.Current()

@@ -92,7 +92,11 @@ func evaluatePod(t *testing.T, e *engine.Engine) ([]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := e.Evaluate(t.Context(), engine.Input{
+	set, err := e.Current()
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := set.Evaluate(t.Context(), engine.Input{
 		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod"}, Object: object, Now: metav1.Unix(0, 0).Time,
 	})
 	var denials []string

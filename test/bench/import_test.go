@@ -316,7 +316,11 @@ func sluiceMessages(tb testing.TB, e *engine.Engine, request *admissionv1.Admiss
 	if err != nil {
 		tb.Fatal(err)
 	}
-	outcome, err := e.Evaluate(tb.Context(), engine.Input{
+	set, err := e.Current()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	outcome, err := set.Evaluate(tb.Context(), engine.Input{
 		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Group: request.Kind.Group, Kind: request.Kind.Kind},
 		Review:  decoded, Now: now,
 	})

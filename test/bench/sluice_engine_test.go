@@ -46,7 +46,11 @@ func evaluateWith(tb testing.TB, e *engine.Engine, body []byte) engine.Outcome {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	outcome, err := e.Evaluate(tb.Context(), engine.Input{
+	set, err := e.Current()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	outcome, err := set.Evaluate(tb.Context(), engine.Input{
 		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "thesis"},
 		Review:  decoded.Field("request"),
 		Now:     now,

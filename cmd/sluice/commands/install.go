@@ -76,7 +76,7 @@ func (f *installFlags) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read context %s: %w", f.context, err)
 	}
-	config.Timeout = requestTimeout
+	config.Timeout, config.QPS = requestTimeout, -1 // the objects are checked and applied one after another
 	config.UserAgent = "sluice/" + apiconfig.Version
 	return config, nil
 }

@@ -94,6 +94,20 @@ func TestEachTestIsInALayer(t *testing.T) {
 	for _, problem := range findUntested(string(raw), tested, modules, laterFolders) {
 		t.Error(problem)
 	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "developer", "tests.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, listed, found := strings.Cut(string(page), "```text\n")
+	listed, _, _ = strings.Cut(listed, "```")
+	for folder := range strings.FieldsSeq(listed) {
+		if !slices.Contains(tested, folder) {
+			t.Errorf("docs/developer/tests.md lists %s, which has no tests", folder)
+		}
+	}
+	if !found || listed == "" {
+		t.Error("docs/developer/tests.md has no list of packages that passed beside load")
+	}
 }
 
 func TestFindUntested(t *testing.T) {

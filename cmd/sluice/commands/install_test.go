@@ -51,6 +51,9 @@ func TestInstallInNamedContext(t *testing.T) {
 		err := root.ExecuteContext(t.Context())
 		return out.String(), err
 	}
+	if named, err := (&installFlags{kubeconfig: path, context: "mine"}).restConfig(); err != nil || named.QPS >= 0 {
+		t.Errorf("five requests a second for hundreds of objects: %v", err) // client-go's default
+	}
 	built := apiconfig.Version
 	t.Cleanup(func() { apiconfig.Version = built })
 	apiconfig.Version = "v0.1.0"

@@ -217,7 +217,7 @@ func TestExec(t *testing.T) {
 		{"", []string{"hostname"}, "train\n", "", 0},
 		{"", []string{"sh", "-c", "echo a; exit 3"}, "a\n", "", 3},
 		{"", []string{"rm", "-rf", "/"}, "", "sh: rm: not found", 127},
-		{"echo typed\nexit 4\n", []string{"bash"}, "typed\n", "", 4},
+		{"echo typed\n(exit 4)\n", []string{"bash"}, "typed\n", "", 4},
 		{"data", []string{"cat"}, "data", "", 0},
 		{"", []string{"echo", strings.Repeat("x", 60<<10)}, strings.Repeat("x", 60<<10) + "\n", "", 0},
 		{"", []string{"echo", strings.Repeat("x", 200<<10)}, "", "argument list too long", 126},
@@ -306,7 +306,8 @@ func TestCertificatesAreRequired(t *testing.T) {
 	}
 }
 
-// A terminal echoes what is typed, and has the size of the user's.
+// A terminal echoes what is typed, and has the size of the user's. As with a real kubelet, what arrives once the shell has ended resets
+// the connection, and the exit code is lost: so the size is sent before the first key, and the input is left open.
 func TestExecInTerminal(t *testing.T) {
 	s := newTestServer(t, newTestPod("train"))
 	target, err := url.Parse("https://" + s.address + "/exec/course/train/main?command=bash&input=1&output=1&tty=1")
@@ -317,24 +318,60 @@ func TestExecInTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var screen bytes.Buffer
-	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{
-		Stdin: strings.NewReader("hostname\rsleep infinity\r\x03exit 6\r"), Stdout: &screen, Tty: true, TerminalSizeQueue: &oneSize{},
-	})
+	input, keyboard := io.Pipe()
+	defer keyboard.Close()
+	size := &oneSize{sent: make(chan struct{})}
+	const prompt = "root@train:/# "
+	u := &user{sized: size.sent, keyboard: keyboard, steps: [][2]string{
+		{prompt, "hostname\r"}, {prompt, "sleep infinity\r"}, {"sleep infinity\r\n", "\x03"}, {prompt, "exit 6\r"},
+	}}
+	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: input, Stdout: u, Tty: true, TerminalSizeQueue: size})
 	var exit utilexec.CodeExitError
 	if !errors.As(err, &exit) || exit.Code != 6 {
 		t.Errorf("the shell ended with %v, want exit code 6", err)
 	}
-	if want := "root@train:/# hostname\r\ntrain\r\n"; !strings.Contains(screen.String(), want) {
-		t.Errorf("the screen lacks %q: %q", want, screen.String())
+	if want := prompt + "hostname\r\ntrain\r\n"; !strings.Contains(u.screen.String(), want) {
+		t.Errorf("the screen lacks %q: %q", want, u.screen.String())
 	}
 }
 
-// oneSize reports one size of a terminal.
-type oneSize struct{ reported bool }
+// user waits for a text on the screen and types the keys of that step, for each step.
+type user struct {
+	sized    <-chan struct{}
+	keyboard io.Writer
+	steps    [][2]string
+	screen   bytes.Buffer
+	unread   string
+}
+
+func (u *user) Write(output []byte) (int, error) {
+	<-u.sized
+	u.screen.Write(output)
+	u.unread += string(output)
+	if len(u.steps) == 0 {
+		return len(output), nil
+	}
+	_, after, found := strings.Cut(u.unread, u.steps[0][0])
+	if !found {
+		return len(output), nil
+	}
+	keys := u.steps[0][1]
+	u.steps, u.unread = u.steps[1:], after
+	if _, err := io.WriteString(u.keyboard, keys); err != nil {
+		return 0, err
+	}
+	return len(output), nil
+}
+
+// oneSize reports one size of a terminal, and closes sent once it was sent.
+type oneSize struct {
+	reported bool
+	sent     chan struct{}
+}
 
 func (o *oneSize) Next() *remotecommand.TerminalSize {
 	if o.reported {
+		close(o.sent)
 		return nil
 	}
 	o.reported = true

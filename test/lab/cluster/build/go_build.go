@@ -143,6 +143,9 @@ func moduleInfos(ctx context.Context, pins string, list []program) (map[string]m
 	}
 }
 
+// withoutC are the tags with which the Makefile builds all: Go's cache has once what Sluice, its tests and Kubernetes need.
+var withoutC = []string{"netgo", "osusergo", "kustomize_disable_go_plugin_support"}
+
 // buildFlags returns the flags of the build. The version flags follow from the pins'
 // go.mod.
 func buildFlags(p program, module moduleInfo) []string {
@@ -153,11 +156,8 @@ func buildFlags(p program, module moduleInfo) []string {
 			ld = append(ld, "-X", name+"="+flags[name])
 		}
 	}
-	flags := []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " ")}
-	if p.tags != "" {
-		flags = append(flags, "-tags", p.tags)
-	}
-	return flags
+	tags := strings.Join(slices.Concat(withoutC, p.tags), ",")
+	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " "), "-tags", tags}
 }
 
 // kubernetesVersionFlags returns the flags of Kubernetes' own release build. Without them

@@ -37,7 +37,7 @@ type program struct {
 	name, pkg    string
 	module       string // the version and time of the version flags
 	versionFlags func(moduleInfo) map[string]string
-	tags         string // of the build
+	tags         []string // of the build, besides withoutC
 	// pins is the folder of the pins module below the first one. Each module has its own
 	// cache key, so that a change of one does not rebuild the programs of the other.
 	pins string
@@ -69,11 +69,11 @@ var programs = []program{
 	{name: Helm, pkg: "helm.sh/helm/v4/cmd/helm", module: "helm.sh/helm/v4", versionFlags: helmVersionFlags, pins: "helm"},
 	{
 		name: Prometheus, pkg: prometheusModule + "/cmd/prometheus", module: prometheusModule, versionFlags: prometheusVersionFlags,
-		pins: "prometheus", tags: withoutServiceDiscovery,
+		pins: "prometheus", tags: []string{withoutServiceDiscovery},
 	},
 	{
 		name: Promtool, pkg: prometheusModule + "/cmd/promtool", module: prometheusModule, versionFlags: prometheusVersionFlags,
-		pins: "prometheus", tags: withoutServiceDiscovery,
+		pins: "prometheus", tags: []string{withoutServiceDiscovery},
 	},
 }
 

@@ -5,6 +5,7 @@ package build
 
 import (
 	"crypto/rand"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,5 +43,16 @@ func TestTreesAndPrograms(t *testing.T) {
 	err := TreesAndPrograms(t.Context(), &output, trees, bin, "-trimpath")
 	if err == nil || !strings.Contains(err.Error(), "build ./cmd/lab: ") || !strings.Contains(err.Error(), "undefined: nothing") {
 		t.Errorf("a program that does not compile: %v", err)
+	}
+}
+
+// Go's cache has a package twice if Sluice and Kubernetes are built with different tags.
+func TestTagsOfTheMakefile(t *testing.T) {
+	makefile, err := os.ReadFile("../../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tags := " -tags=" + strings.Join(withoutC, ",") + "\n"; !strings.Contains(string(makefile), tags) {
+		t.Errorf("the Makefile's GOFLAGS lack %q", tags)
 	}
 }

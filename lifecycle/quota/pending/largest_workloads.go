@@ -29,7 +29,7 @@ const (
 	maxListedWorkloads = 10
 	// listInterval is the shortest time between two changes of the list, in machine time.
 	listInterval = 5 * time.Second
-	// resolutionTime is how long after a start the list waits for the workloads of all pods, in machine time: some stay unknown.
+	// resolutionTime is the longest wait after a start for the workloads of all pods, in machine time: some stay unknown.
 	resolutionTime = time.Minute
 )
 

@@ -493,7 +493,7 @@ func newAssets(t *testing.T, names ...string) string {
 	return dir
 }
 
-// Programs of Kubernetes in KUBEBUILDER_ASSETS are used together or not at all, and no pins are needed for what is there.
+// Programs of Kubernetes in KUBEBUILDER_ASSETS are used together or not at all, and need no pins.
 func TestProgramsInAssets(t *testing.T) {
 	t.Setenv(pinsVariable, "/nowhere")
 	for missing, names := range map[string][]string{

@@ -105,7 +105,7 @@ func compileTogether(source engine.Source, others []engine.Source) (*engine.Set,
 			together = append(together, other)
 		}
 	}
-	options := engine.Options{Libraries: policies.Libraries(), Limits: engine.Limits{Request: time.Minute}} // the child's processor time and its caller's context bound all
+	options := engine.Options{Libraries: policies.Libraries(), Limits: engine.Limits{Request: time.Minute}} // bounded by the child's time
 	set, reports, err := engine.Compile(together, options)
 	readers := make(map[string]bool)
 	for _, report := range reports {

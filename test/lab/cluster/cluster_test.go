@@ -189,6 +189,7 @@ func addNode(t *testing.T, api kubernetes.Interface, name string) {
 	node.Status = corev1.NodeStatus{Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
 	}}
+	node.ResourceVersion = "" // controllers change the new node, too
 	if _, err := api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -287,6 +287,7 @@ func runHookPods(t *testing.T, kubeconfig string, admin client.Client) (logs fun
 	}
 	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), node) })
 	node.Status = corev1.NodeStatus{Capacity: size, Allocatable: size, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}}
+	node.ResourceVersion = "" // controllers change the new node, too
 	if err := admin.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}

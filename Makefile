@@ -16,12 +16,15 @@ LATER_PACKAGES := test/lab/cluster/kwok test/e2e/hostile test/installation test/
 COMMANDS := sluice webhook lifecycle gpuagent
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The modules of Sluice and of the lab in one build or one run of tests.
+WORKSPACE := GOWORK=$(CURDIR)/.ci/workspace/go.work
 # Equal sources, VERSION, COMMIT and toolchain give equal binaries, in every folder and from every archive
 # of the sources. So Go stamps nothing from git, and the C linker adds no build ID.
 BUILD_FLAGS := -trimpath -buildvcs=false
 # Nothing uses C but the agent, for NVIDIA's library: not names of hosts and users, not kustomize's plugins. Tests link in two thirds of the
 # time without C, and Go's cache serves the programs, built without C, the tests and the embedded Kubernetes (test/lab/cluster/build).
-export GOFLAGS := $(GOFLAGS) -tags=netgo,osusergo,kustomize_disable_go_plugin_support
+TAGS := -tags=netgo,osusergo,kustomize_disable_go_plugin_support
+export GOFLAGS := $(filter-out $(TAGS),$(shell go env GOFLAGS)) $(TAGS)
 LDFLAGS := -s -w -X sluice.dev/api/config.Version=$(VERSION) -X sluice.dev/api/config.Commit=$(COMMIT)
 
 LINT := bin/tools/golangci-lint
@@ -51,9 +54,15 @@ stop: ## Stop what `make run` started, and remove it
 PREFIX ?= $(HOME)/.local
 BINDIR ?= $(PREFIX)/bin
 
+# The folder into which `make build-cli` builds sluice, for GOOS and GOARCH.
+CLI_DIR ?= bin
+
+.PHONY: build-cli
+build-cli:
+	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o '$(CLI_DIR)/' ./cmd/sluice
+
 .PHONY: install
-install: ## Install sluice, `kubectl sluice` and its completion into BINDIR
-	CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/sluice
+install: build-cli ## Install sluice, `kubectl sluice` and its completion into BINDIR
 	install -d '$(DESTDIR)$(BINDIR)'
 	install -m 755 bin/sluice cmd/sluice/completion/kubectl_complete-sluice '$(DESTDIR)$(BINDIR)/'
 	ln -sf sluice '$(DESTDIR)$(BINDIR)/kubectl-sluice'
@@ -74,9 +83,9 @@ build-release:
 
 .PHONY: build
 build: build-release ## Build the binaries into bin/
-	CGO_ENABLED=0 go build -C test/lab $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o ../../bin/ ./cmd/sluice-lab ./cmd/sluice-lab-gpuagent
+	$(WORKSPACE) CGO_ENABLED=0 go build $(BUILD_FLAGS) -ldflags '$(LDFLAGS)' -o bin/ ./test/lab/cmd/sluice-lab ./test/lab/cmd/sluice-lab-gpuagent
 
-# What `make run` needs: Sluice but for the agent, the lab with an agent of its own, and the embedded Kubernetes, all at the same time.
+# What `make run` needs: Sluice but for the agent, the lab with an agent of its own, and the embedded Kubernetes, with one progress.
 .PHONY: build-lab
 build-lab:
 	@test -x bin/sluice-lab || echo "Building Sluice and Kubernetes. The first time this takes about eight minutes on two quiet cores."
@@ -109,8 +118,6 @@ release: ## Write the files of a release into dist/; needs VERSION, and IMAGES, 
 
 # The tests use what `make build` has just built, and do not build it again.
 test test-all hostile disrupt soak bench: export SLUICE_BIN := $(CURDIR)/bin
-# One run tests the packages of both modules.
-WORKSPACE := GOWORK=$(CURDIR)/.ci/workspace/go.work
 
 # A test that fails is run again once, unless more than five fail. The last lines name those that passed only then.
 RERUN_FLAGS = $(if $(filter -failfast,$(ARGS)),,--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test)

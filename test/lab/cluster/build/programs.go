@@ -225,9 +225,11 @@ func buildPrograms(ctx context.Context, progress *progressWriter, common *task, 
 		task = progress.start()
 		defer task.finish()
 	}
-	task.grow(len(stale) + linkWeight*len(todo))
+	task.expect(stale)
+	task.grow(linkWeight * len(todo))
 	// An error of a package is reported below, with the program that needs it.
-	compile(ctx, pins, todo, stale, task)
+	compile(ctx, pins, todo, task)
+	task.compiled(stale...) // those of a program that failed, too
 	var built atomic.Int32
 	var group errgroup.Group // a failure keeps the other builds
 	group.SetLimit(runtime.GOMAXPROCS(0))

@@ -62,11 +62,14 @@ type task struct {
 
 	mu          sync.Mutex
 	total, done int
+	expected    map[string]bool // packages to compile; false once compiled
+
+	compiling sync.Mutex
 }
 
 // start begins a build, whose units of work grow adds. The caller must call finish.
 func (s *progressWriter) start() *task {
-	t := &task{writer: s, started: time.Now(), stop: make(chan struct{}), stopped: make(chan struct{})}
+	t := &task{writer: s, started: time.Now(), stop: make(chan struct{}), stopped: make(chan struct{}), expected: map[string]bool{}}
 	go func() {
 		defer close(t.stopped)
 		tick := time.NewTicker(s.every)
@@ -90,6 +93,30 @@ func (t *task) grow(units int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.total += units
+}
+
+// expect adds a unit of work for each package that no other build of the task compiles as well.
+func (t *task) expect(packages []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range packages {
+		if _, found := t.expected[name]; !found {
+			t.expected[name] = true
+			t.total++
+		}
+	}
+}
+
+// compiled counts those of the packages as done that are expected.
+func (t *task) compiled(packages ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range packages {
+		if t.expected[name] {
+			t.expected[name] = false
+			t.done++
+		}
+	}
 }
 
 // advance counts units of work as done.

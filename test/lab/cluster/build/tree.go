@@ -15,29 +15,23 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Tree is a module of the source tree with programs to build.
+// Tree is the source tree with programs to build.
 type Tree struct {
-	// Dir is the folder of the module.
-	Dir string
+	// Dir is the folder of the tree, and Workspace the go.work file of its modules.
+	Dir, Workspace string
 	// Packages are those of the programs, such as ./cmd/webhook.
 	Packages []string
 }
 
-// TreesAndPrograms builds the programs of trees into the folder bin, with flags of go build, and at the same time the programs of every
-// embedded cluster that are not built yet. It reports the progress of all builds as one.
-func TreesAndPrograms(ctx context.Context, out io.Writer, trees []Tree, bin string, flags ...string) error {
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		return err
-	}
+// TreeAndPrograms builds the programs of a tree into the folder bin, with flags of go build, and the programs of every embedded cluster
+// that are not built yet. It reports the progress of all builds as one.
+func TreeAndPrograms(ctx context.Context, out io.Writer, tree Tree, bin string, flags ...string) error {
 	progress := newProgressWriter(out)
 	begin := time.Now()
 	common := progress.start()
 	defer common.finish()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, tree := range trees {
-		group.Go(func() error { return tree.build(ctx, common, bin, flags) })
-	}
+	group.Go(func() error { return tree.build(ctx, common, bin, flags) })
 	group.Go(func() error {
 		_, err := findOrBuild(ctx, progress, common, Names())
 		return err
@@ -52,20 +46,30 @@ func TreesAndPrograms(ctx context.Context, out io.Writer, trees []Tree, bin stri
 }
 
 func (t Tree) build(ctx context.Context, common *task, bin string, flags []string) error {
-	env := []string{"CGO_ENABLED=0", "GOWORK=off"}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return err
+	}
+	workspace, err := filepath.Abs(t.Workspace)
+	if err != nil {
+		return err
+	}
+	env := []string{"CGO_ENABLED=0", "GOWORK=" + workspace}
 	stale, err := stalePackages(ctx, t.Dir, env, slices.Concat(flags, t.Packages))
 	if err != nil {
 		return err
 	}
-	weight := len(stale)
-	if weight > 0 { // else the programs may be up to date, and linking takes seconds at most
-		weight += linkWeight * len(t.Packages)
+	links := 0
+	if len(stale) > 0 { // else the programs may be up to date, and linking takes seconds at most
+		links = linkWeight * len(t.Packages)
 	}
-	common.grow(weight)
+	common.expect(stale)
+	common.grow(links)
 	args := slices.Concat([]string{"-o", bin + string(filepath.Separator)}, flags, t.Packages)
-	if err := buildVerbosely(ctx, t.Dir, env, args, stale, common); err != nil {
+	if err := buildVerbosely(ctx, t.Dir, env, args, common); err != nil {
 		return fmt.Errorf("build %s: %w", strings.Join(t.Packages, ", "), err)
 	}
-	common.advance(linkWeight * len(t.Packages))
+	common.compiled(stale...)
+	common.advance(links)
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build builds Sluice, the lab and the programs of the embedded Kubernetes at the same time, and shows the progress. Run it in the
+// Command build builds Sluice, the lab and the programs of the embedded Kubernetes, and shows the progress. Run it in the
 // folder of the lab's module. It links only a few packages, so that it starts within seconds on a new machine.
 package main
 
@@ -22,9 +22,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := build.TreesAndPrograms(ctx, os.Stderr, []build.Tree{
-		{Dir: "../..", Packages: []string{"./cmd/sluice", "./cmd/webhook", "./cmd/lifecycle"}},
-		{Dir: ".", Packages: []string{"./cmd/sluice-lab", "./cmd/sluice-lab-gpuagent"}},
+	err := build.TreeAndPrograms(ctx, os.Stderr, build.Tree{
+		Dir: "../..", Workspace: "../../.ci/workspace/go.work",
+		Packages: []string{
+			"./cmd/sluice", "./cmd/webhook", "./cmd/lifecycle", "./test/lab/cmd/sluice-lab", "./test/lab/cmd/sluice-lab-gpuagent",
+		},
 	}, *bin, "-trimpath", "-buildvcs=false", "-ldflags", *ldflags)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

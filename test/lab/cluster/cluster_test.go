@@ -37,7 +37,9 @@ func TestCluster(t *testing.T) {
 	t.Run("runs the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
 	t.Run("rejects anonymous users", func(t *testing.T) { testAnonymous(t, c) })
 	t.Run("gives only the API server access to etcd", func(t *testing.T) { testEtcdAccess(t, c) })
-	t.Run("creates and binds pods", func(t *testing.T) { testPods(t, c) })
+	if !t.Run("creates and binds pods", func(t *testing.T) { testPods(t, c) }) {
+		t.FailNow() // its node and Deployment are missing below
+	}
 	t.Run("authenticates a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
 	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
 	t.Run("locks its folder", func(t *testing.T) { testOwnCluster(t, dir) })

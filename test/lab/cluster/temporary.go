@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"sluice.dev/test/lab/cluster/process"
@@ -49,7 +48,7 @@ func temporaryFolder() (*folder, error) {
 
 func temporaryBase() string {
 	base := os.TempDir()
-	if runtime.GOOS != "windows" && len(base) > maxTemporaryBase {
+	if len(base) > maxTemporaryBase {
 		return "/tmp"
 	}
 	return base

@@ -6,18 +6,14 @@ package build
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"sluice.dev/test/lab/cluster/process"
 )
 
 // newSourceTree writes files, by path, into a new folder.
@@ -74,45 +70,6 @@ replace sigs.k8s.io/kwok => ./kwok
 }
 
 const hello = "package main\n\nfunc main() { print(\"hello\") }\n"
-
-func TestProgramsCached(t *testing.T) {
-	newFakePins(t, hello)
-	var output bytes.Buffer
-	first, err := Programs(t.Context(), &output, "etcd", "kwok")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"building the cluster's programs into ", ": etcd v3.7.3, kwok v0.8.0\n", "built etcd v3.7.3 (", "built kwok v0.8.0 (", " (2 of 2)\n",
-		"are built",
-	} {
-		if !strings.Contains(output.String(), want) {
-			t.Errorf("progress lacks %q:\n%s", want, &output)
-		}
-	}
-	if got := run(t, first["etcd"]); got != "hello" {
-		t.Errorf("etcd printed %q", got)
-	}
-	if got := run(t, first["kwok"]); got != "0.8.0" {
-		t.Errorf("kwok's version is %q, want the pinned version", got)
-	}
-	if others, _ := filepath.Glob(filepath.Join(filepath.Dir(first["etcd"]), "*"+unfinished)); len(others) != 0 {
-		t.Errorf("left: %v", others)
-	}
-
-	built := modified(t, first["etcd"])
-	output.Reset()
-	second, err := Programs(t.Context(), &output, "etcd", "kwok")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("paths (-first +second):\n%s", diff)
-	}
-	if output.Len() != 0 || modified(t, second["etcd"]) != built {
-		t.Errorf("the program was built again: %s", &output)
-	}
-}
 
 // newFakeKueue adds a tiny Kueue to the fake pins.
 func newFakeKueue(t *testing.T, pins string) {
@@ -189,48 +146,6 @@ func TestKueueBuiltOnlyWhenRequested(t *testing.T) {
 	}
 }
 
-func TestConcurrentBuildsShareOneBuild(t *testing.T) {
-	newFakePins(t, hello)
-	var all sync.WaitGroup
-	outputs := make([]bytes.Buffer, 4)
-	for i := range outputs {
-		all.Go(func() {
-			if _, err := Programs(context.Background(), &outputs[i], "etcd"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	builds := 0
-	for i := range outputs {
-		if strings.Contains(outputs[i].String(), "building the cluster's programs") {
-			builds++
-		}
-	}
-	if builds != 1 {
-		t.Errorf("%d builds, want 1", builds)
-	}
-}
-
-func TestWaitingForAnotherBuildIsReported(t *testing.T) {
-	pins := newFakePins(t, hello)
-	lock, err := process.TryLock(filepath.Join(cacheDirOf(t, pins), "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	// The wait ends when it is reported. The time limit only ends a test that fails.
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	output := &cancelingWriter{text: "waiting for process", cancel: cancel}
-	if _, err = Programs(ctx, output, "etcd"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if !strings.Contains(output.String(), "waiting for process") {
-		t.Errorf("progress is %q", output)
-	}
-}
-
 // cancelingWriter cancels a context once the text was written.
 type cancelingWriter struct {
 	syncBuffer
@@ -270,7 +185,7 @@ func TestFailedBuild(t *testing.T) {
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
-	if diff := cmp.Diff([]string{"kwok" + executableSuffix(), "lock"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"kwok", "lock"}, names); diff != "" {
 		t.Errorf("cache (-want +got):\n%s", diff)
 	}
 }
@@ -298,72 +213,10 @@ func TestInterruptedBuildCleansUp(t *testing.T) {
 	}
 }
 
-func TestCacheKey(t *testing.T) {
-	key := func(t *testing.T, pins string) string {
-		t.Helper()
-		k, err := cacheKey(t.Context(), pins, programsPinnedIn(""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
-	pins := newFakePins(t, hello)
-	base := key(t, pins)
-	if again := key(t, pins); again != base {
-		t.Errorf("%s, then %s", base, again)
-	}
-	for _, file := range []string{"go.mod", "go.sum"} {
-		path := filepath.Join(pins, file)
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(before, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if changed := key(t, pins); changed == base {
-			t.Errorf("a change of %s does not change the key", file)
-		}
-		if err := os.WriteFile(path, before, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("GOEXPERIMENT", "nodwarf5")
-	if changed := key(t, pins); changed == base {
-		t.Error("another compiler setting does not change the key")
-	}
-}
-
 func TestUnknownProgram(t *testing.T) {
 	_, err := Programs(t.Context(), nil, "kubelet")
 	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; the programs are etcd, kube-apiserver`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestFindPins(t *testing.T) {
-	t.Setenv(pinsVariable, "")
-	found, err := findPins("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := moduleOf(found); got != pinsModule {
-		t.Errorf("found %s, of module %q", found, got)
-	}
-	// The search passes other modules on its way to the product's.
-	root := newSourceTree(t, map[string]string{
-		"go.mod":                       "module sluice.dev\n",
-		"test/lab/cluster/pins/go.mod": "// pins\nmodule sluice.dev/test/lab/cluster/pins\n",
-		"test/bench/peers/main.go":     "package main\n",
-		"test/bench/go.mod":            "module sluice.dev/test/bench\n",
-	})
-	t.Chdir(filepath.Join(root, "test", "bench", "peers"))
-	found, err = findPins("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := filepath.Join(root, "test", "lab", "cluster", "pins"); !sameFile(t, found, want) {
-		t.Errorf("found %s, want %s", found, want)
 	}
 }
 
@@ -419,101 +272,10 @@ func TestSuggestFix(t *testing.T) {
 	}
 }
 
-func TestProgressRemindersWithoutTerminal(t *testing.T) {
-	var output syncBuffer
-	s := newProgressWriter(&output)
-	s.every = 10 * time.Millisecond
-	task := s.start()
-	task.grow(200)
-	task.advance(86)
-	for strings.Count(output.String(), "building: 43 %, 0s so far") < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	task.note("built etcd")
-	task.finish()
-	if lines := strings.Split(output.String(), "\n"); !slices.Contains(lines, "built etcd") {
-		t.Errorf("progress:\n%s", output.String())
-	}
-}
-
-func TestRemainingTime(t *testing.T) {
-	for _, tc := range []struct {
-		total, done int
-		elapsed     time.Duration
-		want        string
-	}{
-		{200, 0, 31 * time.Second, "building: 0 %, 31s so far"},
-		{200, 50, time.Minute, "building: 25 %, 1m0s so far, about 3m0s left"},
-		{200, 150, 91 * time.Second, "building: 75 %, 1m31s so far, about 30s left"},
-		{200, 200, time.Minute, "building: 100 %, 1m0s so far"},
-		{0, 0, time.Second, "building: 0 %, 1s so far"},
-	} {
-		task := &task{total: tc.total}
-		task.advance(tc.done)
-		if got := task.describe(tc.elapsed); got != tc.want {
-			t.Errorf("%d of %d: %q, want %q", tc.done, tc.total, got, tc.want)
-		}
-	}
-}
-
-// The percentage counts the packages that are compiled, not those in Go's build cache.
-func TestProgressCountsStalePackages(t *testing.T) {
-	pins := newFakePins(t, hello)
-	t.Setenv("GOCACHE", t.TempDir())
-	list := programsPinnedIn("")
-	list = slices.DeleteFunc(list, func(p program) bool { return p.name != "kwok" })
-	stale, err := staleOf(t.Context(), pins, list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(stale, "sigs.k8s.io/kwok/pkg/consts") || !slices.Contains(stale, "runtime") {
-		t.Fatalf("stale packages: %v", stale)
-	}
-	task := newProgressWriter(nil).start()
-	task.expect(stale)
-	task.expect(stale[1:]) // of another program, compiled once for both
-	defer task.finish()
-	compile(t.Context(), pins, list, task)
-	if task.done != len(stale) || task.total != len(stale) {
-		t.Errorf("%d of %d packages are counted, %d are stale", task.done, task.total, len(stale))
-	}
-	if stale, err = staleOf(t.Context(), pins, list); err != nil || slices.Contains(stale, "runtime") {
-		t.Errorf("after the build: %v, %v", stale, err)
-	}
-}
-
-// newAssets returns a folder with programs that do nothing.
-func newAssets(t *testing.T, names ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name+executableSuffix()), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// Programs of Kubernetes in KUBEBUILDER_ASSETS are used together or not at all, and need no pins.
-func TestProgramsInAssets(t *testing.T) {
-	t.Setenv(pinsVariable, "/nowhere")
-	for missing, names := range map[string][]string{
-		"":            Names(),
-		"Kubernetes":  {"etcd", "kwok", "kube-apiserver"},
-		"another one": {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"},
-	} {
-		assets := newAssets(t, names...)
-		t.Setenv(assetsVariable, assets)
-		var output bytes.Buffer
-		paths, err := Programs(t.Context(), &output, Names()...)
-		if missing != "" {
-			if err == nil || !strings.Contains(err.Error(), "SLUICE_PINS=/nowhere: must be the folder of module") {
-				t.Errorf("without %s: %v", missing, err)
-			}
-			continue
-		}
-		if err != nil || len(paths) != len(names) || filepath.Dir(paths["kube-scheduler"]) != assets || !strings.Contains(output.String(), "using etcd from "+assets) {
-			t.Errorf("%v, %v, output %s", paths, err, &output)
+func TestProgramsOfAPinsModuleCompileWithTheSameFlags(t *testing.T) {
+	for _, p := range programs {
+		if first := programsPinnedIn(p.pins)[0]; !slices.Equal(compileFlags(p), compileFlags(first)) {
+			t.Errorf("%s compiles with %v, %s with %v", p.name, compileFlags(p), first.name, compileFlags(first))
 		}
 	}
 }

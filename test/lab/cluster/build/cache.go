@@ -142,7 +142,7 @@ func moduleOf(dir string) string {
 // Manifests returns the folder with the manifests of a program's module, for the program's
 // path that Programs returned. Only Kueue has such a folder.
 func Manifests(path string) string {
-	return strings.TrimSuffix(path, executableSuffix()) + ".manifests"
+	return path + ".manifests"
 }
 
 // copyManifests copies the manifests of the program's module to the folder that belongs to

@@ -5,27 +5,16 @@ package build
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 )
 
-// compileFlags returns the flags that change the compiled packages of a program. Those of the
-// linker do not, so that programs with other versions share compiled packages.
+// compileFlags returns the flags that change the compiled packages of a program, the same for all of a pins module. Those of the linker
+// do not, so that programs with other versions share compiled packages.
 func compileFlags(p program) []string {
 	return slices.DeleteFunc(buildFlags(p, moduleInfo{}), func(flag string) bool {
 		return flag == "-ldflags" || strings.HasPrefix(flag, "-s -w")
 	})
-}
-
-// compileGroups returns the packages of programs by the flags that compile them.
-func compileGroups(todo []program) map[string][]string {
-	groups := map[string][]string{}
-	for _, p := range todo {
-		flags := strings.Join(compileFlags(p), " ")
-		groups[flags] = append(groups[flags], p.pkg)
-	}
-	return groups
 }
 
 // stalePackages returns the packages of libraries that a build compiles: those that are not in Go's build cache.
@@ -39,25 +28,20 @@ func stalePackages(ctx context.Context, dir string, env, args []string) ([]strin
 	return strings.Fields(out), nil
 }
 
-// staleOf returns the packages that the build of the programs compiles.
+// staleOf returns the packages of libraries that the build of programs of one pins module compiles.
 func staleOf(ctx context.Context, pins string, todo []program) ([]string, error) {
-	var all []string
-	for flags, packages := range compileGroups(todo) {
-		stale, err := stalePackages(ctx, pins, hostEnv(), append(strings.Fields(flags), packages...))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, stale...)
+	args := compileFlags(todo[0])
+	for _, p := range todo {
+		args = append(args, p.pkg)
 	}
-	return all, nil
+	return stalePackages(ctx, pins, hostEnv(), args)
 }
 
-// compile compiles the packages of the programs, as far as it can, and tells the task of each.
-func compile(ctx context.Context, pins string, todo []program, task *task) {
-	for flags, packages := range compileGroups(todo) {
-		// The null device prevents linking.
-		args := slices.Concat([]string{"-o", os.DevNull}, strings.Fields(flags), packages)
-		_ = buildVerbosely(ctx, pins, hostEnv(), args, task)
+// compile compiles packages of libraries for programs of one pins module, as far as it can. It links nothing, as go build of the programs
+// would.
+func compile(ctx context.Context, pins string, todo []program, libraries []string, task *task) {
+	if len(libraries) > 0 {
+		_ = buildVerbosely(ctx, pins, hostEnv(), append(compileFlags(todo[0]), libraries...), task)
 	}
 }
 

@@ -143,8 +143,11 @@ func moduleInfos(ctx context.Context, pins string, list []program) (map[string]m
 	}
 }
 
-// withoutC are the tags with which the Makefile builds all: Go's cache has once what Sluice, its tests and Kubernetes need.
-var withoutC = []string{"netgo", "osusergo", "kustomize_disable_go_plugin_support"}
+// The tags and the flag with which the Makefile builds all: Go's cache has once what Sluice, its tests and Kubernetes need.
+var (
+	withoutC                = []string{"netgo", "osusergo", "kustomize_disable_go_plugin_support"}
+	withoutDebugInformation = "-gcflags=all=-dwarf=false"
+)
 
 // buildFlags returns the flags of the build. The version flags follow from the pins'
 // go.mod.
@@ -157,7 +160,7 @@ func buildFlags(p program, module moduleInfo) []string {
 		}
 	}
 	tags := strings.Join(slices.Concat(withoutC, p.tags), ",")
-	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " "), "-tags", tags}
+	return []string{"-trimpath", "-buildvcs=false", withoutDebugInformation, "-ldflags", strings.Join(ld, " "), "-tags", tags}
 }
 
 // kubernetesVersionFlags returns the flags of Kubernetes' own release build. Without them

@@ -105,11 +105,12 @@ func programsPinnedIn(pins string) []program {
 // progress, which may be nil. The first build takes minutes. A failed build keeps the
 // programs that it has built.
 func Programs(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
-	return findOrBuild(ctx, newProgressWriter(out), nil, names)
+	task := startTask(out)
+	defer task.finish()
+	return findOrBuild(ctx, task, names)
 }
 
-// findOrBuild advances a task that the caller has started, or one of its own if it is nil.
-func findOrBuild(ctx context.Context, progress *progressWriter, common *task, names []string) (map[string]string, error) {
+func findOrBuild(ctx context.Context, task *task, names []string) (map[string]string, error) {
 	var missing []program
 	for _, name := range names {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
@@ -118,12 +119,12 @@ func findOrBuild(ctx context.Context, progress *progressWriter, common *task, na
 		}
 		missing = append(missing, programs[i])
 	}
-	paths := findInAssets(progress, missing)
+	paths := findInAssets(task, missing)
 	missing = slices.DeleteFunc(missing, func(p program) bool { return paths[p.name] != "" })
 	for len(missing) > 0 {
 		pins := missing[0].pins
 		other := func(p program) bool { return p.pins != pins }
-		if err := addFromCache(ctx, progress, common, pins, slices.DeleteFunc(slices.Clone(missing), other), paths); err != nil {
+		if err := addFromCache(ctx, task, pins, slices.DeleteFunc(slices.Clone(missing), other), paths); err != nil {
 			return nil, err
 		}
 		missing = slices.DeleteFunc(missing, func(p program) bool { return !other(p) })
@@ -139,23 +140,23 @@ const assetsVariable = "KUBEBUILDER_ASSETS"
 // choice of the person who put them there. Those of Kubernetes replace built ones together
 // or not at all: other test suites need only an API server, which would be older than built
 // controllers.
-func findInAssets(progress *progressWriter, requested []program) map[string]string {
+func findInAssets(task *task, requested []program) map[string]string {
 	paths := map[string]string{}
 	assets := os.Getenv(assetsVariable)
 	if assets == "" {
 		return paths
 	}
-	isMissing := func(p program) bool { return !p.existsAt(filepath.Join(assets, p.name+executableSuffix())) }
+	isMissing := func(p program) bool { return !p.existsAt(filepath.Join(assets, p.name)) }
 	isKubernetes := func(p program) bool { return p.module == kubernetesModule }
 	incomplete := slices.ContainsFunc(programs, func(p program) bool { return isKubernetes(p) && isMissing(p) })
 	for _, p := range requested {
 		switch {
 		case isMissing(p):
 		case isKubernetes(p) && incomplete:
-			progress.printf("not using %s from %s: a program of Kubernetes is missing there", p.name, assets)
+			task.note("not using %s from %s: a program of Kubernetes is missing there", p.name, assets)
 		default:
-			progress.printf("using %s from %s", p.name, assets)
-			paths[p.name] = filepath.Join(assets, p.name+executableSuffix())
+			task.note("using %s from %s", p.name, assets)
+			paths[p.name] = filepath.Join(assets, p.name)
 		}
 	}
 	return paths
@@ -163,9 +164,7 @@ func findInAssets(progress *progressWriter, requested []program) map[string]stri
 
 // addFromCache adds the paths of programs of one pins module, and builds those that are not
 // in the cache.
-func addFromCache(
-	ctx context.Context, progress *progressWriter, common *task, below string, requested []program, paths map[string]string,
-) error {
+func addFromCache(ctx context.Context, task *task, below string, requested []program, paths map[string]string) error {
 	pins, err := findPins(below)
 	if err != nil {
 		return err
@@ -179,20 +178,20 @@ func addFromCache(
 		return err
 	}
 	for _, p := range requested {
-		paths[p.name] = filepath.Join(cache, p.name+executableSuffix())
+		paths[p.name] = filepath.Join(cache, p.name)
 	}
 	missing := missingFrom(cache, requested)
 	if len(missing) == 0 {
 		return nil
 	}
 	lock, err := process.WaitForLock(ctx, filepath.Join(cache, "lock"), func(held *process.LockHeldError) {
-		progress.report(common, "waiting for process %d, which builds the cluster's programs", held.PID)
+		task.note("waiting for process %d, which builds the cluster's programs", held.PID)
 	})
 	if err != nil {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // the lock file stays
-	return buildPrograms(ctx, progress, common, pins, cache, missingFrom(cache, missing))
+	return buildPrograms(ctx, task, pins, cache, missingFrom(cache, missing))
 }
 
 // linkWeight is the time of linking one program, in packages to compile.
@@ -201,7 +200,7 @@ const linkWeight = 40
 // buildPrograms builds the programs into the cache folder, whose lock the caller holds. One go
 // command compiles the packages of all programs, so that it uses all processors and compiles
 // no package twice. The programs are then linked at the same time.
-func buildPrograms(ctx context.Context, progress *progressWriter, common *task, pins, cache string, todo []program) error {
+func buildPrograms(ctx context.Context, task *task, pins, cache string, todo []program) error {
 	if len(todo) == 0 {
 		return nil // another process has built them
 	}
@@ -214,28 +213,23 @@ func buildPrograms(ctx context.Context, progress *progressWriter, common *task, 
 	for _, p := range todo {
 		versions = append(versions, p.name+" "+modules[p.module].Version)
 	}
-	progress.report(common, "building the cluster's programs into %s (once; the first build takes minutes): %s", cache, strings.Join(versions, ", "))
+	task.note("building the cluster's programs into %s (once; the first build takes minutes): %s", cache, strings.Join(versions, ", "))
 	begin := time.Now()
 	stale, err := staleOf(ctx, pins, todo)
 	if err != nil {
 		return err
 	}
-	task := common
-	if task == nil {
-		task = progress.start()
-		defer task.finish()
-	}
 	task.expect(stale)
 	task.grow(linkWeight * len(todo))
 	// An error of a package is reported below, with the program that needs it.
-	compile(ctx, pins, todo, task)
+	compile(ctx, pins, todo, stale, task)
 	task.compiled(stale...) // those of a program that failed, too
 	var built atomic.Int32
 	var group errgroup.Group // a failure keeps the other builds
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range todo {
 		group.Go(func() error {
-			err := buildProgram(ctx, pins, filepath.Join(cache, p.name+executableSuffix()), p, modules[p.module])
+			err := buildProgram(ctx, pins, filepath.Join(cache, p.name), p, modules[p.module])
 			if err != nil {
 				task.note("building %s failed", versions[i])
 				return err
@@ -283,18 +277,11 @@ func removeUnfinished(cache string) {
 
 func missingFrom(cache string, requested []program) []program {
 	return slices.DeleteFunc(slices.Clone(requested), func(p program) bool {
-		return p.existsAt(filepath.Join(cache, p.name+executableSuffix()))
+		return p.existsAt(filepath.Join(cache, p.name))
 	})
 }
 
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
-}
-
-func executableSuffix() string {
-	if runtime.GOOS == "windows" {
-		return ".exe"
-	}
-	return ""
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }

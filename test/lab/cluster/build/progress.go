@@ -21,44 +21,14 @@ const (
 	estimateFrom = 0.03
 )
 
-// progressWriter reports progress: on a terminal as one line that is redrawn with the
-// percentage and the remaining time, elsewhere as separate lines.
-type progressWriter struct {
+// task is a build that reports its progress until finish: on a terminal as one line that is redrawn with the percentage and the remaining
+// time, elsewhere as separate lines.
+type task struct {
 	out      io.Writer
 	terminal bool
-	every    time.Duration
-}
-
-func newProgressWriter(out io.Writer) *progressWriter {
-	if out == nil {
-		out = io.Discard
-	}
-	s := &progressWriter{out: out, every: reminderInterval}
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.terminal, s.every = true, redrawInterval
-	}
-	return s
-}
-
-func (s *progressWriter) printf(format string, args ...any) {
-	fmt.Fprintf(s.out, format+"\n", args...)
-}
-
-// report prints a line beside the progress of a task, which may be nil.
-func (s *progressWriter) report(beside *task, format string, args ...any) {
-	if beside == nil {
-		s.printf(format, args...)
-		return
-	}
-	beside.note(format, args...)
-}
-
-// task is work of a known size that reports its progress until finish.
-type task struct {
-	writer  *progressWriter
-	started time.Time
-	stop    chan struct{}
-	stopped chan struct{}
+	started  time.Time
+	stop     chan struct{}
+	stopped  chan struct{}
 
 	mu          sync.Mutex
 	total, done int
@@ -67,12 +37,26 @@ type task struct {
 	compiling sync.Mutex
 }
 
-// start begins a build, whose units of work grow adds. The caller must call finish.
-func (s *progressWriter) start() *task {
-	t := &task{writer: s, started: time.Now(), stop: make(chan struct{}), stopped: make(chan struct{}), expected: map[string]bool{}}
+// startTask begins a task without units of work, which grow and expect add. The caller must call finish. out may be nil.
+func startTask(out io.Writer) *task {
+	file, _ := out.(*os.File)
+	if file != nil && term.IsTerminal(int(file.Fd())) {
+		return newTask(out, true, redrawInterval)
+	}
+	return newTask(out, false, reminderInterval)
+}
+
+func newTask(out io.Writer, terminal bool, every time.Duration) *task {
+	if out == nil {
+		out = io.Discard
+	}
+	t := &task{
+		out: out, terminal: terminal, started: time.Now(),
+		stop: make(chan struct{}), stopped: make(chan struct{}), expected: map[string]bool{},
+	}
 	go func() {
 		defer close(t.stopped)
-		tick := time.NewTicker(s.every)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
@@ -131,7 +115,7 @@ func (t *task) note(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clearLocked()
-	t.writer.printf(format, args...)
+	fmt.Fprintf(t.out, format+"\n", args...)
 }
 
 // finish ends the task's reports.
@@ -145,18 +129,18 @@ func (t *task) finish() {
 
 // clearLocked removes the line that is redrawn.
 func (t *task) clearLocked() {
-	if t.writer.terminal {
-		fmt.Fprint(t.writer.out, "\r\x1b[K")
+	if t.terminal {
+		fmt.Fprint(t.out, "\r\x1b[K")
 	}
 }
 
 func (t *task) printStateLocked() {
 	line := t.describe(time.Since(t.started))
-	if t.writer.terminal {
-		fmt.Fprintf(t.writer.out, "\r\x1b[K%s", line)
+	if t.terminal {
+		fmt.Fprintf(t.out, "\r\x1b[K%s", line)
 		return
 	}
-	t.writer.printf("%s", line)
+	fmt.Fprintln(t.out, line)
 }
 
 // describe returns the state after the elapsed time, such as "building: 43 %, 1m10s so far,

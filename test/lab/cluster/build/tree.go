@@ -26,26 +26,24 @@ type Tree struct {
 // TreeAndPrograms builds the programs of a tree into the folder bin, with flags of go build, and the programs of every embedded cluster
 // that are not built yet. It reports the progress of all builds as one.
 func TreeAndPrograms(ctx context.Context, out io.Writer, tree Tree, bin string, flags ...string) error {
-	progress := newProgressWriter(out)
-	begin := time.Now()
-	common := progress.start()
-	defer common.finish()
+	task := startTask(out)
+	defer task.finish()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tree.build(ctx, common, bin, flags) })
+	group.Go(func() error { return tree.build(ctx, task, bin, flags) })
 	group.Go(func() error {
-		_, err := findOrBuild(ctx, progress, common, Names())
+		_, err := findOrBuild(ctx, task, Names())
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if common.total > 0 {
-		common.note("all programs are built, in %s", time.Since(begin).Round(time.Second))
+	if task.total > 0 {
+		task.note("all programs are built, in %s", time.Since(task.started).Round(time.Second))
 	}
 	return nil
 }
 
-func (t Tree) build(ctx context.Context, common *task, bin string, flags []string) error {
+func (t Tree) build(ctx context.Context, task *task, bin string, flags []string) error {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return err
@@ -63,13 +61,13 @@ func (t Tree) build(ctx context.Context, common *task, bin string, flags []strin
 	if len(stale) > 0 { // else the programs may be up to date, and linking takes seconds at most
 		links = linkWeight * len(t.Packages)
 	}
-	common.expect(stale)
-	common.grow(links)
+	task.expect(stale)
+	task.grow(links)
 	args := slices.Concat([]string{"-o", bin + string(filepath.Separator)}, flags, t.Packages)
-	if err := buildVerbosely(ctx, t.Dir, env, args, common); err != nil {
+	if err := buildVerbosely(ctx, t.Dir, env, args, task); err != nil {
 		return fmt.Errorf("build %s: %w", strings.Join(t.Packages, ", "), err)
 	}
-	common.compiled(stale...)
-	common.advance(links)
+	task.compiled(stale...)
+	task.advance(links)
 	return nil
 }

@@ -37,7 +37,7 @@ func TestTreeAndPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"webhook", "lab"} {
-		if got := run(t, filepath.Join(bin, name+executableSuffix())); got != name {
+		if got := run(t, filepath.Join(bin, name)); got != name {
 			t.Errorf("%s prints %q", name, got)
 		}
 	}
@@ -57,7 +57,9 @@ func TestOneBuildCompilesAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newFakePins(t, hello)
+	write(t, newFakePins(t, hello), map[string]string{
+		"kwok/pkg/consts/consts.go": "package consts\n\nvar Version = \"none\" // No build before has compiled it: " + rand.Text() + "\n",
+	})
 	log, lock := filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "lock")
 	dir := newSourceTree(t, map[string]string{
 		"go.work": "go 1.24\n\nuse .\n",
@@ -77,15 +79,14 @@ exit $code
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(dir, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	progress := newProgressWriter(nil)
-	common := progress.start()
-	defer common.finish()
+	task := startTask(nil)
+	defer task.finish()
 	var group errgroup.Group
 	group.Go(func() error {
-		return Tree{Dir: dir, Workspace: filepath.Join(dir, "go.work"), Packages: []string{"."}}.build(t.Context(), common, t.TempDir(), nil)
+		return Tree{Dir: dir, Workspace: filepath.Join(dir, "go.work"), Packages: []string{"."}}.build(t.Context(), task, t.TempDir(), nil)
 	})
 	group.Go(func() error {
-		_, err := findOrBuild(t.Context(), progress, common, []string{"etcd", "kwok"})
+		_, err := findOrBuild(t.Context(), task, []string{"etcd", "kwok"})
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -94,18 +95,19 @@ exit $code
 	if got, err := os.ReadFile(log); err != nil || string(got) != "compile\ncompile\n" {
 		t.Errorf("%v, the builds: %s", err, got)
 	}
-	if common.done != common.total {
-		t.Errorf("%d of %d units of work are done", common.done, common.total)
+	if task.done != task.total {
+		t.Errorf("%d of %d units of work are done", task.done, task.total)
 	}
 }
 
-// Go's cache has a package twice if Sluice and Kubernetes are built with different tags.
-func TestTagsOfTheMakefile(t *testing.T) {
+// Go's cache has a package twice if Sluice and Kubernetes are built with different flags.
+func TestFlagsOfTheMakefile(t *testing.T) {
 	makefile, err := os.ReadFile("../../../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tags := " -tags=" + strings.Join(withoutC, ",") + "\n"; !strings.Contains(string(makefile), tags) {
-		t.Errorf("the Makefile's GOFLAGS lack %q", tags)
+	want := "COMPILE_FLAGS := -tags=" + strings.Join(withoutC, ",") + " " + withoutDebugInformation + "\n"
+	if !strings.Contains(string(makefile), want) {
+		t.Errorf("the Makefile lacks %q", want)
 	}
 }

@@ -1,8 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
 package cluster
 
 import (

@@ -89,7 +89,7 @@ build: build-release ## Build the binaries into bin/
 # What `make run` needs: Sluice but for the agent, the lab with an agent of its own, and the embedded Kubernetes, with one progress.
 .PHONY: build-lab
 build-lab:
-	@test -x bin/sluice-lab || echo "Building Sluice and Kubernetes. The first time this takes about eight minutes on two quiet cores."
+	@test -x bin/sluice-lab || echo "Building Sluice and Kubernetes. The first time this takes about twelve minutes on two quiet cores."
 	@CGO_ENABLED=0 go run -C test/lab ./cmd/build -ldflags '$(LDFLAGS)'
 
 .PHONY: build-tests

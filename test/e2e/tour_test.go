@@ -103,7 +103,7 @@ func copyTree(t *testing.T, root string) string {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); name == "bin" || strings.HasPrefix(name, ".") {
+		if name := entry.Name(); slices.Contains([]string{"bin", ".git", ".sluice"}, name) {
 			continue
 		}
 		if out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, entry.Name()), dir).CombinedOutput(); err != nil {

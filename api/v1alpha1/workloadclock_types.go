@@ -49,6 +49,10 @@ type WorkloadClockSpec struct {
 	Root WorkloadReference `json:"root"`
 }
 
+// MaxClocks is how many clocks of one namespace are too many. Before, lifecycle deletes clocks of ended workloads of the user
+// who has most. If that is not enough, the webhook refuses new workloads of that user. A clock takes about 2 KB in etcd.
+const MaxClocks = 1000
+
 // WorkloadClock records how long a root workload has run and when it will be stopped. If
 // another user creates a workload of the same kind and name, a second clock with the same root
 // keeps the running time for the first user.

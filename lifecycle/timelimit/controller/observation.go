@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
@@ -99,6 +100,9 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 		}
 		if err != nil {
 			return nil, fmt.Errorf("create clock %s: %w", name, err)
+		}
+		if err := r.boundClocks(ctx, w.tenant, name.Namespace, w.now); err != nil {
+			log.FromContext(ctx).Error(err, "Failed to bound the number of clocks", "namespace", name.Namespace)
 		}
 	}
 	w.recorded = w.clock.Status

@@ -18,8 +18,12 @@ import (
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// clockRetention is the time for which a clock is kept after its workload was deleted, in policy time.
-const clockRetention = 30 * 24 * time.Hour
+// clockRetention is the time for which a clock is kept after its workload was deleted, in policy time. That of a workload which held
+// less than a GPU for briefGPUTime is kept for resetAfter, in which a later workload can continue it.
+const (
+	clockRetention = 30 * 24 * time.Hour
+	briefGPUTime   = time.Minute
+)
 
 // retentionInterval is the interval of the search for deleted workloads, in machine time.
 const retentionInterval = time.Hour
@@ -76,7 +80,11 @@ func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 func (r *Reconciler) reconcileEndedWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
 	now := r.Clock.Now().Truncate(time.Second)
 	missingSince := c.Status.MissingSince
-	if missingSince != nil && now.Before(missingSince.Add(clockRetention)) {
+	retention, err := r.retentionOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	if missingSince != nil && now.Before(missingSince.Add(retention)) {
 		return nil // spares a read for each of many clocks; timelimit.Decide clears MissingSince if pods are bound again
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
@@ -99,6 +107,25 @@ func (r *Reconciler) reconcileEndedWorkload(ctx context.Context, c *v1alpha1.Wor
 		return nil
 	}
 	return client.IgnoreNotFound(r.Client.Status().Update(ctx, next))
+}
+
+// retentionOf returns for how long the clock of a deleted workload is kept.
+func (r *Reconciler) retentionOf(ctx context.Context, c *v1alpha1.WorkloadClock) (time.Duration, error) {
+	var held int64 // the running time is reset earlier, the GPU time is not
+	if usage := c.Status.GPUUsage; usage != nil {
+		for i := range usage.Days {
+			held += usage.Days[i].GPUMilliSeconds
+		}
+	}
+	if held >= briefGPUTime.Milliseconds() || c.Status.Stopped != nil {
+		return clockRetention, nil
+	}
+	tenant, err := r.lookUpTenant(ctx, c.Namespace)
+	if err != nil || tenant == nil {
+		return clockRetention, err
+	}
+	limits, _ := tenant.effectiveLimits(r.Clock.Now(), nil, c.Status.WorkloadType)
+	return limits.ResetAfter.Length(), nil
 }
 
 // pauseOrphanedClock pauses the clock of a workload whose namespace has no project any more.

@@ -48,6 +48,11 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if denial != "" {
 		return admission.Denied(denial)
 	}
+	if denial == "" && err == nil {
+		if denial, err = v.denialOfCount(ctx, &req); denial != "" {
+			return admission.Denied(denial)
+		}
+	}
 	if err != nil {
 		return allowUnchecked(err)
 	}

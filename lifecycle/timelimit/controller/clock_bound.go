@@ -1,0 +1,93 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit"
+)
+
+// fewerClocks is the number of clocks down to which those of ended workloads are deleted, once a namespace has more. It is so far
+// below v1alpha1.MaxClocks that the webhook refuses no workload of a namespace whose clocks may go.
+const fewerClocks = v1alpha1.MaxClocks * 9 / 10
+
+// boundClocks deletes clocks of ended workloads of a namespace that has too many. The GPU time of their workloads is in the
+// UsageRecord, which lifecycle counts from pods.
+func (r *Reconciler) boundClocks(ctx context.Context, t *tenant, namespace string, now time.Time) error {
+	var clocks v1alpha1.WorkloadClockList
+	if err := r.Client.List(ctx, &clocks, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list clocks: %w", err)
+	}
+	mayGo := func(c *v1alpha1.WorkloadClock) bool {
+		limits, _ := t.effectiveLimits(now, nil, c.Status.WorkloadType)
+		return c.Status.State != "" && c.Status.RunningSince == nil && c.Status.StartingSince == nil &&
+			!timelimit.CanContinue(&c.Status, limits.ResetAfter.Length(), now)
+	}
+	for _, c := range chooseClocks(clocks.Items, fewerClocks, mayGo) {
+		err := r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete clock %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// endOf returns when the workload of a clock ended, or was created if its time was reset since.
+func endOf(c *v1alpha1.WorkloadClock) time.Time {
+	if paused := c.Status.PausedSince; paused != nil {
+		return paused.Time
+	}
+	return c.CreationTimestamp.Time
+}
+
+// chooseClocks returns the clocks that go if more than so many are there: of the user who has most, that whose workload ended first, until
+// few enough remain or none of that user may go.
+func chooseClocks(clocks []v1alpha1.WorkloadClock, atMost int, mayGo func(*v1alpha1.WorkloadClock) bool) (chosen []*v1alpha1.WorkloadClock) {
+	excess := len(clocks) - atMost
+	if excess <= 0 {
+		return nil
+	}
+	type share struct {
+		user  string
+		all   int
+		mayGo []*v1alpha1.WorkloadClock
+	}
+	byUser := map[string]*share{}
+	for i := range clocks {
+		c := &clocks[i]
+		user := c.Status.CreatedBy
+		if byUser[user] == nil {
+			byUser[user] = &share{user: user}
+		}
+		byUser[user].all++
+		if mayGo(c) {
+			byUser[user].mayGo = append(byUser[user].mayGo, c)
+		}
+	}
+	shares := make([]*share, 0, len(byUser))
+	for _, s := range byUser {
+		slices.SortFunc(s.mayGo, func(a, b *v1alpha1.WorkloadClock) int {
+			return cmp.Or(endOf(a).Compare(endOf(b)), cmp.Compare(a.Name, b.Name))
+		})
+		shares = append(shares, s)
+	}
+	for range excess {
+		most := slices.MaxFunc(shares, func(a, b *share) int { return cmp.Or(cmp.Compare(a.all, b.all), cmp.Compare(b.user, a.user)) })
+		if len(most.mayGo) == 0 {
+			break
+		}
+		chosen = append(chosen, most.mayGo[0])
+		most.mayGo = most.mayGo[1:]
+		most.all--
+	}
+	return chosen
+}

@@ -36,7 +36,7 @@ func compileBuiltIn(t *testing.T) *engine.Set {
 
 func TestBuiltInPoliciesCompile(t *testing.T) {
 	want := []string{
-		"core.devices", "core.gpu", "core.jobs", "core.limits", "core.namespace", "core.nodepool", "core.priority", "core.project", "core.quota",
+		"core.affinity", "core.devices", "core.gpu", "core.jobs", "core.limits", "core.namespace", "core.nodepool", "core.priority", "core.project", "core.quota",
 		"core.type", "schedulers.kai", "schedulers.kube-scheduler", "schedulers.kueue",
 	}
 	if diff := cmp.Diff(want, compileBuiltIn(t).Names()); diff != "" {

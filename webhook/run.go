@@ -68,7 +68,11 @@ const (
 	PathTemplates       = "/validate/templates"
 	PathAdoptions       = "/validate/adoptions"
 	PathObjects         = "/mutate/objects"
+	PathClaims          = "/mutate/claims"
+	PathClaimUse        = "/validate/claim-use"
+	PathClaimRetention  = "/validate/claim-retention"
 	PathCreatorLabels   = "/mutate/creator-labels"
+	PathAffinity        = "/mutate/affinity"
 	PathLabeledPods     = "/validate/creator-labels"
 	PathConnections     = "/validate/connections"
 	PathRestarts        = "/validate/restarts"
@@ -265,6 +269,7 @@ func registerHandlers(
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer, Clock: clock}
 	extensionDefaulter := &extension.Defaulter{Clock: clock}
 	creators := &workload.CreatorResolver{Live: live, Controllers: tenants}
+	claims := &workload.ClaimReader{Creators: creators}
 	var limits requestLimits
 	policyValidator := &policy.Validator{Cached: cached, Checker: policyChecker, Clock: clock, Policies: reporter.engine}
 	for _, webhook := range []struct {
@@ -276,9 +281,13 @@ func registerHandlers(
 		{PathValidatePods, "final-pods", &pod.Validator{Base: base, Replicas: reporter}},
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
-		{PathTemplates, "templates", &workload.Validator{Base: base}},
-		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached}},
+		{PathTemplates, "templates", &workload.Validator{Base: base, Claims: claims}},
+		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached, Creators: creators}},
+		{PathClaims, "claims", &workload.ClaimMutator{Claims: claims, Rights: authorizer}},
+		{PathClaimUse, "claim-use", &workload.ClaimUseValidator{Claims: claims}},
+		{PathClaimRetention, "claim-retention", &workload.ClaimRetentionValidator{Claims: claims}},
 		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
+		{PathAffinity, "affinity", &workload.AffinityNarrower{Creators: creators}},
 		{PathLabeledPods, "labeled-pods", &workload.CreatorLabelValidator{Creators: creators}},
 		{PathConnections, "connections", &workload.ConnectionValidator{Creators: creators}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},

@@ -137,6 +137,18 @@ type NodePoolSpec struct {
 	// +kubebuilder:default=Auto
 	DriverMemoryLimits DriverMemoryLimits `json:"driverMemoryLimits,omitempty"`
 
+	// TopologyKeys are further node labels by which pods of the pool's projects may require pod
+	// anti-affinity, such as that of a block of nodes. The labels of a node, a zone and a rack
+	// (kubernetes.io/hostname, topology.kubernetes.io/zone, topology.kubernetes.io/rack) are allowed
+	// without it. By a label that many nodes share, one pod keeps others off all of them.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	TopologyKeys []string `json:"topologyKeys,omitempty"`
+
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	//
 	// +optional

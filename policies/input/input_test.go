@@ -159,9 +159,9 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `[` +
-		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
+		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"topologyKeys":[],"tolerations":[],"unsupported":"not yet",` +
 		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteedResource":"sluice.dev/guaranteed-milli","quotaApplied":false,"guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
-		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"tolerations":[],"unsupported":"",` +
+		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"topologyKeys":[],"tolerations":[],"unsupported":"",` +
 		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteedResource":"sluice.dev/guaranteed-milli.mig","quotaApplied":false,"guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +

@@ -35,6 +35,8 @@ type NodePool struct {
 	DriverLimits bool `json:"driverLimits"`
 	// NodeSelector are the labels of its nodes.
 	NodeSelector map[string]string `json:"nodeSelector"`
+	// TopologyKeys are the node labels by which pods may require anti-affinity, besides those of a node, a zone and a rack.
+	TopologyKeys []string `json:"topologyKeys"`
 	// Tolerations are added to every GPU pod of the pool.
 	Tolerations []corev1.Toleration `json:"tolerations"`
 	// Unsupported is the reason why the pool accepts no pods: Sluice does not support its scheduler, or the scheduler's
@@ -126,6 +128,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Compute:       pool.Spec.Compute,
 		Burst:         pool.Spec.Burst,
 		NodeSelector:  publicMetadata(pool.Spec.NodeSelector),
+		TopologyKeys:  append([]string{}, pool.Spec.TopologyKeys...),
 		Tolerations:   append([]corev1.Toleration{}, pool.Spec.Tolerations...),
 		Unsupported:   unsupportedReason(pool),
 		Settings:      publicMetadata(pool.Status.Settings),

@@ -5,6 +5,8 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,10 +22,13 @@ import (
 )
 
 // AdoptionValidator refuses that a controller takes over a pod or a ReplicaSet that another user created without a
-// controller: a ReplicaSet whose selector matches it would scale it away. It handles updates of both kinds.
+// controller: a ReplicaSet whose selector matches it would scale it away. The same holds for a volume claim, which goes with
+// a StatefulSet that has its name. It handles updates of these kinds.
 type AdoptionValidator struct {
 	// Cache has the AdmissionParameters, which name the controllers.
 	Cache client.Reader
+	// Creators resolves the creators of the owners of claims.
+	Creators *CreatorResolver
 }
 
 var _ admission.Handler = (*AdoptionValidator)(nil)
@@ -49,6 +54,9 @@ func (v *AdoptionValidator) Handle(ctx context.Context, req admission.Request) a
 	}
 	value, _ := lookupPath(before, createdByPath)
 	creator, _ := value.(string)
+	if req.Kind.Kind == claimKind.Kind {
+		return v.validateClaim(ctx, &req, creator)
+	}
 	var parameters v1alpha1.AdmissionParameters
 	if err := v.Cache.Get(ctx, types.NamespacedName{Name: v1alpha1.AdmissionParametersName}, &parameters); err != nil {
 		return evaluation.ErrorResponse(fmt.Errorf("get admission parameters: %w", err))
@@ -61,6 +69,31 @@ func (v *AdoptionValidator) Handle(ctx context.Context, req admission.Request) a
 		controller.Kind, req.Kind.Kind))
 	response.Result.Code, response.Result.Reason = http.StatusNotFound, metav1.StatusReasonNotFound
 	return response
+}
+
+// validateClaim allows that the workloads of its creator take over a claim, and StatefulSets without controller if they are newer:
+// [ClaimRetentionValidator] judged these.
+func (v *AdoptionValidator) validateClaim(ctx context.Context, req *admission.Request, creator string) admission.Response {
+	var claim metav1.PartialObjectMetadata
+	if err := json.Unmarshal(req.Object.Raw, &claim); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode metadata of claim: %w", err))
+	}
+	reference := metav1.GetControllerOfNoCopy(&claim)
+	owner, err := v.Creators.owner(ctx, req.Namespace, reference)
+	if err != nil {
+		return undecided(fmt.Errorf("find the new owner of the claim: %w", err))
+	}
+	user, root, err := v.Creators.rootOf(ctx, owner)
+	if err != nil && !errors.Is(err, errUnknownCreator) {
+		return undecided(fmt.Errorf("find the creator of the claim's new owner: %w", err))
+	}
+	isJudged := root != nil && root.Kind == statefulSet.Kind && metav1.GetControllerOfNoCopy(root) == nil &&
+		claim.CreationTimestamp.Before(&root.CreationTimestamp)
+	if user == creator || isJudged {
+		return admission.Allowed("")
+	}
+	return admission.Denied(fmt.Sprintf("volume claim %s was created by %s, and no %s of %s takes it over; use another name for the workload or its "+
+		"claim template, or the retention policy Retain", claim.Name, describeCreator(creator), reference.Kind, describeCreator(user)))
 }
 
 func describeCreator(user string) string {

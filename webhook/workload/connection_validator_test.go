@@ -315,7 +315,7 @@ func TestLabeledPods(t *testing.T) {
 		"pod with another's label":          {user: bob, label: v1alpha1.CreatorLabel(anna), message: "set it to " + v1alpha1.CreatorLabel(bob)},
 		"template with another's label":     {user: jobs, label: v1alpha1.CreatorLabel(bob), owner: ref("batch/v1", "Job", "train"), message: "is not the label of " + anna},
 		"forged owner":                      {user: bob, label: v1alpha1.CreatorLabel(anna), owner: ref("batch/v1", "Job", "train"), message: "is not the label of " + bob},
-		"owner of the same name":            {user: jobs, label: v1alpha1.CreatorLabel(anna), owner: &metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "former", Controller: ptr.To(true)}, message: "another has that name"},
+		"owner of the same name":            {user: jobs, label: v1alpha1.CreatorLabel(anna), owner: &metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "former", Controller: ptr.To(true)}, message: "the creator of the pod's workload is not known"},
 		"empty label":                       {user: anna, label: "-", message: "remove the label"},
 		"ServiceAccount with another's one": {user: account, label: v1alpha1.CreatorLabel(anna), message: "is not the label of " + account},
 	} {

@@ -14,9 +14,9 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// CreatorLabeler sets the label of the creator on new pods and pod templates, and in the selectors of Services, so that
-// a Service selects only pods of its creator. The API server calls it for users who change only own objects. On pods it
-// is a convenience: [CreatorLabelValidator] checks their label.
+// CreatorLabeler sets the label of the creator on new pods and pod templates that have no controller, and in the selectors
+// of Services of users who change only own objects, so that these select only pods of their creator. On pods it is a
+// convenience: [CreatorLabelValidator] checks their label.
 type CreatorLabeler struct{}
 
 var _ admission.Handler = CreatorLabeler{}

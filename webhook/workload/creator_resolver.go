@@ -13,10 +13,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -29,8 +31,8 @@ type Controllers interface {
 	RecordsCreators(ctx context.Context, kind schema.GroupKind) (bool, error)
 }
 
-// CreatorResolver resolves the creators of objects, from the objects in the API server. The API server calls its
-// validators for users who change only own objects, or for pods with the label of a creator, so these reads are rare.
+// CreatorResolver resolves the creators of objects, from the objects in the API server: one read of metadata for each
+// owner above a new pod with the label of a creator.
 type CreatorResolver struct {
 	// Live reads the metadata of pods and of their owners from the API server: a cache may have an older object of the name.
 	Live client.Reader
@@ -49,39 +51,47 @@ var errUnknownCreator = errors.New("its creator is not known")
 // A reference to an owner counts only on an object that a controller created. Its users cannot change such an object:
 // admission lets them change only what they created, and accepts controller references from controllers alone.
 func (r *CreatorResolver) Of(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
+	creator, _, err := r.rootOf(ctx, object)
+	return creator, err
+}
+
+// rootOf returns the creator of an object, and the root workload that this user created.
+func (r *CreatorResolver) rootOf(
+	ctx context.Context, object *metav1.PartialObjectMetadata,
+) (creator string, root *metav1.PartialObjectMetadata, err error) {
 	for range maxOwners {
 		kind := object.GroupVersionKind().GroupKind()
 		switch recorded, err := r.Controllers.RecordsCreators(ctx, kind); {
 		case err != nil:
-			return "", fmt.Errorf("find out whether creators of kind %s are recorded: %w", kind, err)
+			return "", nil, fmt.Errorf("find out whether creators of kind %s are recorded: %w", kind, err)
 		case !recorded:
-			return "", fmt.Errorf("%w: admission does not record who creates a %s", errUnknownCreator, kind)
+			return "", nil, fmt.Errorf("%w: admission does not record who creates a %s", errUnknownCreator, kind)
 		}
-		creator := object.Annotations[v1alpha1.AnnotationCreatedBy]
+		creator = object.Annotations[v1alpha1.AnnotationCreatedBy]
 		if creator == "" {
-			return "", errUnknownCreator
+			return "", nil, errUnknownCreator
 		}
 		reference := metav1.GetControllerOfNoCopy(object)
 		if reference == nil {
-			return creator, nil
+			return creator, object, nil
 		}
 		isController, err := r.Controllers.IsControllerOf(ctx, creator, reference)
 		if err != nil {
-			return "", fmt.Errorf("compare %s with the controllers: %w", creator, err)
+			return "", nil, fmt.Errorf("compare %s with the controllers: %w", creator, err)
 		}
 		if !isController {
-			return creator, nil
+			return creator, object, nil
 		}
 		owner, err := r.owner(ctx, object.Namespace, reference)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if isAdopted(object, reference, owner) {
-			return "", fmt.Errorf("%w: its owner, %s %s, took it over from another workload", errUnknownCreator, reference.Kind, reference.Name)
+			return "", nil, fmt.Errorf("%w: its owner, %s %s, took it over from another workload", errUnknownCreator, reference.Kind, reference.Name)
 		}
 		object = owner
 	}
-	return "", fmt.Errorf("%w: it has more than %d owners", errUnknownCreator, maxOwners)
+	return "", nil, fmt.Errorf("%w: it has more than %d owners", errUnknownCreator, maxOwners)
 }
 
 // maxClockSkew is by how much the clocks of API servers may differ.
@@ -110,6 +120,30 @@ func isAdopted(object *metav1.PartialObjectMetadata, reference *metav1.OwnerRefe
 	return false
 }
 
+// labelOf returns the label of a new pod's creator, and who that is: the user of the request, or the creator of the pod's owner if a
+// controller creates the pod. Where no object names a creator, it is empty, and the pods of the owner have a label of their own.
+func (r *CreatorResolver) labelOf(
+	ctx context.Context, req *admission.Request, pod *metav1.PartialObjectMetadata,
+) (label, creator string, err error) {
+	creator = req.UserInfo.Username
+	if reference := metav1.GetControllerOfNoCopy(pod); reference != nil {
+		isController, err := r.Controllers.IsControllerOf(ctx, creator, reference)
+		if err != nil {
+			return "", "", err
+		}
+		if isController {
+			creator, err = r.OfOwner(ctx, req.Namespace, reference)
+			if errors.Is(err, errUnknownCreator) {
+				return v1alpha1.CreatorLabel(string(reference.UID)), "", nil
+			}
+			if err != nil {
+				return "", "", err
+			}
+		}
+	}
+	return v1alpha1.CreatorLabel(creator), creator, nil
+}
+
 // OfOwner returns the creator of the object to which a controller reference points.
 func (r *CreatorResolver) OfOwner(ctx context.Context, namespace string, reference *metav1.OwnerReference) (string, error) {
 	owner, err := r.owner(ctx, namespace, reference)
@@ -125,6 +159,8 @@ func (r *CreatorResolver) owner(ctx context.Context, namespace string, reference
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: its owner, %s %s, was deleted", errUnknownCreator, reference.Kind, reference.Name)
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("%w: the webhook may not read its owner, %s %s: %w", errUnknownCreator, reference.Kind, reference.Name, err)
 	case err != nil:
 		return nil, fmt.Errorf("get its owner, %s %s: %w", reference.Kind, reference.Name, err)
 	}

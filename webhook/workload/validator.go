@@ -25,6 +25,8 @@ import (
 // Validator evaluates the pod templates of workloads.
 type Validator struct {
 	evaluation.Base
+	// Claims reads the volume claims that templates name; nil for a replay, which has no cluster.
+	Claims *ClaimReader
 }
 
 var _ admission.Handler = (*Validator)(nil)
@@ -157,7 +159,8 @@ func (v *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Templat
 	if errors.As(err, &undecodable) {
 		return evaluation.Result{Result: decision.Result{Warnings: []merge.Finding{warnTemplate(t, undecodable)}}}, nil
 	}
-	result.Warnings = append(result.Warnings, warnNodeName(t)...)
+	creator, _ := lookupPath(change.object, createdByPath)
+	result.Warnings = slices.Concat(result.Warnings, warnNodeName(t), warnAffinity(t.Body, t.Field), v.Claims.warnings(ctx, change.namespace, t, mergeschema.AsString(creator)))
 	return result, err
 }
 

@@ -48,6 +48,7 @@ func (r *workloadFactsReader) read(ctx context.Context, text string) (explanatio
 		{"the project", r.readProject},
 		{"the clock", r.readClock},
 		{"pods", r.readRemainingPods},
+		{"other pods", r.readNeighbors},
 		{"events", r.readEvents},
 		{"quotas", r.readQuotas},
 		{"requests for more time", r.readExtensions},
@@ -189,6 +190,20 @@ func (r *workloadFactsReader) readRemainingPods(ctx context.Context) error {
 				r.addPod(&page.Items[i])
 			}
 		}
+	}, client.InNamespace(r.facts.Namespace))
+}
+
+// readNeighbors reads the pods of the namespace if a pod of the workload waits because of anti-affinity.
+func (r *workloadFactsReader) readNeighbors(ctx context.Context) error {
+	if !slices.ContainsFunc(r.facts.Pods, func(pod corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && explanation.NamesAntiAffinity(c.Message)
+		})
+	}) {
+		return nil
+	}
+	return listPages(ctx, r, func(page *corev1.PodList) {
+		r.facts.Neighbors = append(r.facts.Neighbors, page.Items...)
 	}, client.InNamespace(r.facts.Namespace))
 }
 

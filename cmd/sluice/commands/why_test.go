@@ -180,6 +180,21 @@ func TestWhyFacts(t *testing.T) {
 	}
 }
 
+// The other pods of the namespace are read only for a pod that waits because of anti-affinity.
+func TestWhyReadsNeighbors(t *testing.T) {
+	for message, want := range map[string]int{
+		"0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.": 3, // and that of a Deployment
+		"0/2 nodes are available: 2 Insufficient nvidia.com/gpu.":                  0,
+	} {
+		waiting, other := &corev1.Pod{ObjectMeta: newMeta("waiting")}, &corev1.Pod{ObjectMeta: newMeta("other")}
+		waiting.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+		facts, err := readFacts(t, newFakeClient(t, interceptor.Funcs{}, append(whyObjects(), waiting, other)...), "pod/waiting")
+		if err != nil || len(facts.Neighbors) != want {
+			t.Errorf("%s: %d pods, %v", message, len(facts.Neighbors), err)
+		}
+	}
+}
+
 // A user who may read little gets an answer that says what it lacks.
 func TestWhyWithoutRights(t *testing.T) {
 	refuse := func(object any) error {

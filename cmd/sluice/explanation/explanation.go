@@ -63,7 +63,9 @@ type Facts struct {
 	// Pods are the pods of the workload, Events those on the workload and its parts.
 	Pods   []corev1.Pod
 	Events []corev1.Event
-	Quotas []corev1.ResourceQuota
+	// Neighbors are all pods of the namespace, if a pod of the workload waits because of anti-affinity.
+	Neighbors []corev1.Pod
+	Quotas    []corev1.ResourceQuota
 	// Queued are Kueue's Workloads of the workload, Groups its pod groups of KAI-Scheduler.
 	Queued, Groups []unstructured.Unstructured
 	// Extensions are the requests for more time for the workload, the newest last.

@@ -50,6 +50,9 @@ var (
 	taintPattern        = regexp.MustCompile(`untolerated taint\(?s?\)? ?\{([^}]*)\}`)
 )
 
+// NamesAntiAffinity reports whether a scheduler's message has anti-affinity among the reasons why a pod waits.
+func NamesAntiAffinity(message string) bool { return strings.Contains(message, "anti-affinity") }
+
 // explainUnscheduled answers for a workload whose pods have no node.
 func explainUnscheduled(f *Facts) *Answer {
 	if f.runs() {
@@ -97,6 +100,10 @@ func (f *Facts) explainUnschedulable(pod *corev1.Pod, message string) *Answer {
 	if pool != "" {
 		where = "no node of node pool " + pool
 	}
+	rival := ""
+	if NamesAntiAffinity(message) {
+		rival = f.describeAntiAffinity(pod)
+	}
 	switch {
 	case taint != nil && strings.HasPrefix(taint[1], v1alpha1.TaintRepartitioning):
 		a.Reason = "Repartitioning"
@@ -112,6 +119,9 @@ func (f *Facts) explainUnschedulable(pod *corev1.Pod, message string) *Answer {
 		if strings.HasPrefix(names[0], "nvidia.com/mig-") {
 			a.Details = append(a.Details, "Slices are made on demand: if GPUs of the pool are free, they are partitioned within minutes.")
 		}
+	case rival != "":
+		a.Reason = "AntiAffinity"
+		a.Text = rival
 	case strings.Contains(message, "persistentvolumeclaim"), strings.Contains(message, "PersistentVolumeClaim"), strings.Contains(message, "volume"):
 		a.Reason = "Volume"
 		a.Text = "It waits for a volume: " + sentence(message)
@@ -130,6 +140,9 @@ func (f *Facts) explainUnschedulable(pod *corev1.Pod, message string) *Answer {
 	if len(a.Steps) == 0 {
 		f.addQuotaHolders(a)
 		f.addList(a)
+	}
+	if rival != "" && a.Text != rival {
+		a.Details = append(a.Details, rival)
 	}
 	a.Details = append(a.Details, "The scheduler reports: "+sentence(message))
 	a.add("see the pod", f.describePod(pod))

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,6 +99,19 @@ func bound(p *corev1.Pod) {
 func unschedulable(message string) corev1.Pod {
 	return pod(corev1.PodPending, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}
+	})
+}
+
+// rival is a running pod of a StatefulSet with anti-affinity to pods with these labels.
+func rival(name string, selected map[string]string) corev1.Pod {
+	return pod(corev1.PodRunning, bound, func(p *corev1.Pod) {
+		p.Name, p.UID = name, types.UID(name)
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: selected}, TopologyKey: corev1.LabelHostname,
+			}},
+		}}
 	})
 }
 
@@ -235,6 +249,23 @@ func situations(t testing.TB) map[string]Facts {
 		}),
 		"waiting-no-node": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")}
+		}),
+		"waiting-anti-affinity": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules.")}
+			f.Pods[0].Labels["app"] = "db"
+			f.Neighbors = append(f.Pods, rival("db-0", map[string]string{"tier": "x"}), rival("db-1", map[string]string{"app": "db", v1alpha1.LabelCreator: "abc"}))
+			f.Pods[0].Labels[v1alpha1.LabelCreator] = "abc"
+		}),
+		"waiting-own-anti-affinity": job(func(f *Facts) {
+			waiting := unschedulable("0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't match pod anti-affinity rules.")
+			waiting.Spec.Affinity = rival("", nil).Spec.Affinity
+			f.Pods, f.Neighbors = []corev1.Pod{waiting}, []corev1.Pod{pod(corev1.PodRunning, bound, func(p *corev1.Pod) {
+				p.UID, p.Name, p.Annotations = "other", "notebook", map[string]string{v1alpha1.AnnotationCreatedBy: "ben@example.org"}
+			})}
+		}),
+		"waiting-unknown-anti-affinity": job(func(f *Facts) {
+			f.Pods = []corev1.Pod{unschedulable("0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.")}
+			f.Neighbors = f.Pods
 		}),
 		"waiting-volume": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{unschedulable(`0/3 nodes are available: persistentvolumeclaim "data" not found.`)}

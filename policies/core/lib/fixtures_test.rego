@@ -21,6 +21,7 @@ pool(name, sharing, products) := {
 	"driverReservePercent": 3,
 	"driverLimits": false,
 	"nodeSelector": {"pool": name},
+	"topologyKeys": [],
 	"tolerations": [{"key": "gpu", "operator": "Exists"}],
 	"unsupported": "",
 	"quotaResource": sprintf("sluice.dev/gpu-milli.%s", [name]),

@@ -32,6 +32,8 @@ const (
 	deviceClaims class = "device claims"
 	services     class = "services"
 	cpuPods      class = "pods without GPUs"
+	affinities   class = "affinity"
+	volumeClaims class = "volume claims"
 )
 
 // row is one attack. It holds for each role and engine.

@@ -58,6 +58,9 @@ var templates = map[string]template{
 		`{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {maxUnavailable: 0, selector: {matchLabels: {app: "{name}"}}}}`, policyv1.PodDisruptionBudget{}, "",
 	},
 	"ConfigMap": {`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, corev1.ConfigMap{}, ""},
+	"PersistentVolumeClaim": {
+		`{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, corev1.PersistentVolumeClaim{}, "",
+	},
 	"Extension": {
 		`{apiVersion: sluice.dev/v1alpha1, kind: Extension, spec: {target: {apiVersion: sluice.dev/v1alpha1, kind: Project, name: "{project}"}, action: Renew, reason: more}}`, nil, "",
 	},

@@ -76,7 +76,7 @@ func (w *podWatch) observeAll(ctx context.Context, events watch.Interface) (ende
 
 func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 	ends := deleted || pod.DeletionTimestamp != nil
-	owner := w.ofPod(pod)
+	owner := w.onPod(pod)
 	w.mu.Lock()
 	if ends && owner != nil && w.endedAboveLimit(pod) {
 		owner.touched = true
@@ -85,6 +85,11 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 		w.t.Errorf("pod %s/%s was deleted, though no member with the right ended its workload: %+v", pod.Namespace, pod.Name, pod.Status.Conditions)
 	}
 	w.mu.Unlock()
+	if owner != nil {
+		if err := keepsOnlyOwnAway(pod, owner.creator.user); err != nil {
+			w.t.Error(err)
+		}
+	}
 	w.running[pod.UID] = pod
 	if deleted || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		delete(w.running, pod.UID)

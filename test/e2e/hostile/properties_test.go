@@ -42,8 +42,8 @@ const (
 
 // Members of two projects create, change and delete workloads of their own and of others, at random
 // and at the same time, with forged fields. No request succeeds that its sender has no right to, no
-// workload ends or changes but by a request of a member who may do so, no clock counts a workload for
-// another user, and no project runs more than its limit for longer than the bound. Guards invariants
+// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off
+// nodes, no clock counts a workload for another user, and no project runs more than its limit for longer than the bound. Guards invariants
 // 3, 4 and 12 of the design.
 func TestNoMemberHarmsAnother(t *testing.T) {
 	duration, seed := defaultDuration, rand.Uint64()
@@ -198,6 +198,8 @@ var forgeries = []string{
 	`{spec: {schedulerName: other}}`, `{metadata: {annotations: {sluice.dev/ends-at: "2099-01-01T00:00:00Z"}}}`,
 	`{spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1", sluice.dev/gpu-milli.direct: "1"}}}]}}`,
 	`{metadata: {labels: {sluice.dev/workload-type: inference}}}`,
+	antiAffinity(ownReplicas), antiAffinity(everybody), antiAffinity(everybody + ", namespaceSelector: {}"),
+	antiAffinity("topologyKey: kubernetes.io/os, labelSelector: {}"), antiAffinity(everybody + ", mismatchLabelKeys: [sluice.dev/creator]"),
 }
 
 // create creates a workload, mostly with a GPU.
@@ -276,7 +278,7 @@ func (s *simulation) notTerminating(w *workload) client.DeleteOption {
 }
 
 // ofPod returns the workload of a pod; nil if it is unknown.
-func (s *simulation) ofPod(pod *corev1.Pod) *workload {
+func (s *simulation) onPod(pod *corev1.Pod) *workload {
 	name, _, _ := strings.Cut(pod.Name, "-")
 	s.mu.Lock()
 	defer s.mu.Unlock()

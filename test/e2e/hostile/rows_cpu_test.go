@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,20 +28,20 @@ const (
 
 // Pods without GPUs harm no pods with GPUs.
 var _ = attacks(
-	row{class: cpuPods, name: "no class", engines: everyEngine, attack: create("Pod", ""), harmless: ofPod(ranksBelowGPUPods)},
+	row{class: cpuPods, name: "no class", engines: everyEngine, attack: create("Pod", ""), harmless: onPod(ranksBelowGPUPods)},
 	row{class: cpuPods, name: "a class of pods with GPUs", engines: everyEngine, attack: create("Pod", aGPUClass), want: "is not for a pod without GPUs, which has sluice-cpu"},
-	row{class: cpuPods, name: "another class of the cluster", attack: create("Pod", "{spec: {priorityClassName: hostile-high}}"), harmless: ofPod(ranksBelowGPUPods)},
+	row{class: cpuPods, name: "another class of the cluster", attack: create("Pod", "{spec: {priorityClassName: hostile-high}}"), harmless: onPod(ranksBelowGPUPods)},
 	row{
 		class: cpuPods, name: "the priority by its number", attack: create("Pod", "{spec: {priority: 1000000}}"),
 		want: "priority",
 	},
 	row{
 		class: cpuPods, name: "a preemption policy", attack: create("Pod", "{spec: {preemptionPolicy: PreemptLowerPriority}}"),
-		harmless: ofPod(ranksBelowGPUPods),
+		harmless: onPod(ranksBelowGPUPods),
 	},
 	row{
 		class: cpuPods, name: "a grace period of a year", attack: create("Pod", "{spec: {terminationGracePeriodSeconds: 31536000}}"),
-		harmless: ofPod(func(pod *corev1.Pod) error {
+		harmless: onPod(func(pod *corev1.Pod) error {
 			if grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0); grace > 3600 {
 				return fmt.Errorf("its grace period is %d s", grace)
 			}
@@ -55,9 +54,9 @@ var _ = attacks(
 	},
 	row{
 		class: cpuPods, name: "nodes of a pool that refuses them, by one of several terms", engines: everyEngine, attack: create("Pod", refusingTerms),
-		harmless: ofPod(avoidsRefusingNodes),
+		harmless: onPod(avoidsRefusingNodes),
 	},
-	row{class: cpuPods, name: "any node, tolerating all", attack: create("Pod", "{spec: {tolerations: [{operator: Exists}]}}"), harmless: ofPod(avoidsRefusingNodes)},
+	row{class: cpuPods, name: "any node, tolerating all", attack: create("Pod", "{spec: {tolerations: [{operator: Exists}]}}"), harmless: onPod(avoidsRefusingNodes)},
 	row{
 		class: cpuPods, name: "more pods than the project may have", roles: users, fresh: true, attack: really(manyPods()),
 		want: "exceeded quota: sluice, requested: pods=1, used: pods=2, limited: pods=2", uncontrolled: "the first pods are accepted",
@@ -92,17 +91,6 @@ func avoidsRefusingNodes(pod *corev1.Pod) error {
 		}
 	}
 	return nil
-}
-
-// ofPod converts the object of a request.
-func ofPod(check func(*corev1.Pod) error) func(*attacker, *unstructured.Unstructured) error {
-	return func(_ *attacker, got *unstructured.Unstructured) error {
-		var pod corev1.Pod
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &pod); err != nil {
-			return err
-		}
-		return check(&pod)
-	}
 }
 
 // manyPods creates pods that request nothing until one is refused. The project may have two.

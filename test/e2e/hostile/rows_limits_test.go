@@ -43,7 +43,7 @@ var _ = attacks(
 	},
 	row{
 		class: quotas, name: "a GPU pod that ends at once", engines: withNodes, attack: create("Pod", withoutEnd),
-		harmless: ofPod(func(pod *corev1.Pod) error {
+		harmless: onPod(func(pod *corev1.Pod) error {
 			if grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0); grace < 1 {
 				return fmt.Errorf("its grace period is %d s", grace)
 			}

@@ -36,6 +36,11 @@ type NodePoolSpecApplyConfiguration struct {
 	// GPU memory of a container: Auto (the default) or Never. Auto writes them with sharing
 	// TimeSlicing and KAI if all nodes have a driver of version 615 or newer.
 	DriverMemoryLimits *apiv1alpha1.DriverMemoryLimits `json:"driverMemoryLimits,omitempty"`
+	// TopologyKeys are further node labels by which pods of the pool's projects may require pod
+	// anti-affinity, such as that of a block of nodes. The labels of a node, a zone and a rack
+	// (kubernetes.io/hostname, topology.kubernetes.io/zone, topology.kubernetes.io/rack) are allowed
+	// without it. By a label that many nodes share, one pod keeps others off all of them.
+	TopologyKeys []string `json:"topologyKeys,omitempty"`
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
 	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
@@ -115,6 +120,16 @@ func (b *NodePoolSpecApplyConfiguration) WithDriverReservePercent(value int32) *
 // If called multiple times, the DriverMemoryLimits field is set to the value of the last call.
 func (b *NodePoolSpecApplyConfiguration) WithDriverMemoryLimits(value apiv1alpha1.DriverMemoryLimits) *NodePoolSpecApplyConfiguration {
 	b.DriverMemoryLimits = &value
+	return b
+}
+
+// WithTopologyKeys adds the given value to the TopologyKeys field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the TopologyKeys field.
+func (b *NodePoolSpecApplyConfiguration) WithTopologyKeys(values ...string) *NodePoolSpecApplyConfiguration {
+	for i := range values {
+		b.TopologyKeys = append(b.TopologyKeys, values[i])
+	}
 	return b
 }
 

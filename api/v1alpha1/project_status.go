@@ -4,6 +4,9 @@
 package v1alpha1
 
 import (
+	"slices"
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -138,6 +141,53 @@ type WorkloadUsage struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
+// The limits of ExtensionRequests in a project's status within a day, of one requester and of all. They
+// limit the mails that members cause to the contacts of the department.
+const (
+	MaxExtensionRequestsOfUser = 10
+	MaxExtensionRequests       = 100
+)
+
+// ExtensionRequest is an Extension that people had to decide on. It stays when the Extension is deleted.
+type ExtensionRequest struct {
+	// UID is the Extension's UID.
+	//
+	// +required
+	UID types.UID `json:"uid"`
+
+	// Requester is a hash of the name of the user who requested it, as in the label
+	// sluice.dev/creator.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Requester string `json:"requester"`
+
+	// Workload is the name of the WorkloadClock of the workload. It is absent for a renewal of the
+	// project.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Workload string `json:"workload,omitempty"`
+
+	// At is when it was requested, in policy time.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+
+	// MailAt is when the contacts of the department get a mail about it, in policy time. One mail
+	// has all requests of a requester for a workload with the same time.
+	//
+	// +required
+	MailAt metav1.Time `json:"mailAt"`
+}
+
+// RecentExtensionRequests returns the ExtensionRequests of the last day, of one user or, if the user is empty, of all.
+func (s *ProjectStatus) RecentExtensionRequests(user string, now time.Time) []ExtensionRequest {
+	return slices.DeleteFunc(slices.Clone(s.ExtensionRequests), func(r ExtensionRequest) bool {
+		return !now.Before(r.At.Add(24*time.Hour)) || user != "" && r.Requester != CreatorLabel(user)
+	})
+}
+
 // ProjectStatus is the observed state of a project.
 type ProjectStatus struct {
 	// ObservedGeneration is the generation of the spec that this status describes.
@@ -196,6 +246,17 @@ type ProjectStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeletionRequest string `json:"deletionRequest,omitempty"`
+
+	// ExtensionRequests are the Extensions of the last day that people had to decide on, the oldest
+	// first. Those that were withdrawn count, too. Of one requester it has at most ten, and of all
+	// together 100; the contacts of the department get no mail of others.
+	//
+	// +optional
+	// +nullable
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=100
+	ExtensionRequests []ExtensionRequest `json:"extensionRequests,omitempty"`
 
 	// GPU is the project's GPU quota and usage, summed over all node pools.
 	//

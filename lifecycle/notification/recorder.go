@@ -91,6 +91,9 @@ type Announcement struct {
 	Lead period.Duration
 	// Digest is the day of the digest that carries the message; nil for a mail of its own.
 	Digest *period.Date
+	// Bundle identifies the mail that carries all messages of this bundle to a recipient that are due at the same time;
+	// empty for a mail of its own.
+	Bundle string
 	// Inputs holds the other inputs of the text.
 	Inputs map[string]string
 	// InputsOf returns further inputs for one recipient. It is optional.
@@ -136,6 +139,10 @@ func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 	}
 	if a.Digest != nil {
 		notice.Spec.Digest = DigestName(to.Email, *a.Digest)
+	}
+	if a.Bundle != "" {
+		sum := sha256.Sum256([]byte(strings.Join([]string{strings.ToLower(string(to.Email)), a.Bundle, notice.Spec.DueAt.UTC().String()}, "\x00")))
+		notice.Spec.Digest = "bundle-" + hex.EncodeToString(sum[:10])
 	}
 	if !a.Lead.IsZero() {
 		lead := a.Lead

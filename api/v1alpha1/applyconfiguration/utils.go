@@ -43,6 +43,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EndedReplicasApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Exception"):
 		return &apiv1alpha1.ExceptionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExtensionRequest"):
+		return &apiv1alpha1.ExtensionRequestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExtensionTerms"):
 		return &apiv1alpha1.ExtensionTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GPUModel"):

@@ -33,6 +33,9 @@ func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *pla
 	if Decide(now, n, p.contextFor(n, s.mailEnabledAt), s.Limits).Action != ActionSend {
 		return true, nil // the cache lags behind
 	}
+	if withdrawn, err := s.supersedeWithdrawn(ctx, n); withdrawn || err != nil {
+		return true, err
+	}
 	request, err := s.newComposeRequest(ctx, n, all)
 	if err != nil {
 		return true, err
@@ -67,7 +70,11 @@ func (s *Sender) newComposeRequest(ctx context.Context, n *v1alpha1.Notice, all 
 		if recipientAddress(member) != recipientAddress(n) || member.Spec.Digest != n.Name {
 			continue // never send a Notice of another recipient or digest
 		}
-		if member.Status.Phase == v1alpha1.NoticeSuperseded {
+		withdrawn, err := s.supersedeWithdrawn(ctx, member)
+		if err != nil {
+			return ComposeRequest{}, err
+		}
+		if withdrawn || member.Status.Phase == v1alpha1.NoticeSuperseded {
 			request.withdrawn++ // it does not hold any more
 			continue
 		}
@@ -76,6 +83,29 @@ func (s *Sender) newComposeRequest(ctx context.Context, n *v1alpha1.Notice, all 
 	}
 	n.Status.Sequence = int32(request.Sequence) //nolint:gosec // bounded by the number of Notices
 	return request, nil
+}
+
+// supersedeWithdrawn supersedes an unfinished Notice that requests a decision on an Extension which was deleted, and
+// reports whether it did. The request is read when the mail is sent, so that no deletion is missed.
+func (s *Sender) supersedeWithdrawn(ctx context.Context, n *v1alpha1.Notice) (bool, error) {
+	if n.Spec.Kind != v1alpha1.NoticeExtensionRequested || n.Spec.Subject == nil || isFinished(n) {
+		return false, nil
+	}
+	var extension v1alpha1.Extension
+	err := s.Live.Get(ctx, client.ObjectKey{Namespace: n.Spec.Subject.Namespace, Name: n.Spec.Subject.Name}, &extension)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get the extension of notice %s: %w", n.Name, err)
+	}
+	if err == nil && extension.UID == n.Spec.Subject.UID {
+		return false, nil
+	}
+	n.Status.Phase, n.Status.LastError = v1alpha1.NoticeSuperseded, "the request was withdrawn"
+	n.Status.ClaimedBy, n.Status.RetryAt = "", nil
+	if err := s.Client.Status().Update(ctx, n); err != nil {
+		return false, fmt.Errorf("mark notice %s as superseded: %w", n.Name, err)
+	}
+	attemptsTotal.WithLabelValues(string(n.Spec.Kind), "superseded").Inc()
+	return true, nil
 }
 
 // composeMessage renders the complete mail before the mail server is contacted.

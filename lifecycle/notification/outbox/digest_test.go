@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
@@ -144,6 +145,57 @@ func TestDigestLeavesOutWithdrawnNotices(t *testing.T) {
 		}
 		if len(w.mails) != 1 || strings.Contains(w.mails[0].body, "p1") || !strings.Contains(w.mails[0].body, "carries p2") {
 			t.Errorf("mails: %+v", w.mails)
+		}
+	})
+}
+
+// Contacts get no mail of a request that was deleted before, also if another Extension has its name now, and one mail of
+// the others that are bundled. Sent ones can be sent again.
+func TestWithdrawnRequestsAreNotSent(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		names := []string{"alone", "alone-gone", "renamed", "bundled", "bundled-gone", "gone-1", "gone-2"}
+		bundles := map[string]string{"bundled": "some", "bundled-gone": "some", "gone-1": "all", "gone-2": "all"}
+		extensions := map[string]*v1alpha1.Extension{}
+		for _, name := range names {
+			e := &v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name}}
+			if err := createObject(t.Context(), w.raw, e); err != nil {
+				t.Fatal(err)
+			}
+			extensions[name] = e
+			w.recordNotice(name, func(n *v1alpha1.Notice) {
+				n.Spec.Kind, n.Spec.Digest = v1alpha1.NoticeExtensionRequested, bundles[name]
+				n.Spec.Subject.Kind, n.Spec.Subject.UID = "Extension", e.UID
+				if name == "renamed" {
+					n.Spec.Subject.UID = "of-a-former-extension"
+				}
+			})
+		}
+		withdraw := func(names ...string) {
+			for _, name := range names {
+				if err := w.raw.Delete(t.Context(), extensions[name]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		withdraw("alone-gone", "bundled-gone", "gone-1", "gone-2")
+		w.advance(time.Hour)
+		const withdrawn = "Superseded: the request was withdrawn"
+		want := map[string]string{
+			"alone": "Sent", "alone-gone": withdrawn, "renamed": withdrawn, "bundled": "Sent", "bundled-gone": withdrawn,
+			"gone-1": withdrawn, "gone-2": withdrawn, "some": "Sent", "all": "Superseded: all its messages were withdrawn",
+		}
+		if diff := cmp.Diff(want, w.phases()); diff != "" {
+			t.Error(diff)
+		}
+		withdraw("alone")
+		n := w.getNotice("alone")
+		n.Annotations = map[string]string{v1alpha1.AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
+		if err := w.raw.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(time.Minute)
+		if diff := cmp.Diff(map[string]int{"alone": 2, "some": 1}, w.sentCounts()); diff != "" {
+			t.Errorf("mails (-want +got):\n%s", diff)
 		}
 	})
 }

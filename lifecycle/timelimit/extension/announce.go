@@ -24,22 +24,33 @@ import (
 // their project. The Notices come first: a crash repeats them with the same names and loses none.
 func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why explanation) error {
 	text := why.String() + ": " + strings.Join(q.approvers(), " or ") + " decides"
-	inputs := q.noticeInputs()
-	maps.Copy(inputs, why.noticeInputs())
-	owners, contacts := r.recipients(q)
-	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, contacts); err != nil {
+	record, err := r.reconcileRequestRecord(ctx, q)
+	if err != nil {
 		return err
 	}
-	if q.isRenewal() {
-		inputs[mail.InputInformed] = "true"
-		if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, owners); err != nil {
+	announced := "No mail was sent, because there were too many requests within a day; `sluice extensions` lists it"
+	if record != nil {
+		announced = "A decision was requested from the contacts of the department"
+		a := q.announcement(v1alpha1.NoticeExtensionRequested, q.noticeInputs())
+		maps.Copy(a.Inputs, why.noticeInputs())
+		if a.DueAt = record.MailAt.Time; a.DueAt.After(record.At.Time) {
+			announced = "The contacts of the department had a mail about an earlier request; the next one has this request"
+			a.Bundle = strings.Join([]string{q.Namespace, record.Requester, record.Workload}, "/")
+		}
+		owners, contacts := r.recipients(q)
+		if _, err := r.Notices.Record(ctx, a, contacts); err != nil {
 			return err
+		}
+		if q.isRenewal() {
+			a.Inputs[mail.InputInformed] = "true"
+			if _, err := r.Notices.Record(ctx, a, owners); err != nil {
+				return err
+			}
 		}
 	}
 	next := q.DeepCopy()
 	setCondition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
-	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested,
-		"A decision was requested from the contacts of the department")
+	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested, announced)
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
@@ -99,7 +110,7 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 			})
 		})
 	}
-	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
+	if _, err := r.Notices.Record(ctx, q.announcement(v1alpha1.NoticeExtensionDecided, inputs), recipients); err != nil {
 		return err
 	}
 	next := q.DeepCopy()
@@ -124,16 +135,14 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	return nil
 }
 
-func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1.NoticeKind, inputs map[string]string,
-	to []v1alpha1.NoticeRecipient,
-) error {
-	_, err := r.Notices.Record(ctx, notification.Announcement{
+// announcement returns a message about the Extension that is due now.
+func (q *request) announcement(kind v1alpha1.NoticeKind, inputs map[string]string) notification.Announcement {
+	return notification.Announcement{
 		Kind: kind, Inputs: inputs, DueAt: q.now, Threshold: string(q.UID),
 		Subject: v1alpha1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Extension", Namespace: q.Namespace, Name: q.Name, UID: q.UID,
 		},
-	}, to)
-	return err
+	}
 }
 
 // noticeInputs returns the inputs of both kinds of Notices.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +55,7 @@ func newJobClock(name string) *v1alpha1.WorkloadClock {
 	return &v1alpha1.WorkloadClock{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: v1alpha1.WorkloadClockName("batch", "Job", name)},
 		Spec:       v1alpha1.WorkloadClockSpec{Root: v1alpha1.WorkloadReference{APIVersion: "batch/v1", Kind: "Job", Name: name}},
-		Status:     v1alpha1.WorkloadClockStatus{RootUID: "job-uid"},
+		Status:     v1alpha1.WorkloadClockStatus{RootUID: "job-uid", CreatedBy: "kim@example.org"},
 	}
 }
 
@@ -94,6 +95,9 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			},
 			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 				return w.interceptWrite(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+			},
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				return w.interceptWrite(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
 			},
 		}).Build()
 	w.reconciler = &Reconciler{

@@ -78,7 +78,10 @@ func (l selfServiceLimits) countGranted(e *v1alpha1.Extension, all []v1alpha1.Ex
 			continue
 		}
 		s := &other.Status
-		approved := s.Decision == v1alpha1.ExtensionApproved && s.DecidedBy == "" && inWindow(s.DecidedAt)
+		// What another user requested and the clock does not hold was for that user's workload of the same name.
+		ofFormer := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApplied) && clock.Status.CreatedBy != "" &&
+			other.Annotations[v1alpha1.AnnotationCreatedBy] != clock.Status.CreatedBy
+		approved := s.Decision == v1alpha1.ExtensionApproved && s.DecidedBy == "" && inWindow(s.DecidedAt) && !ofFormer
 		comesFirst := s.Decision == "" && !awaitsDecision(other) && l.allowsLength(other) && wasRequestedBefore(other, e)
 		if approved || comesFirst {
 			granted.Insert(other.Name)

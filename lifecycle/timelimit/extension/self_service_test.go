@@ -69,6 +69,8 @@ func withDecisionRequested(e *v1alpha1.Extension) {
 	e.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnnounced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRequested}}
 }
 
+func asApplied(e *v1alpha1.Extension) { markApplied(&e.Status) }
+
 func withOtherTarget(e *v1alpha1.Extension) { e.Spec.Target.Name = "other" }
 
 func newClockExtension(name string, ago time.Duration, selfService bool) v1alpha1.ClockExtension {
@@ -95,7 +97,10 @@ func TestSelfServiceEvaluate(t *testing.T) {
 		"granted, not in the clock yet": {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(0)), newExtension("b", grantedAgo(time.Hour))}, want: "2 were granted"},
 		"granted, and in the clock":     {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour))}, want: "2 of 2 within 30d"},
 		"granted before a reset":        {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(10*24*time.Hour)), newExtension("b", grantedAgo(month))}, want: "2 of 2 within 30d"},
-		"reused name":                   {limits: two, extension: newExtension("a"), clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
+		"another user's, for a former workload of the name": {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour), byDean, asApplied), newExtension("b", grantedAgo(time.Hour), byDean, asApplied)}, want: "1 of 2 within 30d"},
+		"a manager's, not in the clock yet":                 {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour), byDean), newExtension("b", grantedAgo(time.Hour), byDean)}, want: "2 were granted"},
+		"the user's, before a reset":                        {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour), asApplied), newExtension("b", grantedAgo(time.Hour), asApplied)}, want: "2 were granted"},
+		"reused name":                                       {limits: two, extension: newExtension("a"), clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
 		"others do not count": {limits: two, others: []*v1alpha1.Extension{
 			newExtension("a", withRefusal), newExtension("b", approvedBy("dean")), newExtension("c", grantedAgo(0), withOtherTarget), newExtension("d", withOtherTarget, requestedAgo(2*time.Hour)),
 			newExtension("f", requestedAgo(2*time.Hour), withLength("48h")), newExtension("g", requestedAgo(2*time.Hour), withDecisionRequested),

@@ -151,7 +151,7 @@ func (s *simulation) act(ctx context.Context, random *rand.Rand) {
 		if len(existing) > 0 {
 			victim = existing[random.IntN(len(existing))]
 		}
-		switch choice := random.IntN(10); {
+		switch choice := random.IntN(11); {
 		case victim == nil || choice < 5 && len(existing) < simulatedWorkloads:
 			name := fmt.Sprintf("w%08x", random.Uint32())
 			if random.IntN(4) > 0 {
@@ -171,6 +171,8 @@ func (s *simulation) act(ctx context.Context, random *rand.Rand) {
 				options = append(options, precondition)
 			}
 			s.change(m, victim, func() error { return m.client.Delete(ctx, victim.object.DeepCopy(), options...) }, true)
+		case choice == 8:
+			s.extend(ctx, m, victim, fmt.Sprintf("e%08x", random.Uint32()))
 		default:
 			// Without a new annotation, a patch may change nothing, which every member may do.
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, m.expand(changes[random.IntN(len(changes))]), random.Uint32()))
@@ -233,6 +235,27 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	}
 	if by := object.GetAnnotations()[v1alpha1.AnnotationCreatedBy]; by != m.user {
 		s.t.Errorf("%s created %s %s in the name of %q", m.user, kind, name, by)
+	}
+}
+
+// extend requests more time for a workload, which only its creator may do here.
+func (s *simulation) extend(ctx context.Context, m *member, w *workload, name string) {
+	extension := newObject("Extension")
+	extension.SetNamespace(w.object.GetNamespace())
+	extension.SetName(name)
+	extension.Object["spec"] = map[string]any{"action": "Extend", "by": "1m", "reason": "more", "target": map[string]any{
+		"apiVersion": w.object.GetAPIVersion(), "kind": w.object.GetKind(), "name": w.object.GetName(),
+	}}
+	err := m.client.Create(ctx, extension)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if err != nil {
+		return
+	}
+	s.accepted++
+	if m != w.creator {
+		s.t.Errorf("%s extended %s %s of %s", m.user, w.object.GetKind(), w.object.GetName(), w.creator.user)
 	}
 }
 

@@ -33,6 +33,7 @@ const (
 	professor = "professor@example.org" // owns the project
 	editor    = "editor@example.org"    // has the role editor in the project
 	dean      = "dean@example.org"      // administers the department, as a member
+	lead      = "lead@example.org"      // is in the group of the research managers
 	officer   = "officer@example.org"   // administers the department by RBAC
 	root      = "root@example.org"      // administers all departments
 	robot     = "system:serviceaccount:ci:robot"
@@ -83,13 +84,13 @@ func newProject() *v1alpha1.Project {
 	}
 }
 
-// newClock returns the clock of a Job.
+// newClock returns the clock of a Job of anna.
 func newClock(name string, change ...func(*v1alpha1.WorkloadClockStatus)) *v1alpha1.WorkloadClock {
 	day := period.MustParseDuration("24h")
 	c := &v1alpha1.WorkloadClock{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: v1alpha1.WorkloadClockName("batch", "Job", name)},
 		Spec:       v1alpha1.WorkloadClockSpec{Root: v1alpha1.WorkloadReference{APIVersion: "batch/v1", Kind: "Job", Name: name}},
-		Status:     v1alpha1.WorkloadClockStatus{Limit: &v1alpha1.ClockLimit{Configured: day, InForce: day}},
+		Status:     v1alpha1.WorkloadClockStatus{CreatedBy: anna, Limit: &v1alpha1.ClockLimit{Configured: day, InForce: day}},
 	}
 	for _, change := range change {
 		change(&c.Status)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +20,8 @@ import (
 const (
 	// MaxPendingPerUser limits those that one user requested in a namespace.
 	MaxPendingPerUser = 3
-	// MaxPendingOfMembers limits those of a namespace, so that one mail lists them all. Owners and approvers have
-	// further room, which members cannot use up.
+	// MaxPendingOfMembers limits those of a namespace, so that one mail lists them all. Owners, managers and
+	// approvers have further room, which members cannot use up.
 	MaxPendingOfMembers = 10
 	// MaxPending limits those of a namespace, of all users together.
 	MaxPending = 20
@@ -50,20 +51,60 @@ func (v *Validator) validateNumber(
 	case state.pending < MaxPendingOfMembers:
 		return nil
 	case state.pending < MaxPending:
-		if privileged, err := v.isOwnerOrApprover(ctx, user, state.tenant); privileged || err != nil {
+		if privileged, err := v.managesRequests(ctx, user, state.tenant); privileged || err != nil {
 			return err
 		}
 	}
 	return newForbiddenError(extension, "namespace %s has %d extensions without a decision, and the limit is %d, and %d for the "+
-		"project's owners and the approvers; wait for a decision by %s, or ask the requesters to delete those that are not "+
+		"project's owners and managers and the approvers; wait for a decision by %s, or ask the requesters to delete those that are not "+
 		"needed (`sluice extensions -n %s`)", namespace, state.pending, MaxPendingOfMembers, MaxPending, approvers, namespace)
 }
 
-func (v *Validator) isOwnerOrApprover(ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant) (bool, error) {
+// validateDailyNumber refuses an Extension of a user who has requested too many decisions within a day. Lifecycle
+// records them in the project's status, so that those that were deleted count, too.
+func (v *Validator) validateDailyNumber(user authenticationv1.UserInfo, extension *v1alpha1.Extension, state *clusterState) error {
+	now := v.Clock.Now()
+	recent := state.tenant.project.Status.RecentExtensionRequests(user.Username, now)
+	if len(recent) < v1alpha1.MaxExtensionRequestsOfUser {
+		return nil
+	}
+	next := recent[0].At.Add(24 * time.Hour).Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
+	return newForbiddenError(extension, "%s has requested %d extensions in namespace %s within 24 hours that people decide on, deleted ones "+
+		"included, and the limit is %d; request again at %s", user.Username, len(recent), extension.Namespace,
+		v1alpha1.MaxExtensionRequestsOfUser, next.In(state.tenant.timeZone()).Format("2006-01-02 15:04 MST"))
+}
+
+// validatePerson refuses more time for another user's workload: the request would use up the self-service of its
+// creator, and its decision. A workload whose creator is not known is extended by managers and approvers alone.
+func (v *Validator) validatePerson(
+	ctx context.Context, user authenticationv1.UserInfo, extension *v1alpha1.Extension, state *clusterState,
+) error {
+	creator, t := state.clock.Status.CreatedBy, state.tenant
+	if creator == user.Username {
+		return nil
+	}
+	if manages, err := v.managesRequests(ctx, user, t); manages || err != nil {
+		return err
+	}
+	by, ask := "was created by "+creator, creator+", "
+	if creator == "" {
+		by, ask = "has no known creator", ""
+	}
+	return newForbiddenError(extension, "%s %s %s, and %s cannot extend it; ask %san owner or research manager of project %s, or %s",
+		extension.Spec.Target.Kind, extension.Spec.Target.Name, by, user.Username, ask, t.project.Name,
+		t.describeApprovers(v1alpha1.ActionExtend))
+}
+
+// managesRequests reports whether the user owns or manages the project, administers the department, or decides on
+// Extensions.
+func (v *Validator) managesRequests(ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant) (bool, error) {
 	if t.project.HasOwner(user.Username) {
 		return true, nil
 	}
-	return v.isApprover(ctx, user, t, v1alpha1.ActionExtend)
+	return hasRole(ctx, user, t.members(), t, v.Authorizer, append([]v1alpha1.ApproverRole{
+		v1alpha1.ApproverRole(v1alpha1.RoleResearchManager), v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator),
+		v1alpha1.RoleSystemAdministrator,
+	}, t.department.Approvers(v1alpha1.ActionExtend)...))
 }
 
 // validateTarget refuses an Extension of another namespace's project.

@@ -70,6 +70,9 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 	if errs := validateDeletionRequest(extension); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(extensionKind, extension.Name, errs)
 	}
+	if err := v.validateDailyNumber(request.UserInfo, extension, &state); err != nil {
+		return nil, err
+	}
 	if extension.Spec.Action == v1alpha1.ActionRenew {
 		return v.validateRenewal(ctx, request.UserInfo, extension, &state)
 	}
@@ -80,7 +83,7 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 	if len(errs) > 0 {
 		return warnings, apierrors.NewInvalid(extensionKind, extension.Name, errs)
 	}
-	return warnings, nil
+	return warnings, v.validatePerson(ctx, request.UserInfo, extension, &state)
 }
 
 // ValidateUpdate implements admission.Validator. It validates decisions; the schema validates other changes.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,22 @@ func TestValidateCreate(t *testing.T) {
 		return all
 	}
 	training := newClock("training")
+	orphan := newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.CreatedBy = "" })
+	// busy is the project after n requests of anna, an hour apart, and one of another user.
+	busy := func(n int) []client.Object {
+		project := newProject()
+		add := func(user string, ago time.Duration) {
+			project.Status.ExtensionRequests = append(project.Status.ExtensionRequests, v1alpha1.ExtensionRequest{
+				Requester: v1alpha1.CreatorLabel(user), At: metav1.NewTime(now.Add(-ago)),
+			})
+		}
+		add(anna, 24*time.Hour)
+		for i := range n {
+			add(anna, time.Duration(n-i)*time.Hour)
+		}
+		add(editor, time.Minute)
+		return []client.Object{training, project}
+	}
 	nothing := func(terms *v1alpha1.ExtensionTerms) { terms.SelfService = 0 }
 	tests := map[string]struct {
 		user      string // anna, if empty
@@ -97,12 +114,26 @@ func TestValidateCreate(t *testing.T) {
 		"ten wait, an approver":      {user: dean, extension: newExtension(withCreatedBy(dean)), in: append(waiting(10, ""), training)},
 		"ten wait, an administrator": {user: officer, extension: newExtension(withCreatedBy(officer)), in: append(waiting(19, ""), training)},
 		"twenty wait, an owner":      {user: professor, extension: newExtension(withCreatedBy(professor)), in: append(waiting(20, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 20 extensions"}},
+		"another member":             {user: editor, extension: newExtension(withCreatedBy(editor)), in: []client.Object{training}, code: http.StatusForbidden, want: []string{"Job training was created by anna@example.org, and editor@example.org cannot extend it; ask anna@example.org, an owner or research manager of project thesis, or a user with the role department-administrator"}},
+		"another member who decides": {user: editor, extension: newExtension(withCreatedBy(editor)), in: []client.Object{training}, terms: []func(*v1alpha1.ExtensionTerms){withApprovers("editor")}},
+		"an owner":                   {user: professor, extension: newExtension(withCreatedBy(professor)), in: []client.Object{training}},
+		"a research manager":         {user: lead, extension: newExtension(withCreatedBy(lead)), in: []client.Object{training}},
+		"the department's member":    {user: dean, extension: newExtension(withCreatedBy(dean)), in: []client.Object{training}, terms: []func(*v1alpha1.ExtensionTerms){withApprovers("editor")}},
+		"the department's officer":   {user: officer, extension: newExtension(withCreatedBy(officer)), in: []client.Object{training}, terms: []func(*v1alpha1.ExtensionTerms){withApprovers("editor")}},
+		"a system administrator":     {user: root, extension: newExtension(withCreatedBy(root)), in: []client.Object{training}},
+		"no known creator":           {extension: newExtension(), in: []client.Object{orphan}, code: http.StatusForbidden, want: []string{"has no known creator, and anna@example.org cannot extend it; ask an owner"}},
+		"no known creator, an owner": {user: professor, extension: newExtension(withCreatedBy(professor)), in: []client.Object{orphan}},
+		"nine requests in a day":     {extension: newExtension(), in: busy(9)},
+		"ten requests in a day":      {extension: newExtension(), in: busy(10), code: http.StatusForbidden, want: []string{"anna@example.org has requested 10 extensions in namespace lab within 24 hours", "deleted ones included", "request again at 2026-11-22 06:00 UTC"}},
+		"a renewal after ten":        {extension: newExtension(asRenewal), in: busy(10), code: http.StatusForbidden, want: []string{"has requested 10 extensions"}},
+		"ten requests of another":    {user: professor, extension: newExtension(withCreatedBy(professor)), in: busy(10)},
 		"many were decided":          {extension: newExtension(), in: append(many(30, v1alpha1.ExtensionDenied), training)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newValidator(t, fakeAuthorizer{officer: "students"}, append(tc.in, newProject(), newDepartment(tc.terms...))...)
-			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(cmp.Or(tc.user, anna)), nil, tc.extension, ""))
+			v := newValidator(t, fakeAuthorizer{officer: "students", root: "*"}, append(withProject(tc.in), newDepartment(tc.terms...))...)
+			groups := map[string]string{lead: "leads"}[tc.user]
+			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(cmp.Or(tc.user, anna), groups), nil, tc.extension, ""))
 			if response.Allowed != (tc.code == 0) {
 				t.Fatalf("allowed = %v: %v", response.Allowed, response.Result)
 			}
@@ -120,6 +151,16 @@ func TestValidateCreate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withProject adds the project, unless the objects have one.
+func withProject(objects []client.Object) []client.Object {
+	for _, object := range objects {
+		if _, ok := object.(*v1alpha1.Project); ok {
+			return objects
+		}
+	}
+	return append(objects, newProject())
 }
 
 func TestValidateDecision(t *testing.T) {

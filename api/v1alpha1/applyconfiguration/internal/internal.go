@@ -401,6 +401,24 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: dev.sluice.api.period.Date
 - name: dev.sluice.api.v1alpha1.ExpiryAction
   scalar: string
+- name: dev.sluice.api.v1alpha1.ExtensionRequest
+  map:
+    fields:
+    - name: at
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: mailAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: requester
+      type:
+        scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
+    - name: workload
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.ExtensionTerms
   map:
     fields:
@@ -1283,6 +1301,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: expiry
       type:
         namedType: dev.sluice.api.v1alpha1.ProjectExpiry
+    - name: extensionRequests
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ExtensionRequest
+          elementRelationship: associative
+          keys:
+          - uid
     - name: gpu
       type:
         namedType: dev.sluice.api.v1alpha1.GPUUsage

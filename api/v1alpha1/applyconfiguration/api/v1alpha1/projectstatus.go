@@ -41,6 +41,10 @@ type ProjectStatusApplyConfiguration struct {
 	// DeletionRequest is the name of the Extension in the project's namespace that requests
 	// approval of the project's deletion.
 	DeletionRequest *string `json:"deletionRequest,omitempty"`
+	// ExtensionRequests are the Extensions of the last day that people had to decide on, the oldest
+	// first. Those that were withdrawn count, too. Of one requester it has at most ten, and of all
+	// together 100; the contacts of the department get no mail of others.
+	ExtensionRequests []ExtensionRequestApplyConfiguration `json:"extensionRequests,omitempty"`
 	// GPU is the project's GPU quota and usage, summed over all node pools.
 	GPU *GPUUsageApplyConfiguration `json:"gpu,omitempty"`
 	// NodePools is the GPU quota and usage in each node pool.
@@ -143,6 +147,19 @@ func (b *ProjectStatusApplyConfiguration) WithExpiry(value *ProjectExpiryApplyCo
 // If called multiple times, the DeletionRequest field is set to the value of the last call.
 func (b *ProjectStatusApplyConfiguration) WithDeletionRequest(value string) *ProjectStatusApplyConfiguration {
 	b.DeletionRequest = &value
+	return b
+}
+
+// WithExtensionRequests adds the given value to the ExtensionRequests field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ExtensionRequests field.
+func (b *ProjectStatusApplyConfiguration) WithExtensionRequests(values ...*ExtensionRequestApplyConfiguration) *ProjectStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithExtensionRequests")
+		}
+		b.ExtensionRequests = append(b.ExtensionRequests, *values[i])
+	}
 	return b
 }
 

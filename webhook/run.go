@@ -24,6 +24,8 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -76,6 +78,7 @@ const (
 	PathLabeledPods     = "/validate/creator-labels"
 	PathConnections     = "/validate/connections"
 	PathRestarts        = "/validate/restarts"
+	PathHosts           = "/validate/hosts"
 	PathProjects        = "/validate/projects"
 	PathDepartments     = "/validate/departments"
 	PathPolicies        = "/validate/policies"
@@ -290,6 +293,7 @@ func registerHandlers(
 		{PathAffinity, "affinity", &workload.AffinityNarrower{Creators: creators}},
 		{PathLabeledPods, "labeled-pods", &workload.CreatorLabelValidator{Creators: creators}},
 		{PathConnections, "connections", &workload.ConnectionValidator{Creators: creators}},
+		{PathHosts, "hosts", &workload.HostValidator{Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper()}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},
 		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: tenants, Clock: clock}},
 		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
@@ -312,9 +316,11 @@ func registerHandlers(
 // caches, the policies and their quarantines.
 func setupReadiness(ctx context.Context, mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	// The informers start now, so that the first admission request does not wait for them.
+	ingress := &unstructured.Unstructured{}
+	ingress.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("Ingress"))
 	for _, object := range []client.Object{
 		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
-		&coordinationv1.Lease{}, &corev1.Namespace{},
+		&coordinationv1.Lease{}, &corev1.Namespace{}, ingress,
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err

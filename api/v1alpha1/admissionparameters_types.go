@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"path"
 	"strings"
 	"time"
 
@@ -25,6 +26,19 @@ type UserPattern string
 func (p UserPattern) Matches(user string) bool {
 	prefix, isPrefix := strings.CutSuffix(string(p), "*")
 	return user == prefix || isPrefix && strings.HasPrefix(user, prefix)
+}
+
+// NamespacePattern is the name of a namespace, a prefix of names followed by -*, or a suffix after *-, such as
+// *-system.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(\*-)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(-\*)?$`
+type NamespacePattern string
+
+// Matches reports whether the pattern matches the name of a namespace.
+func (p NamespacePattern) Matches(namespace string) bool {
+	matches, err := path.Match(string(p), namespace)
+	return matches && err == nil
 }
 
 // KindControllers are the controllers of one kind.
@@ -141,6 +155,15 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+
+	// ReservedNamespaces are the names of namespaces that Sluice creates for no project, since a
+	// component of the cluster may be installed there later. A project may adopt a namespace of such a
+	// name that exists.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	ReservedNamespaces []NamespacePattern `json:"reservedNamespaces,omitempty"`
 
 	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
 	// project. The labels of Sluice do not count. An object with more from before the project can

@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
 
 // EmailPattern is the regular expression of an EmailAddress: an addr-spec of RFC 5322 without
 // quotes, comments and backticks.
@@ -30,12 +34,24 @@ func (e EmailAddress) IsValid() bool {
 	return len(e) <= maxEmailLength && emailPattern.MatchString(string(e))
 }
 
-// DisplayName is a name in one line of 1 to 200 characters, without control characters.
+// DisplayName is a name in one line of 1 to 200 characters, without control characters. Of the
+// invisible format characters it may have the two joiners with which Persian, Indic scripts and
+// emoji are written.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=200
-// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Zl}\p{Zp}]+$`
+// +kubebuilder:validation:Pattern=`^([^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\x{200C}\x{200D}])+$`
 type DisplayName string
+
+// Clean returns the name without the characters that are not allowed. A name from before the rule can have them.
+func (n DisplayName) Clean() DisplayName {
+	return DisplayName(strings.Map(func(r rune) rune {
+		if r != '\u200c' && r != '\u200d' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return -1
+		}
+		return r
+	}, string(n)))
+}
 
 // Contact is a recipient of mail.
 type Contact struct {
@@ -70,7 +86,7 @@ type Owner struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=254
-	// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Zl}\p{Zp}]+$`
+	// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$`
 	User string `json:"user,omitempty"`
 }
 
@@ -136,7 +152,7 @@ type Member struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=254
-	// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Zl}\p{Zp}]+$`
+	// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$`
 	Name string `json:"name"`
 
 	// Role is the role that the member has.

@@ -152,6 +152,11 @@ func (in *AdmissionParametersSpec) DeepCopyInto(out *AdmissionParametersSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.ReservedNamespaces != nil {
+		in, out := &in.ReservedNamespaces, &out.ReservedNamespaces
+		*out = make([]NamespacePattern, len(*in))
+		copy(*out, *in)
+	}
 	if in.PolicyData != nil {
 		in, out := &in.PolicyData, &out.PolicyData
 		*out = make([]PolicyDataKind, len(*in))

@@ -4,6 +4,7 @@
 package notification
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -156,6 +157,7 @@ func uniqueRecipients(contacts []v1alpha1.Contact, department *v1alpha1.Departme
 			continue
 		}
 		known[address] = true
+		contact.Name = cmp.Or(contact.Name.Clean(), v1alpha1.DisplayName(contact.Email))
 		recipients = append(recipients, v1alpha1.NoticeRecipient{
 			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
 		})

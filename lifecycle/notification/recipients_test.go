@@ -133,3 +133,17 @@ func TestRenewalRecipients(t *testing.T) {
 		})
 	}
 }
+
+// A name from before the rule on invisible characters keeps no mail from its recipient: the schema would refuse the Notice.
+func TestNamesOfRecipientsAreClean(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[v1alpha1.DisplayName]v1alpha1.DisplayName{
+		"Prof. Ada": "Prof. Ada", "Eve\u202etxe\u200b": "Evetxe", "می\u200cخ": "می\u200cخ", "\u2060": "ada@example.org", "a\u2028b\r\n": "ab",
+	} {
+		project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Owners: []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: name, Email: "ada@example.org"}}}}}
+		recipients := ProjectRecipients(project, &v1alpha1.Department{})
+		if len(recipients) != 1 || recipients[0].Name != want {
+			t.Errorf("%q: recipients %+v, want the name %q", name, recipients, want)
+		}
+	}
+}

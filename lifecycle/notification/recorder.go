@@ -141,7 +141,8 @@ func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 		notice.Spec.Digest = DigestName(to.Email, *a.Digest)
 	}
 	if a.Bundle != "" {
-		sum := sha256.Sum256([]byte(strings.Join([]string{strings.ToLower(string(to.Email)), a.Bundle, notice.Spec.DueAt.UTC().String()}, "\x00")))
+		key := strings.Join([]string{strings.ToLower(string(to.Email)), a.Bundle, notice.Spec.DueAt.UTC().Format(time.RFC3339)}, "\x00")
+		sum := sha256.Sum256([]byte(key))
 		notice.Spec.Digest = "bundle-" + hex.EncodeToString(sum[:10])
 	}
 	if !a.Lead.IsZero() {

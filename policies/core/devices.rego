@@ -198,7 +198,7 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("the annotation %s gives the container devices outside the scheduler", [key]),
+	"msg": sprintf("the annotation %s gives the container devices or mounts of its node", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
 	"fix": "remove it, and request GPUs in a container's limits",
 } if {
@@ -206,11 +206,12 @@ deny contains {
 	injects_devices(key)
 }
 
-# injects_devices: a container runtime, or a plugin of NRI, injects devices by this
+# injects_devices: a container runtime, or a plugin of NRI, injects devices, mounts or an I/O priority by this
 # annotation, for a container ("devices.nri.io/container.main") or for the pod. The
 # admission policy sluice-managed-metadata has the same keys, and those of its
 # parameters, and covers updates.
 injects_devices(key) if split(key, "/")[0] in {
+	"cdi-devices.noderesource.dev",
 	"cdi-devices.nri.io",
 	"cdi.k8s.io",
 	"cdi.nri.io",
@@ -218,7 +219,14 @@ injects_devices(key) if split(key, "/")[0] in {
 	"devices.gke.io",
 	"devices.noderesource.dev",
 	"devices.nri.io",
+	"io-priority.noderesource.dev",
+	"io-priority.nri.io",
 	"io.kubernetes.cri-o.Devices",
+	"mounts.noderesource.dev",
+	"mounts.nri.io",
+	"netdevice.noderesource.dev",
+	"netdevices.nri.containerd.io",
+	"netdevices.nri.io",
 }
 
 # KAI-Scheduler reserves a GPU for as long as any pod has the label of its group, so the

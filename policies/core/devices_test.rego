@@ -128,7 +128,7 @@ test_runtime_class if {
 }
 
 test_device_annotations if {
-	every key in ["cdi.k8s.io/x", "io.kubernetes.cri-o.Devices", "devices.nri.io", "devices.nri.io/container.main", "cdi-devices.nri.io/pod", "cdi.nri.io/container.main", "devices.gke.io/container.main", "devices.crio.io", "devices.crio.io/main"] {
+	every key in ["cdi.k8s.io/x", "io.kubernetes.cri-o.Devices", "devices.nri.io", "devices.nri.io/container.main", "cdi-devices.nri.io/pod", "cdi.nri.io/container.main", "devices.gke.io/container.main", "mounts.nri.io", "mounts.noderesource.dev/container.main", "cdi-devices.noderesource.dev/pod", "devices.noderesource.dev/pod", "io-priority.nri.io/pod", "io-priority.noderesource.dev/pod", "netdevice.noderesource.dev/pod", "netdevices.nri.containerd.io", "netdevices.nri.io/pod", "devices.crio.io", "devices.crio.io/main"] {
 		count(policy.deny) == 1 with input as pod_input(fixtures.cpu, {}) with input.object.metadata.annotations as {key: "nvidia.com/gpu=all"}
 	}
 	count(policy.deny) == 0 with input as pod_input(fixtures.cpu, {}) with input.object.metadata.annotations as {"devices.example.org/x": "nvidia.com/gpu=all"}

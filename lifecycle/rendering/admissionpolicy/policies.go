@@ -138,17 +138,35 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		Queues:          union(further.Queues, "system:serviceaccount:kueue-system:kueue-controller-manager"),
 		Managers:        union(further.Managers, lifecycleUser),
 		// The other classes of NVIDIA's DRA driver (compute-domain-...) hold channels between nodes.
-		DeviceClasses: union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
-		GPUResources:  union(further.GPUResources, resources...),
-		DeviceAnnotations: union(further.DeviceAnnotations,
-			// containerd and CRI-O
-			"cdi.k8s.io", "devices.crio.io", "io.kubernetes.cri-o.Devices",
-			// plugins of NRI
-			"cdi-devices.nri.io", "cdi.nri.io", "devices.gke.io", "devices.noderesource.dev", "devices.nri.io"),
-		ExemptNamespaces: union(further.ExemptNamespaces),
-		MaxLabels:        cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
-		MaxAnnotations:   cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
+		DeviceClasses:      union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+		GPUResources:       union(further.GPUResources, resources...),
+		DeviceAnnotations:  union(further.DeviceAnnotations, deviceAnnotations...),
+		ReservedNamespaces: union(further.ReservedNamespaces, reservedNamespaces...),
+		ExemptNamespaces:   union(further.ExemptNamespaces),
+		MaxLabels:          cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
+		MaxAnnotations:     cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
 	}
+}
+
+// deviceAnnotations are the annotations by which a container gets devices, mounts or priorities of its node. The policy
+// core.devices has the same list.
+var deviceAnnotations = []string{
+	// containerd and CRI-O
+	"cdi.k8s.io", "devices.crio.io", "io.kubernetes.cri-o.Devices",
+	// Plugins of NRI (github.com/containerd/nri): device-injector and network-device-injector, with the keys of their
+	// former versions. The key cdi.nri.io is of the plugin cdi-injector, and devices.gke.io of Google's device-injector.
+	"cdi-devices.noderesource.dev", "devices.noderesource.dev", "io-priority.noderesource.dev", "mounts.noderesource.dev",
+	"cdi-devices.nri.io", "devices.nri.io", "io-priority.nri.io", "mounts.nri.io",
+	"netdevice.noderesource.dev", "netdevices.nri.containerd.io", "netdevices.nri.io",
+	"cdi.nri.io", "devices.gke.io",
+}
+
+// reservedNamespaces are the usual names of namespaces of a cluster's components.
+var reservedNamespaces = []v1alpha1.NamespacePattern{
+	"*-operator", "*-operators", "*-system", "cattle-*", "istio-*", "knative-*", "kube-*", "nvidia-*", "openshift-*", "sluice-*",
+	"argo", "argocd", "calico-apiserver", "cert-manager", "external-dns", "external-secrets", "grafana", "ingress", "keda", "kserve",
+	"kubeflow", "kyverno", "local-path-storage", "logging", "monitoring", "observability", "prometheus", "rook-ceph",
+	"tekton-pipelines", "trident", "vault", "velero",
 }
 
 // kindControllers returns the known operators.

@@ -75,6 +75,10 @@ func admissionParametersTable() table {
 	}
 	k.rejected = append(k.rejected,
 		edit{"deviceAnnotations: a pattern", `{spec: {deviceAnnotations: ["cdi.*"]}}`, "spec.deviceAnnotations[0]", "should match"},
+		edit{"reservedNamespaces: all namespaces", `{spec: {reservedNamespaces: ["*"]}}`, "spec.reservedNamespaces[0]", "should match"},
+		edit{"reservedNamespaces: an asterisk inside", `{spec: {reservedNamespaces: ["a-*-b"]}}`, "spec.reservedNamespaces[0]", "should match"},
+		edit{"reservedNamespaces: a name that is too long", fmt.Sprintf(`{spec: {reservedNamespaces: [%s]}}`, longText(64)), "spec.reservedNamespaces[0]", "may not be more than 63"},
+		edit{"reservedNamespaces: a name twice", `{spec: {reservedNamespaces: [a, a]}}`, "spec.reservedNamespaces[1]", "Duplicate value"},
 		edit{"deviceAnnotations: a whole key", `{spec: {deviceAnnotations: ["cdi.k8s.io/x"]}}`, "spec.deviceAnnotations[0]", "should match"},
 	)
 	kinds := func(kind, users string) string {

@@ -177,6 +177,7 @@ func projectTable() table {
 			{name: "the longest name", patch: `{metadata: {name: ` + longText(63) + `}}`},
 			{name: "the name of a system namespace, with another namespace", patch: `{metadata: {name: default}}`},
 			{name: "an owner with an apostrophe", patch: newOwner(`name: Pat O'Brien, email: "pat.o'brien@example.org"`)},
+			{name: "an owner with a Persian name", patch: newOwner(`name: "\u0645\u06cc\u200c\u062e", email: a@b.c`)},
 			{name: "an owner without a Kubernetes user", patch: newOwner(`name: A, email: a@b.c`)},
 		}),
 		rejected: slices.Concat(rejectedQuotas, rejectedResources, rejectedMembers, rejectedLimits, []edit{
@@ -207,6 +208,7 @@ func projectTable() table {
 			{"an owner twice", `{spec: {owners: [{name: a, email: a@b.c}, {name: b, email: a@b.c}]}}`, "spec.owners[1]", "Duplicate value"},
 			{"an owner without a name", newOwner(`email: a@b.c`), "spec.owners[0].name", "Required value"},
 			{"an owner with a header in the name", newOwner(`name: "A\r\nBcc: d@e.f", email: a@b.c`), "spec.owners[0].name", "should match"},
+			{"an owner with an invisible character in the name", newOwner(`name: "A\u202eB", email: a@b.c`), "spec.owners[0].name", "should match"},
 			{"an owner without an address", newOwner(`name: A, user: a@b.c`), "spec.owners[0].email", "Required value"},
 			{"an owner with a header in the address", newOwner(`name: A, email: "a@b.c\r\nBcc: d@e.f"`), "spec.owners[0].email", address},
 			{"an owner with a control character in the user name", newOwner(`name: A, email: a@b.c, user: "a\tb"`), "spec.owners[0].user", "should match"},

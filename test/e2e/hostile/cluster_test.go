@@ -206,6 +206,7 @@ spec:
   workloads: {"*": {maxRuntime: 48h, resetAfter: 1h}}
   extensions: {selfService: 2, maxDuration: 24h, window: 30d, approvers: [department-administrator]}
   notices: {workloadEnd: [24h, 4h, 30m]}
+  services: {ingressHosts: ["*.hostile.example"]}
 `
 	otherFacultyText = `
 apiVersion: sluice.dev/v1alpha1

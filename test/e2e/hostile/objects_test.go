@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,9 @@ var templates = map[string]template{
 		"spec.template",
 	},
 	"Service": {`{apiVersion: v1, kind: Service, spec: {selector: {app: "{name}"}, ports: [{port: 80}]}}`, corev1.Service{}, ""},
+	"Ingress": {
+		`{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {rules: [{host: "{name}.hostile.example"}]}}`, networkingv1.Ingress{}, "",
+	},
 	"PodDisruptionBudget": {
 		`{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {maxUnavailable: 0, selector: {matchLabels: {app: "{name}"}}}}`, policyv1.PodDisruptionBudget{}, "",
 	},

@@ -27,7 +27,11 @@ var _ = attacks(
 	contents("SYS_ADMIN", container("securityContext: {capabilities: {add: [SYS_ADMIN]}}"), "adds the capability SYS_ADMIN"),
 	contents("CAP_SYS_ADMIN", container("securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}}"), "SYS_ADMIN"),
 	contents("a privileged init container", "{spec: {initContainers: [{name: init, image: any, securityContext: {privileged: true}}]}}", "is privileged"),
-	contents("a device annotation", `{metadata: {annotations: {cdi.k8s.io/gpu: nvidia.com/gpu=all}}}`, "gives the container devices outside the scheduler"),
+	contents("a device annotation", `{metadata: {annotations: {cdi.k8s.io/gpu: nvidia.com/gpu=all}}}`, injects),
+	contents("a mount annotation", `{metadata: {annotations: {mounts.nri.io/container.main: "[{source: /, destination: /host, type: bind}]"}}}`, injects),
+	contents("a mount annotation of a newer plugin", `{metadata: {annotations: {mounts.noderesource.dev: "[{source: /, destination: /host, type: bind}]"}}}`, injects),
+	contents("a CDI annotation of a plugin", `{metadata: {annotations: {cdi-devices.noderesource.dev/pod: "[nvidia.com/gpu=all]"}}}`, injects),
+	contents("a network device of the node", `{metadata: {annotations: {netdevice.noderesource.dev/pod: "[{name: eth0}]"}}}`, injects),
 	contents("the network of the node", "{spec: {hostNetwork: true}}", "PodSecurity"),
 	contents("the processes of the node", "{spec: {hostPID: true}}", "all processes of its node"),
 	withoutDevices("all GPUs by a variable", container("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]")),
@@ -121,3 +125,5 @@ var _ = attacks(
 		harmless: has("metadata.annotations.sluice\\.dev/active", "5%/5m"),
 	},
 )
+
+const injects = "gives the container devices or mounts of its node"

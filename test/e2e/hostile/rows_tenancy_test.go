@@ -67,6 +67,14 @@ var _ = attacks(
 		class: names, name: "a project named like a namespace of the system", roles: []role{dean},
 		attack: create("Project", "{metadata: {name: kube-evil}}"), want: "kube-* belong to the system",
 	},
+	row{
+		class: names, name: "a project named like a component's namespace", roles: []role{dean},
+		attack: create("Project", "{metadata: {name: metallb-system}}"), want: "*-system is for components of the cluster",
+	},
+	row{
+		class: names, name: "a project in the namespace of a component", roles: []role{dean},
+		attack: create("Project", "{spec: {namespace: cert-manager}}"), want: "cert-manager is for components of the cluster",
+	},
 	asDean("a project of another department", create("Project", `{spec: {department: "{otherDepartment}"}}`), "does not administer department {otherDepartment}"),
 	asDean("a project in a namespace of the system", create("Project", `{spec: {namespace: kube-system}}`), "kube-* cannot be a project's"),
 	asDean("a project in a namespace of the GPU operator", create("Project", `{spec: {namespace: gpu-operator}}`), "belongs to the system"),

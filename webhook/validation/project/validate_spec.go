@@ -68,6 +68,13 @@ func validateNamespace(path *field.Path, project *v1alpha1.Project, state Cluste
 	if _, denial := tenancy.DecideClaim(project, state.Namespace); denial != nil {
 		return field.ErrorList{field.Invalid(path, name, denial.Message)}
 	}
+	// A namespace that exists has the consent of a user who may update it.
+	for _, pattern := range state.ReservedPatterns {
+		if state.Namespace == nil && pattern.Matches(name) {
+			return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(
+				"is reserved: %s is for components of the cluster (AdmissionParameters, reservedNamespaces); choose another name", pattern))}
+		}
+	}
 	return nil
 }
 

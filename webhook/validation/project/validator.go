@@ -157,6 +157,8 @@ type ClusterState struct {
 	Namespace *corev1.Namespace
 	// Reserved are the namespaces that a new project cannot have, by name, and why.
 	Reserved map[string]string
+	// ReservedPatterns are the names that Sluice creates no namespace with.
+	ReservedPatterns []v1alpha1.NamespacePattern
 	// Projects are the existing projects of all departments.
 	Projects []v1alpha1.Project
 	// NodePools are the node pools of the cluster.
@@ -201,6 +203,7 @@ func (v *Validator) readClusterState(
 		return state, err
 	}
 	state.Reserved = tenancy.ReservedNamespaces(policies.IngressNamespaces(ingress), &parameters.Spec)
+	state.ReservedPatterns = parameters.Spec.ReservedNamespaces
 	var namespace corev1.Namespace
 	switch found, err := getIfExists(ctx, v.Live, project.NamespaceName(), &namespace); {
 	case err != nil:

@@ -105,9 +105,12 @@ func TestReservedNamespaces(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName},
 		Spec: v1alpha1.AdmissionParametersSpec{
 			Controllers:      []v1alpha1.UserPattern{"system:kube-controller-manager", "system:serviceaccount:kubeflow:*"},
-			ExemptNamespaces: []string{"burn-in"},
+			ExemptNamespaces: []string{"burn-in"}, ReservedNamespaces: []v1alpha1.NamespacePattern{"*-system", "sluice-*", "cert-manager"},
 		},
 	}
+	adoptable := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "vision-system", Annotations: map[string]string{v1alpha1.AnnotationAdoptBy: newProject().Name},
+	}}
 	newValidator := func(objects ...client.Object) *Validator {
 		w := newClusterState()
 		reader := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(append(objects, w.Department)...).Build()
@@ -124,6 +127,10 @@ func TestReservedNamespaces(t *testing.T) {
 		"as shipped, beside parameters":    {newValidator(mirror), newProject(withNamespace("contour")), "is reserved"},
 		"that of a trusted operator":       {newValidator(parameters), newProject(withNamespace("kubeflow")), "trust its service accounts"},
 		"one that needs no project":        {newValidator(parameters), newProject(withNamespace("burn-in")), "exemptNamespaces"},
+		"a component's, by its end":        {newValidator(parameters), newProject(withName("metallb-system"), withNamespace("")), "*-system is for components of the cluster"},
+		"a component's, by its beginning":  {newValidator(parameters), newProject(withNamespace("sluice-console")), "sluice-* is for components of the cluster"},
+		"a component's, by its name":       {newValidator(parameters), newProject(withNamespace("cert-manager")), "reservedNamespaces"},
+		"a component's that exists":        {newValidator(parameters, adoptable), newProject(withNamespace("vision-system")), ""},
 		"another":                          {newValidator(mirror, parameters), newProject(withNamespace("lab")), ""},
 		"one that no list has, as gateway": {newValidator(), newProject(withNamespace("gateway")), ""},
 	} {

@@ -145,6 +145,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: dev.sluice.api.v1alpha1.UserPattern
           elementRelationship: associative
+    - name: reservedNamespaces
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.NamespacePattern
+          elementRelationship: associative
 - name: dev.sluice.api.v1alpha1.AdmissionParametersStatus
   map:
     fields:
@@ -599,6 +605,8 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: dev.sluice.api.v1alpha1.MemberKind
   scalar: string
 - name: dev.sluice.api.v1alpha1.NamespaceOrigin
+  scalar: string
+- name: dev.sluice.api.v1alpha1.NamespacePattern
   scalar: string
 - name: dev.sluice.api.v1alpha1.NodePool
   map:

@@ -48,6 +48,10 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always
 	// exempt.
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+	// ReservedNamespaces are the names of namespaces that Sluice creates for no project, since a
+	// component of the cluster may be installed there later. A project may adopt a namespace of such a
+	// name that exists.
+	ReservedNamespaces []apiv1alpha1.NamespacePattern `json:"reservedNamespaces,omitempty"`
 	// MaxLabels is the largest number of labels of a pod, a workload or its pod template in a
 	// project. The labels of Sluice do not count. An object with more from before the project can
 	// be updated, but gets no further ones. Lifecycle's configuration sets it.
@@ -168,6 +172,16 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithPodTemplates(values ...*
 func (b *AdmissionParametersSpecApplyConfiguration) WithExemptNamespaces(values ...string) *AdmissionParametersSpecApplyConfiguration {
 	for i := range values {
 		b.ExemptNamespaces = append(b.ExemptNamespaces, values[i])
+	}
+	return b
+}
+
+// WithReservedNamespaces adds the given value to the ReservedNamespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ReservedNamespaces field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithReservedNamespaces(values ...apiv1alpha1.NamespacePattern) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		b.ReservedNamespaces = append(b.ReservedNamespaces, values[i])
 	}
 	return b
 }

@@ -178,6 +178,14 @@ type NodePoolSpec struct {
 	//
 	// +optional
 	Preemption *PreemptionSpec `json:"preemption,omitempty"`
+
+	// ResourceShares sets how much CPU, memory, ephemeral storage and huge pages pods with GPUs may
+	// request, so that no pod with a few GPUs of a node keeps the others idle. Default: their GPUs'
+	// share of a node, or 1.5 times this share if they can be preempted.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	ResourceShares ResourceShares `json:"resourceShares,omitempty"`
 }
 
 // NodePoolStatus is the observed state of a pool.
@@ -206,6 +214,26 @@ type NodePoolStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Products []GPUModel `json:"products,omitempty"`
+
+	// NodeKinds are the kinds of the pool's nodes, by GPU model and number of GPUs, with what they
+	// offer for each GPU. Nodes whose GPUs are unknown are left out.
+	//
+	// +optional
+	// +nullable
+	// +listType=map
+	// +listMapKey=product
+	// +listMapKey=gpus
+	// +kubebuilder:validation:MaxItems=256
+	NodeKinds []NodeKind `json:"nodeKinds,omitempty"`
+
+	// Taints are the taints of effect NoSchedule or NoExecute that all nodes of the pool have, without
+	// those by which Kubernetes and Sluice keep pods off a node for some time. At most 16.
+	//
+	// +optional
+	// +nullable
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Taints []corev1.Taint `json:"taints,omitempty"`
 
 	// DriverVersion is the oldest GPU driver of the pool's nodes, from their GPUNodes. It is empty
 	// if that of a node with GPUs is unknown.

@@ -67,7 +67,9 @@ type ProjectSpec struct {
 
 	// Resources limits the CPU and memory that the project's pods may request at the same
 	// time, with and without GPUs. It is required for each resource that the department
-	// limits.
+	// limits. Default of each: what the pods with GPUs may request while they use the limits of
+	// all node pools (see resourceShares of the NodePool), and an allowance for pods without GPUs,
+	// 50 CPUs and 125Gi. There is none where a node pool has a factor Unlimited.
 	//
 	// +optional
 	Resources ResourceQuota `json:"resources,omitempty,omitzero"`

@@ -50,7 +50,7 @@ type GPUQuota struct {
 }
 
 // ResourceQuota limits the CPU and memory that pods may request at the same time, on all nodes
-// together. A resource that is left out is not limited.
+// together. In a department a resource that is left out is not limited.
 type ResourceQuota struct {
 	// CPU is the largest number of cores that pods may request at the same time, such as 64
 	// or 500m. It must be at least 0 and less than 10 million.

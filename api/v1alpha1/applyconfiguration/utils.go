@@ -63,6 +63,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.MIGLayoutApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MIGSpec"):
 		return &apiv1alpha1.MIGSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeKind"):
+		return &apiv1alpha1.NodeKindApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodePool"):
 		return &apiv1alpha1.NodePoolApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodePoolSpec"):
@@ -127,6 +129,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RenewalTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceQuota"):
 		return &apiv1alpha1.ResourceQuotaApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ResourceShares"):
+		return &apiv1alpha1.ResourceSharesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceTerms"):
 		return &apiv1alpha1.ServiceTermsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadLimits"):

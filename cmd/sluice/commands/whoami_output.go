@@ -7,8 +7,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/printer"
@@ -76,6 +80,11 @@ type ownPool struct {
 	GPUs   int32    `json:"gpus,omitempty"`
 	Models []string `json:"models,omitempty"`
 	Slices []string `json:"slices,omitempty"`
+	// PerGPU and PreemptiblePerGPU are the CPU, memory and so on that a pod with one GPU of the pool may request at
+	// most, on any of its nodes: one that cannot be preempted, and one that can. A part of a GPU has that part of
+	// it. They are empty if that is not limited, or the pool may not be read.
+	PerGPU            corev1.ResourceList `json:"perGPU,omitempty"`
+	PreemptiblePerGPU corev1.ResourceList `json:"preemptiblePerGPU,omitempty"`
 }
 
 // write prints the identity as text and tables.
@@ -138,6 +147,24 @@ func (p *ownPool) cells(project string) []string {
 	}
 }
 
+// describeRequests returns what a pod with a GPU of the pool may request at most; empty if it is unknown.
+func (p *ownPool) describeRequests() string {
+	if p.Sharing == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s per GPU of %s, or %s if it can be preempted",
+		describeResources(p.PerGPU), p.Name, describeResources(p.PreemptiblePerGPU))
+}
+
+func describeResources(list corev1.ResourceList) string {
+	texts := make([]string, 0, len(list))
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		texts = append(texts, string(name)+" "+quantity.String())
+	}
+	return cmp.Or(strings.Join(texts, ", "), "any amount")
+}
+
 // notes returns what the tables do not show.
 func (d *identity) notes() string {
 	var text strings.Builder
@@ -146,6 +173,11 @@ func (d *identity) notes() string {
 		p := &d.Projects[i]
 		if len(p.TimeLimits) > 0 {
 			fmt.Fprintf(&text, "Time limits in %s: %s\n", printer.Sanitize(p.Name), p.describeTimeLimits())
+		}
+		for k := range p.Pools {
+			if requests := p.Pools[k].describeRequests(); requests != "" {
+				fmt.Fprintf(&text, "A pod in %s can request %s\n", printer.Sanitize(p.Name), printer.Sanitize(requests))
+			}
 		}
 		if p.Services != nil {
 			fmt.Fprintf(&text, "Services in %s: %s", printer.Sanitize(p.Name), cmp.Or(joinNames(p.Services.Types), "none"))

@@ -128,6 +128,7 @@ func newOwnPool(use *v1alpha1.PoolUsage, pool *v1alpha1.NodePool) ownPool {
 		own.Models = append(own.Models, pool.Status.Products[i].Name)
 	}
 	own.Slices = migProfiles(pool)
+	own.PerGPU, own.PreemptiblePerGPU = pool.MaxRequests(false), pool.MaxRequests(true)
 	return own
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gotest.tools/v3/golden"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -114,6 +115,7 @@ func TestIdentityOutput(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "dgx-mig"}, Spec: v1alpha1.NodePoolSpec{Sharing: v1alpha1.SharingMIG},
 		Status: v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{{Name: "NVIDIA-A100-SXM4-40GB", MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb", "7g.40gb"}}}},
 	}
+	pool.Status.NodeKinds = []v1alpha1.NodeKind{{Product: "NVIDIA-A100-SXM4-40GB", GPUs: 8, PerGPU: corev1.ResourceList{"cpu": gpus("31875m"), "memory": gpus("127Gi")}}}
 	parameters := &v1alpha1.ProjectParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "thesis-ns", Name: "sluice"},
 		Spec: v1alpha1.ProjectParametersSpec{

@@ -33,6 +33,10 @@ type Observation struct {
 	SharedNodes []string
 	// MixedMIGNodes are the nodes whose device plugin has migStrategy mixed; sorted.
 	MixedMIGNodes []string
+	// NodeKinds are the kinds of the nodes with known GPUs, and Taints the lasting taints that all nodes
+	// have; sorted.
+	NodeKinds []v1alpha1.NodeKind
+	Taints    []corev1.Taint
 	// UnknownGPUs are the reasons why the GPUs of a node are not fully known; sorted.
 	UnknownGPUs []string
 }
@@ -51,6 +55,11 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 			observation.SharedNodes = append(observation.SharedNodes, fmt.Sprintf("%s (also in %s)", node.Name, strings.Join(others, ", ")))
 			continue
 		}
+		if taints := lastingTaints(node); observation.Nodes == 0 {
+			observation.Taints = taints
+		} else {
+			observation.Taints = retainTaints(observation.Taints, taints)
+		}
 		observation.Nodes++
 		if node.Labels[v1alpha1.LabelMIGStrategy] == "mixed" {
 			observation.MixedMIGNodes = append(observation.MixedMIGNodes, node.Name)
@@ -61,10 +70,12 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 			continue
 		}
 		summaries = append(summaries, summary)
+		observation.NodeKinds = addNodeKinds(observation.NodeKinds, node, &summary)
 	}
 	observation.Inventory = inventory.Combine(summaries)
 	restrictProfilesToLayout(pool, observation.Inventory.GPUModels)
 	observation.UnknownGPUs = append(observation.UnknownGPUs, observation.Inventory.Warnings...)
+	slices.SortFunc(observation.NodeKinds, compareNodeKinds)
 	slices.Sort(observation.SharedNodes)
 	slices.Sort(observation.MixedMIGNodes)
 	slices.Sort(observation.UnknownGPUs)

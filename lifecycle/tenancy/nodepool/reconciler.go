@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -72,11 +74,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
-		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
+		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(predicate.Or[client.Object](inventory.NodeChanged, taintsChanged))).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapGPUNodeToPools)).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
 		Complete(r)
 }
+
+// taintsChanged selects updates of a node's lasting taints.
+var taintsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok || !ok2 || !slices.Equal(lastingTaints(before), lastingTaints(after))
+}}
 
 // Reconcile implements reconcile.Reconciler for the pool of the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -36,11 +36,15 @@ const fieldManager = v1alpha1.FieldManagerLifecycle + "-nodepool"
 // conditions.
 func statusFields(pool *v1alpha1.NodePool, status *v1alpha1.NodePoolStatus) *ac.NodePoolApplyConfiguration {
 	fields := ac.NodePoolStatus().WithObservedGeneration(status.ObservedGeneration).WithNodes(status.Nodes).WithGPUs(status.GPUs).
-		WithSettings(status.Settings).
+		WithSettings(status.Settings).WithTaints(status.Taints...).
 		WithConditions(apply.Conditions(status.Conditions,
 			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet)...)
 	if status.DriverVersion != "" {
 		fields.WithDriverVersion(status.DriverVersion)
+	}
+	for i := range status.NodeKinds {
+		k := &status.NodeKinds[i]
+		fields.WithNodeKinds(ac.NodeKind().WithProduct(k.Product).WithGPUs(k.GPUs).WithNodes(k.Nodes).WithPerGPU(k.PerGPU))
 	}
 	for i := range status.Products {
 		m := &status.Products[i]
@@ -66,6 +70,7 @@ func BuildStatus(pool *v1alpha1.NodePool, observation Observation, support Sched
 	status.ObservedGeneration = pool.Generation
 	status.Nodes, status.GPUs, status.Products = observation.Nodes, observation.Inventory.GPUs, observation.Inventory.GPUModels
 	status.DriverVersion = observation.Inventory.DriverVersion
+	status.NodeKinds, status.Taints = observation.NodeKinds, observation.Taints
 	observed := *pool
 	observed.Status = status
 	conditions := []metav1.Condition{readyCondition(pool, observation), unsupportedCondition(&observed, observation, support)}

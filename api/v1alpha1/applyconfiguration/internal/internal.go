@@ -608,6 +608,21 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: dev.sluice.api.v1alpha1.NamespacePattern
   scalar: string
+- name: dev.sluice.api.v1alpha1.NodeKind
+  map:
+    fields:
+    - name: gpus
+      type:
+        scalar: numeric
+    - name: nodes
+      type:
+        scalar: numeric
+    - name: perGPU
+      type:
+        namedType: io.k8s.api.core.v1.ResourceList
+    - name: product
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.NodePool
   map:
     fields:
@@ -660,6 +675,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: preemption
       type:
         namedType: dev.sluice.api.v1alpha1.PreemptionSpec
+    - name: resourceShares
+      type:
+        namedType: dev.sluice.api.v1alpha1.ResourceShares
+      default: {}
     - name: scheduler
       type:
         namedType: dev.sluice.api.v1alpha1.Scheduler
@@ -696,6 +715,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: gpus
       type:
         scalar: numeric
+    - name: nodeKinds
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.NodeKind
+          elementRelationship: associative
+          keys:
+          - product
+          - gpus
     - name: nodes
       type:
         scalar: numeric
@@ -715,6 +743,12 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: taints
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.Taint
+          elementRelationship: atomic
 - name: dev.sluice.api.v1alpha1.NoticeTerms
   map:
     fields:
@@ -1412,6 +1446,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selfService
       type:
         scalar: numeric
+- name: dev.sluice.api.v1alpha1.ResourceFactor
+  scalar: string
 - name: dev.sluice.api.v1alpha1.ResourceQuota
   map:
     fields:
@@ -1421,6 +1457,17 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: memory
       type:
         namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: dev.sluice.api.v1alpha1.ResourceShares
+  map:
+    fields:
+    - name: nonPreemptible
+      type:
+        namedType: dev.sluice.api.v1alpha1.ResourceFactor
+      default: "1"
+    - name: preemptible
+      type:
+        namedType: dev.sluice.api.v1alpha1.ResourceFactor
+      default: "1.5"
 - name: dev.sluice.api.v1alpha1.Role
   scalar: string
 - name: dev.sluice.api.v1alpha1.Scheduler
@@ -1492,6 +1539,25 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: since
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: io.k8s.api.core.v1.ResourceList
+  map:
+    elementType:
+      namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: io.k8s.api.core.v1.Taint
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: timeAdded
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: value
+      type:
+        scalar: string
 - name: io.k8s.api.core.v1.TaintEffect
   scalar: string
 - name: io.k8s.api.core.v1.Toleration

@@ -53,6 +53,10 @@ type NodePoolSpecApplyConfiguration struct {
 	// Preemption sets when running pods give way to a pod with a guarantee whose MIG profile no node
 	// offers. It has an effect where MIG partitions are planned from demand.
 	Preemption *PreemptionSpecApplyConfiguration `json:"preemption,omitempty"`
+	// ResourceShares sets how much CPU, memory, ephemeral storage and huge pages pods with GPUs may
+	// request, so that no pod with a few GPUs of a node keeps the others idle. Default: their GPUs'
+	// share of a node, or 1.5 times this share if they can be preempted.
+	ResourceShares *ResourceSharesApplyConfiguration `json:"resourceShares,omitempty"`
 }
 
 // NodePoolSpecApplyConfiguration constructs a declarative configuration of the NodePoolSpec type for use with
@@ -164,5 +168,13 @@ func (b *NodePoolSpecApplyConfiguration) WithMIG(value *MIGSpecApplyConfiguratio
 // If called multiple times, the Preemption field is set to the value of the last call.
 func (b *NodePoolSpecApplyConfiguration) WithPreemption(value *PreemptionSpecApplyConfiguration) *NodePoolSpecApplyConfiguration {
 	b.Preemption = value
+	return b
+}
+
+// WithResourceShares sets the ResourceShares field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ResourceShares field is set to the value of the last call.
+func (b *NodePoolSpecApplyConfiguration) WithResourceShares(value *ResourceSharesApplyConfiguration) *NodePoolSpecApplyConfiguration {
+	b.ResourceShares = value
 	return b
 }

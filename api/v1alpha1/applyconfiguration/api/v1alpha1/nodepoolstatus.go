@@ -6,7 +6,8 @@
 package v1alpha1
 
 import (
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // NodePoolStatusApplyConfiguration represents a declarative configuration of the NodePoolStatus type for use
@@ -23,6 +24,12 @@ type NodePoolStatusApplyConfiguration struct {
 	// Products are the GPU models in the pool. They come from the GPUNodes, or else from the
 	// node labels of GPU feature discovery.
 	Products []GPUModelApplyConfiguration `json:"products,omitempty"`
+	// NodeKinds are the kinds of the pool's nodes, by GPU model and number of GPUs, with what they
+	// offer for each GPU. Nodes whose GPUs are unknown are left out.
+	NodeKinds []NodeKindApplyConfiguration `json:"nodeKinds,omitempty"`
+	// Taints are the taints of effect NoSchedule or NoExecute that all nodes of the pool have, without
+	// those by which Kubernetes and Sluice keep pods off a node for some time. At most 16.
+	Taints []v1.Taint `json:"taints,omitempty"`
 	// DriverVersion is the oldest GPU driver of the pool's nodes, from their GPUNodes. It is empty
 	// if that of a node with GPUs is unknown.
 	DriverVersion *string `json:"driverVersion,omitempty"`
@@ -30,7 +37,7 @@ type NodePoolStatusApplyConfiguration struct {
 	// such as the key of its queue label.
 	Settings map[string]string `json:"settings,omitempty"`
 	// Conditions are Ready, RequirementsMet, Planned and Unsupported.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // NodePoolStatusApplyConfiguration constructs a declarative configuration of the NodePoolStatus type for use with
@@ -76,6 +83,29 @@ func (b *NodePoolStatusApplyConfiguration) WithProducts(values ...*GPUModelApply
 	return b
 }
 
+// WithNodeKinds adds the given value to the NodeKinds field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NodeKinds field.
+func (b *NodePoolStatusApplyConfiguration) WithNodeKinds(values ...*NodeKindApplyConfiguration) *NodePoolStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNodeKinds")
+		}
+		b.NodeKinds = append(b.NodeKinds, *values[i])
+	}
+	return b
+}
+
+// WithTaints adds the given value to the Taints field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Taints field.
+func (b *NodePoolStatusApplyConfiguration) WithTaints(values ...v1.Taint) *NodePoolStatusApplyConfiguration {
+	for i := range values {
+		b.Taints = append(b.Taints, values[i])
+	}
+	return b
+}
+
 // WithDriverVersion sets the DriverVersion field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DriverVersion field is set to the value of the last call.
@@ -101,7 +131,7 @@ func (b *NodePoolStatusApplyConfiguration) WithSettings(entries map[string]strin
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *NodePoolStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodePoolStatusApplyConfiguration {
+func (b *NodePoolStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *NodePoolStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")

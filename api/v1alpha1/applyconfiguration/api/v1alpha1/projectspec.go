@@ -32,7 +32,9 @@ type ProjectSpecApplyConfiguration struct {
 	NodePools []PoolQuotaApplyConfiguration `json:"nodePools,omitempty"`
 	// Resources limits the CPU and memory that the project's pods may request at the same
 	// time, with and without GPUs. It is required for each resource that the department
-	// limits.
+	// limits. Default of each: what the pods with GPUs may request while they use the limits of
+	// all node pools (see resourceShares of the NodePool), and an allowance for pods without GPUs,
+	// 50 CPUs and 125Gi. There is none where a node pool has a factor Unlimited.
 	Resources *ResourceQuotaApplyConfiguration `json:"resources,omitempty"`
 	// Objects limits the number of objects in the project's namespace. It may tighten the
 	// limits of the department, never loosen them. Default: the department's limits.

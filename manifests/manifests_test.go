@@ -47,6 +47,9 @@ func TestPriorityClassesMatchAPI(t *testing.T) {
 		if never := ptr.Deref(class.PreemptionPolicy, "") == corev1.PreemptNever; never != (class.Name == v1alpha1.PriorityClassCPU) {
 			t.Errorf("%s has the preemption policy %s", class.Name, ptr.Deref(class.PreemptionPolicy, ""))
 		}
+		if class.Name != v1alpha1.PriorityClassCPU && class.Value <= v1alpha1.PriorityCPU {
+			t.Errorf("%s has the value %d, and pods without GPUs do not rank below it", class.Name, class.Value)
+		}
 		if class.Value > 0 || class.Value <= autoscalerCutOff {
 			t.Errorf("%s has the value %d; want more than %d, and nothing above other people's pods", class.Name, class.Value, autoscalerCutOff)
 		}

@@ -37,7 +37,7 @@ func compileBuiltIn(t *testing.T) *engine.Set {
 func TestBuiltInPoliciesCompile(t *testing.T) {
 	want := []string{
 		"core.affinity", "core.devices", "core.gpu", "core.jobs", "core.limits", "core.namespace", "core.nodepool", "core.priority", "core.project", "core.quota",
-		"core.type", "schedulers.kai", "schedulers.kube-scheduler", "schedulers.kueue",
+		"core.resources", "core.type", "schedulers.kai", "schedulers.kube-scheduler", "schedulers.kueue",
 	}
 	if diff := cmp.Diff(want, compileBuiltIn(t).Names()); diff != "" {
 		t.Errorf("built-in policies (-want +got):\n%s", diff)

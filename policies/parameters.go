@@ -45,9 +45,13 @@ var parameterTable = map[string][]Parameter{
 	"core.limits": {
 		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod; " +
 			"a pod with GPUs holds them until its end, beyond its time limit"},
+		{"maximumGraceSecondsOnGPUNodes", secondsKind, 60, "the maximum grace period of a pod without GPUs that can run on the nodes of a pool; " +
+			"a pod with GPUs that needs its place waits for its end"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {
+		{"allowanceCPU", quantityKind, "50", "the CPU for pods without GPUs in the default quota of CPU"},
+		{"allowanceMemory", quantityKind, "125Gi", "the memory for pods without GPUs in the default quota of memory"},
 		{"defaultCPU", quantityKind, "100m", "the CPU request of a container without one, in a project with a quota of CPU"},
 		{"defaultMemory", quantityKind, "256Mi", "the memory request of a container without one, in a project with a quota of memory"},
 		{"ingressNamespaces", nameListKind, ingressNamespaces, "names of the namespaces that can reach the pods of projects; " +

@@ -104,7 +104,7 @@ func TestValidateParameters(t *testing.T) {
 			`spec.parameters.allowedCapabilities: Invalid value: ["CAP_SYS_ADMIN"]: must be a list of capabilities in upper case without CAP_, such as SYS_ADMIN`,
 		}},
 		"a name that is not there": {"core.limits", `{"minimumGrace": 5}`, []string{
-			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes maximumGraceSeconds, minimumGraceSeconds`,
+			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes maximumGraceSeconds, maximumGraceSecondsOnGPUNodes, minimumGraceSeconds`,
 		}},
 		"a policy that takes none": {"core.gpu", `{"a": {"b": 1}}`, []string{
 			`spec.parameters.a: Invalid value: {"b":1}: there is no such parameter; core.gpu takes none`,

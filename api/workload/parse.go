@@ -83,6 +83,7 @@ func (n ResourceUnits) parse(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (Req
 	}
 	request.DeviceClasses = r.deviceClassTally.amounts(len(resourcev1.ResourceDeviceClassPrefix))
 	request.OtherResources = r.otherResourceNames()
+	request.Requests = nodeRequests(spec)
 	return request, nil
 }
 

@@ -79,6 +79,10 @@ type Request struct {
 	// OtherResources are the names of extended resources that are not known as GPUs, sorted:
 	// other devices, or GPUs of an unlisted vendor.
 	OtherResources []string `json:"otherResources"`
+	// Requests are what a scheduler reserves for the pod, with all its containers and its
+	// overhead, of the resources of the node itself: cpu in thousandths of a CPU, and memory,
+	// ephemeral-storage and hugepages-<size> in bytes. What is not requested is left out.
+	Requests Amounts `json:"requests"`
 
 	// Claims are the pod's DRA claims, in the user's order.
 	Claims []Claim `json:"claims"`

@@ -2,6 +2,7 @@
 # bounds the grace period of pods.
 package core.limits
 
+import data.sluice.lib.openpools
 import data.sluice.lib.request
 
 overrides.metadata.annotations["sluice.dev/time-limit"] := time_limit if request.includes_gpu
@@ -42,12 +43,17 @@ overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 minimum_grace := input.parameters.minimumGraceSeconds
 
 # A terminating pod can hold its GPUs, and its place on a node, for its whole grace period,
-# beyond every limit and every preemption.
+# beyond every limit and every preemption. A GPU pod that preempts a pod without GPUs for its
+# CPUs or its memory waits for it.
 overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
 	input.object.spec.terminationGracePeriodSeconds > maximum_grace
 }
 
-maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace])
+maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace]) if request.includes_gpu
+
+else := min([input.parameters.maximumGraceSeconds, input.parameters.maximumGraceSecondsOnGPUNodes]) if openpools.can_run_in_one
+
+else := input.parameters.maximumGraceSeconds
 
 warn contains {
 	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: the project's limit applies", [

@@ -67,3 +67,15 @@ test_maximum_grace_period if {
 		with input.object.spec.terminationGracePeriodSeconds as 31536000
 	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.terminationGracePeriodSeconds as 1
 }
+
+test_maximum_grace_period_on_gpu_nodes if {
+	open := {"openPools": [{"nodeSelector": {"pool": "dgx"}, "taints": []}]}
+	cpu := object.union(fixtures.input_for(fixtures.cpu, []), {"project": open, "object": {"spec": {"terminationGracePeriodSeconds": 61}}})
+	policy.overrides.spec.terminationGracePeriodSeconds == 60 with input as cpu
+	policy.overrides.spec.terminationGracePeriodSeconds == 20 with input as cpu with input.parameters.maximumGraceSecondsOnGPUNodes as 20
+	policy.overrides.spec.terminationGracePeriodSeconds == 20 with input as cpu with input.parameters.maximumGraceSeconds as 20
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.terminationGracePeriodSeconds as 60
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.nodeSelector as {"pool": "cpu"}
+	gpu := object.union(pod_input("train", "", 0), {"project": open, "object": {"spec": {"terminationGracePeriodSeconds": 61}}})
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as gpu
+}

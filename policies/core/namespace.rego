@@ -3,6 +3,7 @@
 # and numbers of objects, and the parameters of admission policies.
 package core.namespace
 
+import data.sluice.lib.format
 import data.sluice.lib.quotas
 
 # Pods of other projects cannot reach this project's notebooks, and its models only
@@ -57,10 +58,34 @@ objects contains namespaced_object("v1", "LimitRange", "sluice-defaults", {"limi
 # default_requests are the requests of a container without one.
 default_requests := {"cpu": input.parameters.defaultCPU, "memory": input.parameters.defaultMemory}
 
-# resource_limits maps cpu and memory to the project's quota.
-resource_limits := {name: amount |
-	some name in ["cpu", "memory"]
-	amount := input.project.resources[name]
+# resource_limits maps cpu and memory to the project's quota, or to the default.
+resource_limits := object.union(default_limits, input.project.resources)
+
+# default_limits are what the project's GPU pods may request at most while they use its whole
+# limit, on the nodes that offer most, and an allowance for pods without GPUs. The project has
+# none where a node pool does not limit its pods.
+default_limits[name] := format.amount(name, ceil(total / unit) * unit) if {
+	not unlimited
+	some name, [allowance, unit] in allowances
+	total := allowance + sum([for_gpus |
+		some pool in input.nodePools
+		factor := max([quotas.milli(factor) | some factor in pool.resourceFactors])
+		offered := max([kind.perGPU[name] | some kind in pool.nodeKinds])
+		for_gpus := (offered * (quotas.milli(pool.limit) * factor)) / 1000000
+	])
+}
+
+# allowances are those of the parameters, in thousandths of a CPU and in bytes, with the unit of the quota: a
+# CPU and a GiB.
+allowances := {
+	"cpu": [units.parse(input.parameters.allowanceCPU) * 1000, 1000],
+	"memory": [units.parse_bytes(input.parameters.allowanceMemory), 1073741824],
+}
+
+unlimited if {
+	some pool in input.nodePools
+	some factor in pool.resourceFactors
+	factor == 0
 }
 
 for_project if input.object.kind == "Project"

@@ -3,14 +3,20 @@ package core.namespace_test
 import data.core.namespace as policy
 import data.fixtures
 
-default_parameters := {"ingressNamespaces": ["traefik", "ingress-nginx"], "defaultCPU": "100m", "defaultMemory": "256Mi"}
+default_parameters := {
+	"ingressNamespaces": ["traefik", "ingress-nginx"],
+	"defaultCPU": "100m", "defaultMemory": "256Mi", "allowanceCPU": "50", "allowanceMemory": "125Gi",
+}
 
 project(resources) := {
 	"object": {"kind": "Project"},
 	"project": object.union(fixtures.project, {"resources": resources}),
 	"department": {"services": {"types": ["ClusterIP"], "ingressHosts": ["*.h2.example.org"]}},
 	"parameters": default_parameters,
+	"nodePools": [object.union(fixtures.whole, {"resourceFactors": {"nonPreemptible": 1, "preemptible": 0}})],
 }
+
+with_default(pools) := object.union(project({}), {"nodePools": pools})
 
 specs := {sprintf("%s %s", [object.kind, object.metadata.name]): object.spec | some object in policy.objects}
 
@@ -46,6 +52,25 @@ test_cpu_and_memory_quota if {
 	objects := specs with input as project({"cpu": "64", "memory": "512Gi"})
 	objects["ResourceQuota sluice"] == {"hard": {"requests.cpu": "64", "requests.memory": "512Gi"}}
 	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
+}
+
+test_default_quota if {
+	kinds := [
+		{"product": "A100", "gpus": 8, "perGPU": {"cpu": 31875, "memory": 137438953472}},
+		{"product": "T4", "gpus": 1, "perGPU": {"cpu": 4000, "memory": 17179869184}},
+	]
+	pools := [object.union(fixtures.whole, {"nodeKinds": kinds}), object.union(fixtures.mig, {"limit": 0.5, "weight": 1})]
+
+	# 2 GPUs with 1.5 times 31.875 CPUs, half a GPU with 1.5 times 12 CPUs, and 50 CPUs.
+	objects := specs with input as with_default(pools)
+	objects["ResourceQuota sluice"] == {"hard": {"requests.cpu": "155", "requests.memory": "569Gi"}}
+	objects["LimitRange sluice-defaults"] == {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}
+	none := specs with input as with_default([])
+	none["ResourceQuota sluice"] == {"hard": {"requests.cpu": "50", "requests.memory": "125Gi"}}
+	set := specs with input as object.union(with_default(pools), {"project": {"resources": {"cpu": "1"}}})
+	set["ResourceQuota sluice"] == {"hard": {"requests.cpu": "1", "requests.memory": "569Gi"}}
+	allowed := specs with input as with_default([]) with input.parameters.allowanceCPU as "500m" with input.parameters.allowanceMemory as "1Ti"
+	allowed["ResourceQuota sluice"] == {"hard": {"requests.cpu": "1", "requests.memory": "1Ti"}}
 }
 
 test_quota_of_objects if {

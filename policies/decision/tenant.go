@@ -125,6 +125,7 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 	}
 	tenant.TimeZone = zone
 	projectInput := input.NewProject(project, department, input.RefusedNodes(from.NodePools))
+	projectInput.OpenPools = input.OpenPools(from.NodePools)
 	tenant.Closed, tenant.Owners = projectInput.Closed, projectInput.Owners
 	if project.Status.ClosedAt != nil {
 		tenant.ClosedAt = project.Status.ClosedAt.Time

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,7 +50,7 @@ func TestNewProjectLimits(t *testing.T) {
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
 			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 		},
-		Activity: "20%/5m", Objects: objects, RefusedNodes: refused,
+		Activity: "20%/5m", Objects: objects, RefusedNodes: refused, OpenPools: []input.OpenPool{},
 		PodSecurity: v1alpha1.PodSecurityBaseline,
 	}
 	if diff := cmp.Diff(want, input.NewProject(project, department, refused)); diff != "" {
@@ -139,11 +140,13 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "mig"}},
 			Status: v1alpha1.NodePoolStatus{Products: []v1alpha1.GPUModel{{
 				Name: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
-			}}},
+			}}, NodeKinds: []v1alpha1.NodeKind{{Product: "A100", GPUs: 8, PerGPU: corev1.ResourceList{
+				"cpu": resource.MustParse("31875m"), "memory": resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("2Mi"),
+			}}}},
 		},
 		"kai": {
 			ObjectMeta: metav1.ObjectMeta{Name: "kai"},
-			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKAI},
+			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKAI, ResourceShares: v1alpha1.ResourceShares{NonPreemptible: "0.9", Preemptible: "Unlimited"}},
 			Status: v1alpha1.NodePoolStatus{GPUs: 16, Settings: map[string]string{"queueLabelKey": "team"}, Conditions: []metav1.Condition{{
 				Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSchedulerMissing, Message: "not yet",
 			}}},
@@ -160,13 +163,36 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	}
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"topologyKeys":[],"tolerations":[],"unsupported":"not yet",` +
-		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteedResource":"sluice.dev/guaranteed-milli","quotaApplied":false,"guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[]},` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteedResource":"sluice.dev/guaranteed-milli","quotaApplied":false,"guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[],` +
+		`"nodeKinds":[{"product":"","gpus":0,"perGPU":{"cpu":12000,"ephemeral-storage":53687091200,"memory":85899345920}}],"resourceFactors":{"nonPreemptible":0.9,"preemptible":0}},` +
 		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"topologyKeys":[],"tolerations":[],"unsupported":"",` +
 		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteedResource":"sluice.dev/guaranteed-milli.mig","quotaApplied":false,"guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
-		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}]}]`
+		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}],` +
+		`"nodeKinds":[{"product":"A100","gpus":8,"perGPU":{"cpu":31875,"hugepages-2Mi":2097152,"memory":1073741824}}],"resourceFactors":{"nonPreemptible":1,"preemptible":1.5}}]`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOpenPools(t *testing.T) {
+	taint := corev1.Taint{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}
+	pool := func(name string, cpuPods v1alpha1.CPUPods, nodes int32, taints ...corev1.Taint) v1alpha1.NodePool {
+		return v1alpha1.NodePool{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"pool": name}, CPUPods: cpuPods},
+			Status:     v1alpha1.NodePoolStatus{Nodes: nodes, Taints: taints},
+		}
+	}
+	got := input.OpenPools([]v1alpha1.NodePool{
+		pool("tainted", v1alpha1.CPUPodsAllow, 2, taint), pool("refusing", v1alpha1.CPUPodsRefuse, 2), pool("empty", v1alpha1.CPUPodsAllow, 0), pool("plain", "", 1),
+	})
+	want := []input.OpenPool{
+		{NodeSelector: map[string]string{"pool": "plain"}, Taints: []corev1.Taint{}},
+		{NodeSelector: map[string]string{"pool": "tainted"}, Taints: []corev1.Taint{taint}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

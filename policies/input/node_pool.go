@@ -64,6 +64,28 @@ type NodePool struct {
 	Subscribed workload.Milli `json:"subscribed"`
 	// Products are its GPU models, sorted by name.
 	Products []GPUModel `json:"products"`
+	// NodeKinds are its kinds of nodes, by GPU model and number of GPUs. It is never empty: while no node's GPUs are known, it
+	// has one without model and GPUs, which stands for all.
+	NodeKinds []NodeKind `json:"nodeKinds"`
+	// ResourceFactors are those of the NodePool's resourceShares.
+	ResourceFactors ResourceFactors `json:"resourceFactors"`
+}
+
+// NodeKind is a kind of nodes in a pool.
+type NodeKind struct {
+	// Product is the name of the GPU model, and GPUs the number of GPUs of one node.
+	Product string `json:"product"`
+	GPUs    int32  `json:"gpus"`
+	// PerGPU is what each of the nodes offers at least for each GPU: cpu in thousandths of a CPU, and memory,
+	// ephemeral-storage and hugepages-<size> in bytes. What none offers is left out.
+	PerGPU map[string]int64 `json:"perGPU"`
+}
+
+// ResourceFactors are how many times its GPUs' share of a node a pod may request; 0 means that it is not limited.
+type ResourceFactors struct {
+	// NonPreemptible and Preemptible are for pods that cannot be preempted and those that can.
+	NonPreemptible workload.Milli `json:"nonPreemptible"`
+	Preemptible    workload.Milli `json:"preemptible"`
 }
 
 // GPUModel is a GPU model in a pool.
@@ -142,6 +164,10 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		GuaranteedResource:   v1alpha1.GuaranteedMilli(QuotaResource(pool)),
 		DriverReservePercent: pool.Spec.DriverReserve(),
 		DriverLimits:         pool.UsesDriverMemoryLimits(),
+		NodeKinds:            newNodeKinds(pool.Status.NodeKinds),
+		ResourceFactors: ResourceFactors{
+			NonPreemptible: workload.Milli(pool.Spec.ResourceFactor(false)), Preemptible: workload.Milli(pool.Spec.ResourceFactor(true)),
+		},
 	}
 	if result.Sharing == "" {
 		result.Sharing = v1alpha1.SharingNone
@@ -154,6 +180,20 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 	}
 	for i := range pool.Status.Products {
 		result.Products = append(result.Products, newGPUModel(&pool.Status.Products[i]))
+	}
+	return result
+}
+
+func newNodeKinds(kinds []v1alpha1.NodeKind) []NodeKind {
+	if len(kinds) == 0 {
+		kinds = []v1alpha1.NodeKind{{PerGPU: v1alpha1.DefaultPerGPU()}}
+	}
+	result := make([]NodeKind, len(kinds))
+	for i := range kinds {
+		result[i] = NodeKind{kinds[i].Product, kinds[i].GPUs, make(map[string]int64, len(kinds[i].PerGPU))}
+		for name, quantity := range kinds[i].PerGPU {
+			result[i].PerGPU[string(name)] = workload.NodeResourceAmount(name, quantity)
+		}
 	}
 	return result
 }

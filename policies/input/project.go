@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"sluice.dev/api/v1alpha1"
@@ -53,6 +54,8 @@ type Project struct {
 	Objects v1alpha1.ObjectLimits `json:"objects"`
 	// RefusedNodes are the labels of nodes on which its pods without GPUs may not run. They are empty in objects.
 	RefusedNodes []NodeLabel `json:"refusedNodes"`
+	// OpenPools are the node pools of the cluster on whose nodes its pods without GPUs may run. They are empty in objects.
+	OpenPools []OpenPool `json:"openPools"`
 	// PodSecurity is the effective level of its namespace; see [EffectivePodSecurity].
 	PodSecurity v1alpha1.PodSecurity `json:"podSecurity"`
 }
@@ -89,6 +92,25 @@ func RefusedNodes(pools []v1alpha1.NodePool) []NodeLabel {
 	return labels
 }
 
+// OpenPool is a node pool that accepts pods without GPUs and has nodes.
+type OpenPool struct {
+	// NodeSelector are the labels of its nodes, and Taints the lasting taints that all of them have.
+	NodeSelector map[string]string `json:"nodeSelector"`
+	Taints       []corev1.Taint    `json:"taints"`
+}
+
+// OpenPools returns the node pools on whose nodes pods without GPUs may run, sorted by name: those that do not refuse them
+// and have nodes.
+func OpenPools(pools []v1alpha1.NodePool) []OpenPool {
+	open := []OpenPool{}
+	for _, pool := range slices.SortedFunc(slices.Values(pools), func(a, b v1alpha1.NodePool) int { return cmp.Compare(a.Name, b.Name) }) {
+		if pool.Spec.CPUPods != v1alpha1.CPUPodsRefuse && pool.Status.Nodes > 0 {
+			open = append(open, OpenPool{publicMetadata(pool.Spec.NodeSelector), append([]corev1.Taint{}, pool.Status.Taints...)})
+		}
+	}
+	return open
+}
+
 // NewProject returns input.project. The department is nil if it does not exist.
 func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refused []NodeLabel) Project {
 	result := Project{
@@ -103,6 +125,7 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		Limits:       make(map[v1alpha1.WorkloadType]Limits, len(v1alpha1.WorkloadTypes)),
 		Resources:    newResources(project.Spec.Resources),
 		RefusedNodes: append([]NodeLabel{}, refused...),
+		OpenPools:    []OpenPool{},
 		PodSecurity:  EffectivePodSecurity(project, department),
 	}
 	switch {

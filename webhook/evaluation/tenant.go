@@ -119,8 +119,8 @@ func (r *TenantResolver) addParameters(ctx context.Context, from *decision.Tenan
 	return nil
 }
 
-// versionsOf returns the versions of a tenant's sources. Of node pools that are not the project's only the nodes
-// that refuse pods without GPUs count.
+// versionsOf returns the versions of a tenant's sources. Of node pools that are not the project's only counts
+// whether their nodes accept pods without GPUs.
 func versionsOf(from *decision.TenantSources) string {
 	var versions []string
 	for i := range from.NodePools {
@@ -132,7 +132,7 @@ func versionsOf(from *decision.TenantSources) string {
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
 		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix(),
-		input.RefusedNodes(from.NodePools))
+		input.RefusedNodes(from.NodePools), input.OpenPools(from.NodePools))
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

@@ -150,8 +150,8 @@ func trainingPod(number, request int) *corev1.Pod {
 			Name: name, Image: fmt.Sprintf("registry.example.org/team/%s:v%d", name, number),
 			Command: []string{"python", "-m", "train", fmt.Sprintf("--seed=%d", number)},
 			Resources: corev1.ResourceRequirements{
-				Limits:   corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi")},
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi")},
+				Limits:   corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("8Gi")},
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("8Gi")},
 			},
 			VolumeMounts:             []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "shm", MountPath: "/dev/shm"}},
 			TerminationMessagePath:   "/dev/termination-log",

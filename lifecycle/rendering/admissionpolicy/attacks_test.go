@@ -218,6 +218,46 @@ func TestAnnotationsOfLifecycle(t *testing.T) {
 	}
 }
 
+// A pod without GPUs gives its place back within a minute, or the grace period that its admission left to it.
+func TestGraceOfPodsWithoutGPUs(t *testing.T) {
+	pod := func(labels string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: batch, labels: {` + labels + `}}, spec: {nodeName: dgx-1, terminationGracePeriodSeconds: 300}}`
+	}
+	const labels = "sluice.dev/project: lab"
+	deletion := func(user, old string, grace int64) admissionRequest {
+		return admissionRequest{user: user, resource: "pods", old: old, options: &metav1.DeleteOptions{GracePeriodSeconds: &grace}}
+	}
+	administrator := deletion("", pod(labels), 3600)
+	administrator.rights = []string{"administer departments.sluice.dev"}
+	expect{
+		"an hour":                 {deletion("", pod(labels), 3600), "gracePeriodSeconds: 3600: a pod of a project without GPUs"},
+		"more than its own":       {deletion("", pod(labels), 301), "at most a minute of grace"},
+		"its own":                 {deletion("", pod(labels), 300), ""},
+		"a minute":                {deletion("", pod(labels), 60), ""},
+		"a pod with GPUs":         {deletion("", pod(labels+", sluice.dev/node-pool: dgx"), 3600), ""},
+		"from before its project": {deletion("", pod(""), 3600), ""},
+		"by an administrator":     {administrator, ""},
+		"by lifecycle":            {deletion(lifecycle, pod(labels), 3600), ""},
+	}.run(t)
+}
+
+// A pod with GPUs keeps the CPU and memory that were compared with its share of a node.
+func TestResizes(t *testing.T) {
+	pod := func(labels, cpu string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {sluice.dev/project: lab` + labels + `}}, spec: {containers: [{name: main, resources: {requests: {cpu: "` + cpu + `"}}}]}}`
+	}
+	const ofGPUs = ", sluice.dev/node-pool: dgx"
+	resize := func(user, labels string) admissionRequest {
+		return admissionRequest{user: user, resource: "pods/resize", old: pod(labels, "1"), object: pod(labels, "255")}
+	}
+	expect{
+		"a pod with GPUs":    {resize("", ofGPUs), "sluice-managed-metadata: spec.containers[*].resources: a pod with GPUs keeps the CPU"},
+		"by lifecycle":       {resize(lifecycle, ofGPUs), ""},
+		"a pod without GPUs": {resize("", ""), ""},
+		"the pod itself":     {admissionRequest{resource: "pods", old: pod(ofGPUs, "1"), object: pod(ofGPUs, "1")}, ""},
+	}.run(t)
+}
+
 // A bound GPU pod leaves the API, and its quota, only when its processes have ended, in whatever form its deletion is
 // requested. Guards invariants 3 and 4 of the design: six GPUs were held with a limit of one.
 func TestForcedDeletion(t *testing.T) {

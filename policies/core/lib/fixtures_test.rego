@@ -31,6 +31,8 @@ pool(name, sharing, products) := {
 	"limit": 2,
 	"weight": 1,
 	"products": products,
+	"nodeKinds": [{"product": "", "gpus": 0, "perGPU": {"cpu": 12000, "memory": 85899345920}}],
+	"resourceFactors": {"nonPreemptible": 1, "preemptible": 1.5},
 }
 
 profile(name, compute, memory, quota_charge) := {
@@ -48,7 +50,7 @@ has_no_attribute(name) := false if contains(name, "+")
 
 cpu := {
 	"type": "train", "hasTTY": false, "owner": {"group": "", "kind": ""},
-	"form": "None", "devices": 0, "share": 0, "shareLimit": 0, "memoryMiB": 0, "memoryLimitMiB": 0, "migProfile": "", "container": "", "resources": {},
+	"form": "None", "devices": 0, "share": 0, "shareLimit": 0, "memoryMiB": 0, "memoryLimitMiB": 0, "migProfile": "", "container": "", "resources": {}, "requests": {},
 	"claims": [], "deviceClasses": {}, "nodePools": [], "maxRuntime": "", "maxRuntimeSeconds": 0,
 }
 
@@ -74,6 +76,7 @@ project := {
 	"activity": "5%/5m",
 	"objects": {},
 	"refusedNodes": [],
+	"openPools": [],
 }
 
 # pod returns a pod whose container main has these limits.
@@ -83,6 +86,7 @@ pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resour
 parameters := {
 	"allowClaims": false,
 	"maximumGraceSeconds": 3600,
+	"maximumGraceSecondsOnGPUNodes": 60,
 	"minimumGraceSeconds": 30,
 	"refuseOtherClasses": false,
 	"defaultClass": "",

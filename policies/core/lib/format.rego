@@ -27,3 +27,15 @@ list(names) := "none" if count(names) == 0
 else := names[0] if count(names) == 1
 
 else := sprintf("%s and %s", [concat(", ", array.slice(names, 0, last)), names[last]]) if last := count(names) - 1
+
+# amount formats thousandths of a CPU, or bytes of another resource, as a quantity.
+amount("cpu", value) := sprintf("%d", [value / 1000]) if value % 1000 == 0
+
+else := sprintf("%dm", [value])
+
+amount(name, value) := sprintf("%d%s", [value / size, suffix]) if {
+	name != "cpu"
+	[size, suffix] := [unit | some unit in binary_units; value % unit[0] == 0][0]
+}
+
+binary_units := [[1099511627776, "Ti"], [1073741824, "Gi"], [1048576, "Mi"], [1, ""]]

@@ -21,3 +21,13 @@ test_list if {
 	format.list(["a"]) == "a"
 	format.list(["a", "b", "c"]) == "a, b and c"
 }
+
+test_amount if {
+	format.amount("cpu", 2000) == "2"
+	format.amount("cpu", 3984) == "3984m"
+	format.amount("memory", 17179869184) == "16Gi"
+	format.amount("memory", 1099511627776) == "1Ti"
+	format.amount("memory", 1073741825) == "1073741825"
+	format.amount("hugepages-2Mi", 2097152) == "2Mi"
+	format.amount("cpu", 0) == "0"
+}

@@ -34,6 +34,7 @@ const (
 	cpuPods      class = "pods without GPUs"
 	affinities   class = "affinity"
 	volumeClaims class = "volume claims"
+	nodeShares   class = "shares of a node"
 )
 
 // row is one attack. It holds for each role and engine.

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
@@ -90,6 +92,7 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 			w.t.Error(err)
 		}
 	}
+	w.checkShare(pod)
 	w.running[pod.UID] = pod
 	if deleted || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		delete(w.running, pod.UID)
@@ -110,6 +113,24 @@ func (w *podWatch) observe(pod *corev1.Pod, deleted bool) {
 		}
 	}
 	w.record(pod, fmt.Sprintf("%d GPUs run", sum))
+}
+
+// shareOfGPU is what a preemptible pod may request with one of the eight GPUs of a node of 256 CPUs and 1 TiB.
+var shareOfGPU = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("48"), corev1.ResourceMemory: resource.MustParse("192Gi")}
+
+// checkShare checks that a pod with GPUs requests at most their share of the node.
+func (w *podWatch) checkShare(pod *corev1.Pod) {
+	number := gpus(pod)
+	if number == 0 {
+		return
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	for name, most := range shareOfGPU {
+		most.Mul(number)
+		if quantity := requests[name]; quantity.Cmp(most) > 0 {
+			w.t.Errorf("pod %s/%s of %d GPUs requests %s %s, more than its share of %s", pod.Namespace, pod.Name, number, name, quantity.String(), most.String())
+		}
+	}
 }
 
 // record records a state of a pod with GPUs during an excess.

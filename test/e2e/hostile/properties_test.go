@@ -41,10 +41,10 @@ const (
 )
 
 // Members of two projects create, change and delete workloads of their own and of others, at random
-// and at the same time, with forged fields. No request succeeds that its sender has no right to, no
-// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off
-// nodes, no clock counts a workload for another user, and no project runs more than its limit for longer than the bound. Guards invariants
-// 3, 4 and 12 of the design.
+// and at the same time, with forged fields and any requests of CPU and memory. No request succeeds that its sender has no right to, no
+// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off nodes, no clock counts a workload
+// for another user, no project runs more than its limit for longer than the bound, and no pod has more CPU or memory than its GPUs' share
+// of the node. Guards invariants 3, 4 and 12 of the design.
 func TestNoMemberHarmsAnother(t *testing.T) {
 	duration, seed := defaultDuration, rand.Uint64()
 	if given := os.Getenv(durationVariable); given != "" {
@@ -204,12 +204,34 @@ var forgeries = []string{
 	antiAffinity("topologyKey: kubernetes.io/os, labelSelector: {}"), antiAffinity(everybody + ", mismatchLabelKeys: [sluice.dev/creator]"),
 }
 
+// requestForms are fragments of pods that request an amount of a resource of the node.
+var requestForms = []string{
+	`{spec: {containers: [{name: main, resources: {requests: {%s: %q}}}]}}`,
+	`{spec: {initContainers: [{name: prepare, image: any, resources: {requests: {%s: %q}}}]}}`,
+	`{spec: {initContainers: [{name: log, image: any, restartPolicy: Always, resources: {requests: {%s: %q}}}]}}`,
+	`{spec: {resources: {requests: {%s: %q}}}}`,
+	`{spec: {resources: {limits: {%s: %q}}}}`,
+	`{spec: {containers: [{name: main, resources: {limits: {%s: %q}}}]}}`,
+}
+
+// randomRequests is a fragment of a pod that requests nothing of the node, or up to more than all.
+func randomRequests(random *rand.Rand) string {
+	if random.IntN(2) == 0 {
+		return ""
+	}
+	resource, amount := "cpu", strconv.Itoa(1+random.IntN(256))
+	if random.IntN(3) == 0 {
+		resource, amount = "memory", strconv.Itoa(1+random.IntN(1100))+"Gi"
+	}
+	return fmt.Sprintf(requestForms[random.IntN(len(requestForms))], resource, amount)
+}
+
 // create creates a workload, mostly with a GPU.
 func (s *simulation) create(ctx context.Context, m *member, namespace, name string, random *rand.Rand) {
 	kind := []string{"Pod", "Pod", "Job", "Deployment"}[random.IntN(4)]
 	fragments := []string{inTemplate(kind, forgeries[random.IntN(len(forgeries))])}
 	if random.IntN(4) > 0 {
-		fragments = append([]string{inTemplate(kind, limits("nvidia.com/gpu"))}, fragments...)
+		fragments = append([]string{inTemplate(kind, limits("nvidia.com/gpu")), inTemplate(kind, randomRequests(random))}, fragments...)
 	}
 	object, err := m.ordinary(kind, name, fragments...)
 	if err != nil {

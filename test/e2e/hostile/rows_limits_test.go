@@ -21,10 +21,11 @@ const (
 	withoutEnd = `{spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
 )
 
-// now and soon are grace periods.
+// Grace periods.
 var (
-	now  = client.GracePeriodSeconds(0)
-	soon = client.GracePeriodSeconds(1)
+	now           = client.GracePeriodSeconds(0)
+	soon          = client.GracePeriodSeconds(1)
+	anHourOfGrace = client.GracePeriodSeconds(3600)
 )
 
 // A pod gives its quota back when its processes have ended.

@@ -16,7 +16,6 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/decision"
-	"sluice.dev/policies/input"
 )
 
 // TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
@@ -120,19 +119,20 @@ func (r *TenantResolver) addParameters(ctx context.Context, from *decision.Tenan
 }
 
 // versionsOf returns the versions of a tenant's sources. Of node pools that are not the project's only counts
-// whether their nodes accept pods without GPUs.
+// what pods without GPUs find there.
 func versionsOf(from *decision.TenantSources) string {
-	var versions []string
+	versions := make([]string, len(from.NodePools))
 	for i := range from.NodePools {
 		pool := &from.NodePools[i]
-		if slices.ContainsFunc(from.Project.Spec.NodePools, func(quota v1alpha1.PoolQuota) bool { return quota.Name == pool.Name }) {
-			versions = append(versions, string(pool.UID)+"/"+pool.ResourceVersion)
+		version := pool.ResourceVersion
+		if !slices.ContainsFunc(from.Project.Spec.NodePools, func(quota v1alpha1.PoolQuota) bool { return quota.Name == pool.Name }) {
+			version = fmt.Sprint(pool.Generation, pool.Status.Nodes > 0, pool.Status.Taints)
 		}
+		versions[i] = string(pool.UID) + "/" + version
 	}
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
-		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix(),
-		input.RefusedNodes(from.NodePools), input.OpenPools(from.NodePools))
+		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix())
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

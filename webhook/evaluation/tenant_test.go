@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,44 @@ func TestResolveReturnsProjectOfNamespace(t *testing.T) {
 	}
 	if again, _ := resolver.Resolve(t.Context(), "work"); again == got || again.Version == got.Version {
 		t.Error("the documents did not change with the node pool")
+	}
+}
+
+// Pods without GPUs may run on the nodes of pools that are not the project's, too.
+func TestTenantFollowsOtherPools(t *testing.T) {
+	resolver, c := newTenantResolver(t, append(tenantObjects(), &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "other"}})...)
+	before, err := resolver.Resolve(t.Context(), "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name   string
+		change func(*v1alpha1.NodePoolStatus)
+		same   bool
+	}{
+		{"GPUs", func(status *v1alpha1.NodePoolStatus) { status.GPUs = 8 }, true},
+		{"the first node", func(status *v1alpha1.NodePoolStatus) { status.Nodes = 1 }, false},
+		{"another node", func(status *v1alpha1.NodePoolStatus) { status.Nodes = 2 }, true},
+		{"a taint", func(status *v1alpha1.NodePoolStatus) {
+			status.Taints = []corev1.Taint{{Key: "nvidia.com/gpu", Effect: "NoSchedule"}}
+		}, false},
+	} {
+		var pool v1alpha1.NodePool
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "other"}, &pool); err != nil {
+			t.Fatal(err)
+		}
+		step.change(&pool.Status)
+		if err := c.Update(t.Context(), &pool); err != nil {
+			t.Fatal(err)
+		}
+		after, err := resolver.Resolve(t.Context(), "work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := after.Version == before.Version; same != step.same {
+			t.Errorf("%s: the version is the same: %v", step.name, same)
+		}
+		before = after
 	}
 }
 

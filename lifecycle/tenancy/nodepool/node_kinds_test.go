@@ -57,7 +57,8 @@ func TestObserveTaints(t *testing.T) {
 		return n
 	}
 	passing := []corev1.Taint{
-		{Key: "sluice.dev/repartitioning", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "sluice.dev/repartitioning", Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
 		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
 	}
 	pool := newPool("dgx", "dgx")

@@ -72,12 +72,20 @@ func ofOtherDepartment(limit string) string {
 var withNodes = []engine{kube, kueue}
 
 // runningPod is a pod with a GPU on a node: the attacker's, or a colleague's if the attacker may not create pods.
-var runningPod = target{text: "a running pod", find: func(a *attacker) (*unstructured.Unstructured, error) {
+// runningCPUPod is one without.
+var runningPod, runningCPUPod = onNode(limits("nvidia.com/gpu")), onNode("")
+
+func onNode(fragment string) target {
+	return target{text: "a running pod", find: func(a *attacker) (*unstructured.Unstructured, error) { return a.runningPod(fragment) }}
+}
+
+// runningPod returns a pod on a node. It exists once for each test.
+func (a *attacker) runningPod(fragment string) (*unstructured.Unstructured, error) {
 	author := a
 	if !slices.Contains(writers, a.role) {
 		author = a.as(colleague)
 	}
-	pod, err := author.ordinary("Pod", a.intruder(), limits("nvidia.com/gpu"))
+	pod, err := author.ordinary("Pod", a.intruder(), fragment)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +104,7 @@ var runningPod = target{text: "a running pod", find: func(a *attacker) (*unstruc
 		return nil
 	})
 	return pod, nil
-}}
+}
 
 // removeRunning deletes the attacker's running pods in one request.
 func removeRunning(grace client.GracePeriodSeconds) attempt {

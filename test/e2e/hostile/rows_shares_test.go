@@ -13,9 +13,9 @@ import (
 
 // The nodes have 8 GPUs, 256 CPUs and 1 TiB of memory; the pool of KAI has none, and counts 12 CPUs and 80Gi for each GPU.
 const (
-	aGPU      = `{spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
-	aNotebook = `{metadata: {labels: {sluice.dev/workload-type: inference}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
-	aSlice    = `{metadata: {annotations: {sluice.dev/node-pools: direct-mig}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: "1"}}}]}}`
+	aGPU    = `{spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
+	aServer = `{metadata: {labels: {sluice.dev/workload-type: inference}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
+	aSlice  = `{metadata: {annotations: {sluice.dev/node-pools: direct-mig}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: "1"}}}]}}`
 
 	anInitContainer = `{spec: {initContainers: [{name: prepare, image: any, resources: {requests: {cpu: "255"}}}]}}`
 	aSidecar        = `{spec: {initContainers: [{name: log, image: any, restartPolicy: Always, resources: {requests: {cpu: "60"}}}]}}`
@@ -56,7 +56,10 @@ var _ = attacks(
 	beyondShare("for the whole pod", aGPU, ofThePod, "the pod requests cpu 255"),
 	beyondShare("as the limit of the whole pod", aGPU, limitOfThePod, "the pod requests cpu 255"),
 	beyondShare("more CPUs than there are numbers", aGPU, requests("cpu", "9e18"), "a pod with 1 GPU can request at most 48"),
-	beyondShare("half as much again, of a pod that cannot be preempted", aNotebook, requests("cpu", "48"), "can request at most 32 in node pool direct"),
+	row{
+		class: nodeShares, name: "half as much again, of a pod that cannot be preempted", attack: createWith("Pod", aServer, requests("cpu", "48")),
+		control: create("Pod", requests("cpu", "48")), want: "can request at most 32 in node pool direct",
+	},
 	row{
 		class: nodeShares, name: "in a Job", engines: everyEngine,
 		attack: createWith("Job", inTemplate("Job", aGPU), inTemplate("Job", requests("cpu", "255"))), want: "the pod requests cpu 255; a pod with 1 GPU",
@@ -92,14 +95,16 @@ func hasGrace(seconds int64) func(*corev1.Pod) error {
 	}
 }
 
-// A pod without GPUs yields its place on a node with GPUs within a minute, and a project has no CPUs without limit.
+// A pod without GPUs yields its place on a node with GPUs within a minute, and a project has a limit of CPUs. The nodes of the tests
+// have no taints.
 var _ = attacks(
 	row{class: cpuPods, name: "a grace period of an hour on nodes with GPUs", engines: everyEngine, attack: create("Pod", tolerating), harmless: ofPod(hasGrace(60))},
 	row{class: cpuPods, name: "a grace period of an hour on other nodes", attack: create("Pod", keptOffPools), harmless: ofPod(hasGrace(3600))},
-	row{class: cpuPods, name: "a grace period of an hour without tolerations", attack: create("Pod", anHour), harmless: ofPod(hasGrace(3600))},
+	row{class: cpuPods, name: "a grace period of an hour on nodes without taints", attack: create("Pod", anHour), harmless: ofPod(hasGrace(60))},
 	row{
 		class: cpuPods, name: "deleted with a grace period of an hour", roles: slices.Concat(users, []role{namespaceAdmin}),
-		attack: remove(own("Pod"), anHourOfGrace), control: remove(own("Pod"), soon), want: "gracePeriodSeconds: 3600: a pod of a project without GPUs is deleted with at most a minute of grace",
+		attack: remove(runningCPUPod, anHourOfGrace), control: remove(runningCPUPod, soon),
+		want: "gracePeriodSeconds: 3600: a pod of a project without GPUs is deleted with at most a minute of grace",
 	},
 	row{
 		class: cpuPods, name: "more CPUs than the share of the limit and an allowance", roles: users,

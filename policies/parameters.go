@@ -45,8 +45,8 @@ var parameterTable = map[string][]Parameter{
 	"core.limits": {
 		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod; " +
 			"a pod with GPUs holds them until its end, beyond its time limit"},
-		{"maximumGraceSecondsOnGPUNodes", secondsKind, 60, "the maximum grace period of a pod without GPUs that can run on the nodes of a pool; " +
-			"a pod with GPUs that needs its place waits for its end"},
+		{"maximumGraceSecondsOnGPUNodes", secondsKind, 60, "the maximum grace period of a pod without GPUs that can run on the nodes of a " +
+			"pool; a pod with GPUs that needs its place waits for its end"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {

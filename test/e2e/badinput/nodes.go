@@ -76,11 +76,23 @@ func nodePoolTable() table {
 			{"too large a reserve of the driver", `{spec: {driverReservePercent: 26}}`, "spec.driverReservePercent", "less than or equal to 25"},
 			{"half a percent of reserve", `{spec: {driverReservePercent: 0.5}}`, "spec.driverReservePercent", "must be of type integer"},
 			{"a share that is no object", `{spec: {resourceShares: "2"}}`, "spec.resourceShares", "must be of type object"},
-			{"a share of nothing", `{spec: {resourceShares: {nonPreemptible: "0.000"}}}`, "spec.resourceShares.nonPreemptible", "must be a number above 0 and below 1000"},
-			{"a negative share", `{spec: {resourceShares: {preemptible: "-1"}}}`, "spec.resourceShares.preemptible", "such as \"1.5\", or Unlimited"},
-			{"a share in ten-thousandths", `{spec: {resourceShares: {preemptible: "1.0001"}}}`, "spec.resourceShares.preemptible", "with at most three decimals"},
+			{
+				"a share of nothing", `{spec: {resourceShares: {nonPreemptible: "0.000"}}}`,
+				"spec.resourceShares.nonPreemptible", "must be a number above 0 and below 1000",
+			},
+			{
+				"a negative share", `{spec: {resourceShares: {preemptible: "-1"}}}`,
+				"spec.resourceShares.preemptible", "such as \"1.5\", or Unlimited",
+			},
+			{
+				"a share in ten-thousandths", `{spec: {resourceShares: {preemptible: "1.0001"}}}`,
+				"spec.resourceShares.preemptible", "with at most three decimals",
+			},
 			{"a share as a number", `{spec: {resourceShares: {preemptible: 1.5}}}`, "spec.resourceShares.preemptible", "must be of type string"},
-			{"a very long share", `{spec: {resourceShares: {preemptible: "1000000000"}}}`, "spec.resourceShares.preemptible", "may not be more than 9"},
+			{
+				"a very long share", `{spec: {resourceShares: {preemptible: "1000000000"}}}`,
+				"spec.resourceShares.preemptible", "may not be more than 9",
+			},
 			{"an unknown rule for limits of the driver", `{spec: {driverMemoryLimits: Always}}`, "spec.driverMemoryLimits", `"Auto", "Never"`},
 			{"tolerations that are not a list", `{spec: {tolerations: all}}`, "spec.tolerations", "must be of type array"},
 			{"too many tolerations", `{spec: {tolerations: [` + repeatItems(17, "{key: k%d, operator: Exists}") + `]}}`, "spec.tolerations", "at most 16 items"},

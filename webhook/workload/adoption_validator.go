@@ -92,8 +92,8 @@ func (v *AdoptionValidator) validateClaim(ctx context.Context, req *admission.Re
 	if user == creator || isJudged {
 		return admission.Allowed("")
 	}
-	return admission.Denied(fmt.Sprintf("volume claim %s was created by %s, and no %s of %s takes it over; use another name for the workload or its "+
-		"claim template, or the retention policy Retain", claim.Name, describeCreator(creator), reference.Kind, describeCreator(user)))
+	return admission.Denied(fmt.Sprintf("volume claim %s was created by %s, and no %s of %s takes it over; use another name for the "+
+		"workload or its claim template, or the retention policy Retain", claim.Name, describeCreator(creator), reference.Kind, describeCreator(user)))
 }
 
 func describeCreator(user string) string {

@@ -147,11 +147,11 @@ func TestAffinityWarnings(t *testing.T) {
 	resolver := newResolver(t, interceptor.Funcs{}, objects()...)
 	for selector, warned := range map[string]bool{
 		`{}`: true, `{matchLabels: {app: web}}`: true, `{matchLabels: {app: web, tier: one}}`: true,
-		`{matchExpressions: [{key: app, operator: In, values: [web, cache]}]}`:                                                        true,
-		`{matchExpressions: [{key: app, operator: Exists}, {key: app, operator: NotIn, values: [db]}]}`:                               true,
-		`{matchExpressions: [{key: app, operator: Exists}, {key: app, operator: DoesNotExist}]}`:                                      true,
-		`{matchLabels: {app: db, batch.kubernetes.io/job-name: train}}`:                                                               false,
-		`{matchExpressions: [{key: app, operator: In, values: [db, web]}]}`:                                                           false,
+		`{matchExpressions: [{key: app, operator: In, values: [web, cache]}]}`:                                                         true,
+		`{matchExpressions: [{key: app, operator: Exists}, {key: app, operator: NotIn, values: [db]}]}`:                                true,
+		`{matchExpressions: [{key: app, operator: Exists}, {key: app, operator: DoesNotExist}]}`:                                       true,
+		`{matchLabels: {app: db, batch.kubernetes.io/job-name: train}}`:                                                                false,
+		`{matchExpressions: [{key: app, operator: In, values: [db, web]}]}`:                                                            false,
 		`{matchLabels: {app: db}, matchExpressions: [{key: tier, operator: DoesNotExist}, {key: tier, operator: NotIn, values: [x]}]}`: false,
 	} {
 		response, _ := narrow(t, resolver, anna, parse(t, `{metadata: {labels: {app: db}}, spec: {affinity: {podAntiAffinity: {`+required+`: [{labelSelector: `+selector+`}]}}}}`))

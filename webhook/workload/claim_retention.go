@@ -63,8 +63,9 @@ func (v *ClaimRetentionValidator) Handle(ctx context.Context, req admission.Requ
 		more = fmt.Sprintf(" and %d others", len(ofOthers)-maxNamedClaims)
 		ofOthers = ofOthers[:maxNamedClaims]
 	}
-	return admission.Denied(fmt.Sprintf("spec.persistentVolumeClaimRetentionPolicy: with Delete the StatefulSet would delete volume claims of others, "+
-		"which have the names of its own: %s%s; use Retain, or another name for the StatefulSet or its claim template", strings.Join(ofOthers, ", "), more))
+	return admission.Denied(fmt.Sprintf("spec.persistentVolumeClaimRetentionPolicy: with Delete the StatefulSet would delete volume claims "+
+		"of others, which have the names of its own: %s%s; use Retain, or another name for the StatefulSet or its claim template",
+		strings.Join(ofOthers, ", "), more))
 }
 
 // maxNamedClaims is how many claims a message names.

@@ -160,7 +160,8 @@ func (v *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Templat
 		return evaluation.Result{Result: decision.Result{Warnings: []merge.Finding{warnTemplate(t, undecodable)}}}, nil
 	}
 	creator, _ := lookupPath(change.object, createdByPath)
-	result.Warnings = slices.Concat(result.Warnings, warnNodeName(t), warnAffinity(t.Body, t.Field), v.Claims.warnings(ctx, change.namespace, t, mergeschema.AsString(creator)))
+	ofClaims := v.Claims.warnings(ctx, change.namespace, t, mergeschema.AsString(creator))
+	result.Warnings = slices.Concat(result.Warnings, warnNodeName(t), warnAffinity(t.Body, t.Field), ofClaims)
 	return result, err
 }
 

@@ -51,7 +51,9 @@ func endOf(c *v1alpha1.WorkloadClock) time.Time {
 
 // chooseClocks returns the clocks that go if more than so many are there: of the user who has most, that whose workload ended first, until
 // few enough remain or none of that user may go.
-func chooseClocks(clocks []v1alpha1.WorkloadClock, atMost int, mayGo func(*v1alpha1.WorkloadClock) bool) (chosen []*v1alpha1.WorkloadClock) {
+func chooseClocks(
+	clocks []v1alpha1.WorkloadClock, atMost int, mayGo func(*v1alpha1.WorkloadClock) bool,
+) (chosen []*v1alpha1.WorkloadClock) {
 	excess := len(clocks) - atMost
 	if excess <= 0 {
 		return nil

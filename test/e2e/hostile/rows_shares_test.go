@@ -98,9 +98,9 @@ func hasGrace(seconds int64) func(*corev1.Pod) error {
 // A pod without GPUs yields its place on a node with GPUs within a minute, and a project has a limit of CPUs. The nodes of the tests
 // have no taints.
 var _ = attacks(
-	row{class: cpuPods, name: "a grace period of an hour on nodes with GPUs", engines: everyEngine, attack: create("Pod", tolerating), harmless: ofPod(hasGrace(60))},
-	row{class: cpuPods, name: "a grace period of an hour on other nodes", attack: create("Pod", keptOffPools), harmless: ofPod(hasGrace(3600))},
-	row{class: cpuPods, name: "a grace period of an hour on nodes without taints", attack: create("Pod", anHour), harmless: ofPod(hasGrace(60))},
+	row{class: cpuPods, name: "a grace period of an hour on nodes with GPUs", engines: everyEngine, attack: create("Pod", tolerating), harmless: onPod(hasGrace(60))},
+	row{class: cpuPods, name: "a grace period of an hour on other nodes", attack: create("Pod", keptOffPools), harmless: onPod(hasGrace(3600))},
+	row{class: cpuPods, name: "a grace period of an hour on nodes without taints", attack: create("Pod", anHour), harmless: onPod(hasGrace(60))},
 	row{
 		class: cpuPods, name: "deleted with a grace period of an hour", roles: slices.Concat(users, []role{namespaceAdmin}),
 		attack: remove(runningCPUPod, anHourOfGrace), control: remove(runningCPUPod, soon),

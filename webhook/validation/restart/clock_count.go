@@ -47,7 +47,8 @@ func (v *Validator) denialOfCount(ctx context.Context, req *admission.Request) (
 	}
 	if own := byUser[req.UserInfo.Username]; own == most {
 		return fmt.Sprintf("namespace %s has %d workloads whose running time is kept, at most %d, and %d of them are of %s; "+
-			"wait until the time of ended workloads is reset (resetAfter of the project), or run many steps in one workload, such as a Job with several completions",
+			"wait until the time of ended workloads is reset (resetAfter of the project), or run many steps in one workload, "+
+			"such as a Job with several completions",
 			req.Namespace, len(clocks.Items), v1alpha1.MaxClocks, own, req.UserInfo.Username), nil
 	}
 	return "", nil

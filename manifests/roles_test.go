@@ -136,7 +136,7 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, webhook := range configuration.Webhooks {
-			if !slices.Contains([]string{"workloads.sluice.dev", "objects.sluice.dev"}, webhook.Name) {
+			if !slices.Contains([]string{"workloads.sluice.dev", "objects.sluice.dev", "claims.sluice.dev"}, webhook.Name) {
 				continue
 			}
 			for _, rule := range webhook.Rules {

@@ -30,9 +30,9 @@ const (
 	// LabelCreator has the hash of the creator's name, [CreatorLabel], on the pods, the pod templates and in the
 	// selectors of Services of a user who changes only own objects. Admission refuses another value on a pod.
 	LabelCreator = "sluice.dev/creator"
-	// LabelShared is "false" on a volume claim that only pods of its creator mount: admission sets it on new claims of users
+	// SharedClaimLabel is "false" on a volume claim that only pods of its creator mount: admission sets it on new claims of users
 	// who change only own objects. Without it, and with "true", all members of the project mount the claim.
-	LabelShared = "sluice.dev/shared"
+	SharedClaimLabel = "sluice.dev/shared"
 	// LabelBuiltIn is "true" on the read-only Policies that mirror the built-in ones.
 	LabelBuiltIn = "sluice.dev/built-in"
 	// LabelManagedBy marks the objects that lifecycle rendered.

@@ -78,7 +78,7 @@ func newExtensionTest(t *testing.T) *extensionTest {
 	for _, name := range []string{"training", "folding"} {
 		job := newGPUJob(a.ns, name, withGPU)
 		// The webhook evaluates the quotas again after the change of the project.
-		eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), job) })
+		eventually(t, func() error { return a.ada.Create(t.Context(), job) })
 		t.Cleanup(func() { deleteJob(t, job) })
 		a.waitForLimit(t, name, "48h")
 	}

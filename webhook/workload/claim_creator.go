@@ -77,7 +77,7 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return evaluation.ErrorResponse(err)
 	}
 	if private {
-		if changed, ok := copyWithValue(after, []string{"metadata", "labels", v1alpha1.LabelShared}, "false"); ok {
+		if changed, ok := copyWithValue(after, []string{"metadata", "labels", v1alpha1.SharedClaimLabel}, "false"); ok {
 			after = changed
 		}
 	}
@@ -151,7 +151,7 @@ func (m *ClaimMutator) statefulSetOf(ctx context.Context, namespace, claim strin
 func (m *ClaimMutator) isPrivate(
 	ctx context.Context, req *admission.Request, claim *corev1.PersistentVolumeClaim, creator string,
 ) (bool, error) {
-	if _, decided := claim.Labels[v1alpha1.LabelShared]; decided || strings.HasPrefix(creator, "system:") {
+	if _, decided := claim.Labels[v1alpha1.SharedClaimLabel]; decided || strings.HasPrefix(creator, "system:") {
 		return false, nil
 	}
 	user := authenticationv1.UserInfo{Username: creator}

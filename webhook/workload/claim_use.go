@@ -39,14 +39,14 @@ func (r *ClaimReader) problem(ctx context.Context, namespace, name, user string)
 	if err != nil {
 		return "", fmt.Errorf("get volume claim %s: %w", name, err)
 	}
-	shared, labeled := claim.Labels[v1alpha1.LabelShared]
+	shared, labeled := claim.Labels[v1alpha1.SharedClaimLabel]
 	creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]
 	if !labeled || shared == "true" || creator == user {
 		return "", nil
 	}
 	return fmt.Sprintf("volume claim %s was created by %s, and only that user's pods mount it; it is shared by its label: "+
 		"kubectl label pvc %s -n %s --overwrite %s=true, which its creator, an L1 researcher or an editor may do",
-		name, describeCreator(creator), name, namespace, v1alpha1.LabelShared), nil
+		name, describeCreator(creator), name, namespace, v1alpha1.SharedClaimLabel), nil
 }
 
 // claimsOf returns the fields of a pod or a template that name a claim.

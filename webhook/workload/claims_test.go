@@ -41,7 +41,7 @@ func (rights) ChangesOthers(_ context.Context, user authenticationv1.UserInfo, _
 
 var (
 	claimsStart = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	hers        = map[string]string{v1alpha1.LabelShared: "false"}
+	hers        = map[string]string{v1alpha1.SharedClaimLabel: "false"}
 )
 
 func newClaim(name, by string, labels map[string]string, age time.Duration) *corev1.PersistentVolumeClaim {
@@ -64,8 +64,8 @@ func claimObjects() []client.Object {
 	pod := &corev1.Pod{ObjectMeta: meta("x-0", statefulSets, ref("apps/v1", "StatefulSet", "x"))}
 	pod.CreationTimestamp = metav1.NewTime(claimsStart)
 	return append(objects(),
-		newClaim("hers", anna, hers, time.Hour), newClaim("given", anna, map[string]string{v1alpha1.LabelShared: "true"}, time.Hour),
-		newClaim("odd", anna, map[string]string{v1alpha1.LabelShared: "maybe"}, time.Hour),
+		newClaim("hers", anna, hers, time.Hour), newClaim("given", anna, map[string]string{v1alpha1.SharedClaimLabel: "true"}, time.Hour),
+		newClaim("odd", anna, map[string]string{v1alpha1.SharedClaimLabel: "maybe"}, time.Hour),
 		newClaim("course", professor, nil, time.Hour), newClaim("unknown", "", nil, time.Hour),
 		newClaim("data-x-0", professor, nil, time.Hour), newClaim("data-x-17", anna, hers, time.Hour), newClaim("data-x-y", anna, hers, time.Hour),
 		newClaim("data-x-1", professor, nil, -time.Hour), newClaim("data-x-2", bob, nil, -time.Hour), newClaim("data-lws-0", professor, nil, time.Hour),
@@ -109,7 +109,7 @@ func TestNewClaims(t *testing.T) {
 		refused         string
 	}{
 		"a student's":                           {user: anna, creator: anna, shared: "false"},
-		"a student's, shared":                   {user: anna, labels: map[string]string{v1alpha1.LabelShared: "true"}, creator: anna, shared: "true"},
+		"a student's, shared":                   {user: anna, labels: map[string]string{v1alpha1.SharedClaimLabel: "true"}, creator: anna, shared: "true"},
 		"a professor's":                         {user: professor, creator: professor},
 		"one of a group of professors":          {user: anna, groups: []string{"professors"}, creator: anna},
 		"a ServiceAccount's":                    {user: account, creator: account},
@@ -162,7 +162,7 @@ func TestNewClaims(t *testing.T) {
 			if err := json.Unmarshal(after, &got); err != nil {
 				t.Fatal(err)
 			}
-			if got.Annotations[v1alpha1.AnnotationCreatedBy] != tc.creator || got.Labels[v1alpha1.LabelShared] != tc.shared {
+			if got.Annotations[v1alpha1.AnnotationCreatedBy] != tc.creator || got.Labels[v1alpha1.SharedClaimLabel] != tc.shared {
 				t.Errorf("%v %v", got.Annotations, got.Labels)
 			}
 		})

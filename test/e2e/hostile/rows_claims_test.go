@@ -190,7 +190,7 @@ func adoptOwnClaim(a *attacker) (*unstructured.Unstructured, error) {
 		}
 		return nil
 	})
-	if creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]; creator != a.role.user(a.namespace) || claim.Labels[v1alpha1.LabelShared] != "false" {
+	if creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]; creator != a.role.user(a.namespace) || claim.Labels[v1alpha1.SharedClaimLabel] != "false" {
 		return nil, fmt.Errorf("the claim is of %q, with labels %v", creator, claim.Labels)
 	}
 	return set, nil

@@ -279,7 +279,28 @@ func isPendingLimit(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), fmt.Sprintf("and the limit is %d;", extension.MaxPendingPerUser))
 }
 
+// startDay forgets the requests of the last day, of which a user has at most ten: how many the concurrent ones were differs.
+func (a *extensionTest) startDay(t *testing.T) {
+	t.Helper()
+	eventually(t, func() error {
+		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: a.ns}}
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		p.Status.ExtensionRequests = nil
+		if err := sharedCluster.adminClient.Status().Update(t.Context(), p); err != nil {
+			return err
+		}
+		probe := a.newExtension("probe", "training", "25h")
+		if err := a.ada.Create(t.Context(), probe, client.DryRunAll); err != nil && strings.Contains(err.Error(), "within 24 hours") {
+			return err
+		}
+		return nil
+	})
+}
+
 func (a *extensionTest) testManualDecision(t *testing.T) {
+	a.startDay(t)
 	e := a.createExtension(t, a.newExtension("long", "training", "48h"))
 	a.waitForDecision(t, e, "")
 	err := updateExtensionStatus(t, a.ada, e, setApproved)
@@ -329,6 +350,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 }
 
 func (a *extensionTest) testRejectedExtensions(t *testing.T) {
+	a.startDay(t)
 	for name, tc := range map[string]struct {
 		extension *v1alpha1.Extension
 		want      string
@@ -349,6 +371,7 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 }
 
 func (a *extensionTest) testRateLimit(t *testing.T) {
+	a.startDay(t)
 	var last error
 	for i := range 4 * extension.MaxPendingPerUser {
 		e := a.newExtension(fmt.Sprint("flood-", i), "training", "25h")

@@ -89,6 +89,8 @@ const (
 	VerbAdminister = "administer"
 	// VerbManage is the verb on projects for managers of a project's members and quotas. No API request has this verb.
 	VerbManage = "manage"
+	// VerbChangeOthers is the verb on the virtual resource workloads for those who may change what other users created.
+	VerbChangeOthers = "others"
 )
 
 // AllDepartments is the name for all departments, future ones included.
@@ -125,7 +127,7 @@ func (r Reviewer) Manages(ctx context.Context, user authenticationv1.UserInfo, p
 // ChangesOthers reports whether the roles of a user in a namespace let him change what others created. The review knows the
 // groups of a user only from a request of that user.
 func (r Reviewer) ChangesOthers(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
-	allowed, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{Verb: "others", Resource: "workloads", Namespace: namespace})
+	allowed, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{Verb: VerbChangeOthers, Resource: "workloads", Namespace: namespace})
 	if err != nil {
 		return false, fmt.Errorf("check whether %s can change workloads of others: %w", user.Username, err)
 	}

@@ -56,7 +56,7 @@ func parse(t *testing.T, text string) []byte {
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution"
 
-// A pod keeps only pods of its creator off its nodes, whoever sends it: %s is the label of the creator. Guards invariant 4 of the design.
+// A pod keeps only pods of its creator off its nodes, whichever user sends it: %s is the label of the creator. Guards invariant 4 of the design.
 func TestAffinityNarrowedToTheCreator(t *testing.T) {
 	resolver := newResolver(t, interceptor.Funcs{}, objects()...)
 	anti := func(selector string) string {

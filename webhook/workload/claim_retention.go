@@ -68,7 +68,7 @@ func (v *ClaimRetentionValidator) Handle(ctx context.Context, req admission.Requ
 		strings.Join(ofOthers, ", "), more))
 }
 
-// maxNamedClaims is how many claims a message names.
+// maxNamedClaims is the number of claims that a message names.
 const maxNamedClaims = 5
 
 // isClaimOf reports whether a StatefulSet takes a claim of this name for one of its own.

@@ -34,7 +34,7 @@ var claimKind = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 func (r *ClaimReader) problem(ctx context.Context, namespace, name, user string) (string, error) {
 	claim, err := r.Creators.get(ctx, claimKind, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("there is no volume claim %s; create the claim first: else the pod would mount whatever gets the name", name), nil
+		return fmt.Sprintf("there is no volume claim %s; create the claim first: else the pod would mount a later claim of that name", name), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("get volume claim %s: %w", name, err)
@@ -74,7 +74,7 @@ func (r *ClaimReader) warnings(ctx context.Context, namespace string, t workload
 	return warnings
 }
 
-// ClaimUseValidator refuses new pods that mount a volume claim of another user that is not shared, or one that does not exist: whoever
+// ClaimUseValidator refuses new pods that mount a volume claim of another user that is not shared, or one that does not exist: the user who
 // creates it later would share it with the pod. It handles pods with claims.
 type ClaimUseValidator struct {
 	// Claims reads the claims.

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Of the user who has most clocks the oldest ended ones go, and nobody else's if that is not enough.
+// Of the user who has most clocks the oldest ended ones go, and none of another user if that is not enough.
 func TestChosenClocks(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	clocks := func(user string, kept, ended int) (list []v1alpha1.WorkloadClock) {
@@ -52,7 +52,7 @@ func TestChosenClocks(t *testing.T) {
 	}
 }
 
-// A namespace with too many clocks loses those of ended workloads whose time nobody can continue, as soon as it gets another one.
+// A namespace with too many clocks loses those of ended workloads whose time no user can continue, as soon as it gets another one.
 func TestClocksOfANamespaceAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("last"))

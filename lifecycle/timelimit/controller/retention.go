@@ -80,12 +80,14 @@ func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 func (r *Reconciler) reconcileEndedWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
 	now := r.Clock.Now().Truncate(time.Second)
 	missingSince := c.Status.MissingSince
-	retention, err := r.retentionOf(ctx, c)
-	if err != nil {
-		return err
-	}
-	if missingSince != nil && now.Before(missingSince.Add(retention)) {
-		return nil // spares a read for each of many clocks; timelimit.Decide clears MissingSince if pods are bound again
+	if missingSince != nil {
+		retention, err := r.retentionOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		if now.Before(missingSince.Add(retention)) {
+			return nil // spares a read for each of many clocks; timelimit.Decide clears MissingSince if pods are bound again
+		}
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
 	switch {

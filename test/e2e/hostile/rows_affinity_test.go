@@ -31,7 +31,7 @@ const (
 	ownReplicas = byNode + ", labelSelector: {matchLabels: {tier: db}}"
 )
 
-// With the affinity of her pods, nobody keeps the pods of others off nodes or ends their work.
+// With the affinity of her pods, no user keeps the pods of others off nodes or ends their work.
 var _ = attacks(slices.Concat(
 	reaching("of all namespaces", "namespaceSelector: {}", "the term reaches pods of other namespaces"),
 	reaching("of a selected namespace", "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "+neighborhood+"}}", "the term reaches pods of other namespaces"),

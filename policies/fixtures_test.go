@@ -52,7 +52,7 @@ func testPool(name string, sharing v1alpha1.Sharing, models ...input.GPUModel) i
 // kueuePool returns a copy of a pool that Kueue serves.
 func kueuePool(name string, as input.NodePool) input.NodePool {
 	p := testPool(name, as.Sharing, as.Products...)
-	p.Scheduler, p.QuotaResource, p.GuaranteedResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, v1alpha1.ResourceGuaranteedMilli
+	p.Scheduler, p.QuotaResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
 	p.GPUs = 8
 	return p
 }

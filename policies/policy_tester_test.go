@@ -265,7 +265,7 @@ func corpusProjects(b policySets) map[string]*policyTester {
 	for name, like := range map[string]string{"dgx-a": "dgx", "dgx-b": "dgx", "dgx-c": "dgx-mig"} {
 		p := pools[like]
 		p.Name, p.NodeSelector = name, map[string]string{v1alpha1.LabelNodePool: name}
-		p.Scheduler, p.QuotaResource, p.GuaranteedResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, v1alpha1.ResourceGuaranteedMilli
+		p.Scheduler, p.QuotaResource, p.GuaranteedResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor(name))
 		pools[name] = p
 	}
 	courts := map[string]*policyTester{}

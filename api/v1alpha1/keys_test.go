@@ -62,8 +62,10 @@ func TestGPUCharges(t *testing.T) {
 		if got := v1alpha1.GuaranteedMilli(gpu); got != want {
 			t.Errorf("beside %s pods are charged %s, want %s", gpu, got, want)
 		}
-		if got, ok := v1alpha1.LimitMilli(want); got != gpu || !ok {
-			t.Errorf("the limit beside %s is %s, %t", want, got, ok)
+		for counted, limit := range map[bool]corev1.ResourceName{true: gpu, false: v1alpha1.ResourceGPUMilli} {
+			if got, ok := v1alpha1.LimitMilli(want, func(corev1.ResourceName) bool { return counted }); got != limit || !ok {
+				t.Errorf("the limit beside %s is %s, %t", want, got, ok)
+			}
 		}
 	}
 }

@@ -25,10 +25,14 @@ func GuaranteedMilli(gpuMilli corev1.ResourceName) corev1.ResourceName {
 	return ResourceGuaranteedMilli + corev1.ResourceName(strings.TrimPrefix(string(gpuMilli), string(ResourceGPUMilli)))
 }
 
-// LimitMilli returns the GPU quota unit beside a resource that counts pods that cannot be preempted, the
-// inverse of GuaranteedMilli, and whether the resource is one.
-func LimitMilli(guaranteedMilli corev1.ResourceName) (corev1.ResourceName, bool) {
-	unit := ResourceGPUMilli + corev1.ResourceName(strings.TrimPrefix(string(guaranteedMilli), string(ResourceGuaranteedMilli)))
+// LimitMilli returns the GPU quota unit that is charged beside a resource that counts pods that cannot be
+// preempted, of the units that a quota counts: that of the same pool, else the one that pools share. ok reports
+// whether the resource is one.
+func LimitMilli(guaranteedMilli corev1.ResourceName, counts func(corev1.ResourceName) bool) (unit corev1.ResourceName, ok bool) {
+	unit = ResourceGPUMilli + corev1.ResourceName(strings.TrimPrefix(string(guaranteedMilli), string(ResourceGuaranteedMilli)))
+	if !counts(unit) {
+		unit = ResourceGPUMilli
+	}
 	return unit, IsGuaranteedMilli(guaranteedMilli)
 }
 

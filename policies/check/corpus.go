@@ -91,7 +91,10 @@ func sampleTenants(match v1alpha1.PolicyMatch) ([]Tenant, error) {
 		if pool.QuotaResource = v1alpha1.ResourceGPUMilli; pool.Scheduler == v1alpha1.SchedulerKube {
 			pool.QuotaResource = v1alpha1.ResourceGPUMilliFor(pool.Name)
 		}
-		pool.GuaranteedResource, pool.QuotaApplied = v1alpha1.GuaranteedMilli(pool.QuotaResource), true
+		if pool.GuaranteedResource = v1alpha1.GuaranteedMilli(pool.QuotaResource); pool.Scheduler == v1alpha1.SchedulerKueue {
+			pool.GuaranteedResource = v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor(pool.Name))
+		}
+		pool.QuotaApplied = true
 		tenant, err := NewTenant(project, department, []input.NodePool{pool})
 		if err != nil {
 			return nil, err

@@ -73,8 +73,8 @@ test_suitable_nodes if {
 }
 
 test_several_pools if {
-	small := object.union(dgx, {"name": "small", "scheduler": "kueue", "nodeKinds": [kind("A100", 8, 8000, 128)]})
-	large := object.union(dgx, {"scheduler": "kueue"})
+	small := object.union(dgx, {"name": "small", "scheduler": "kueue", "guaranteed": 0, "nodeKinds": [kind("A100", 8, 8000, 128)]})
+	large := object.union(dgx, {"scheduler": "kueue", "guaranteed": 0})
 	denials("interactive", fixtures.gpus(1), [large, small], {"cpu": 9000}) == {"the pod requests cpu 9; a pod with 1 GPU can request at most 8 in node pool small"}
 }
 

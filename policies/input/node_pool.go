@@ -161,7 +161,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Weight:        quota.Weight(),
 		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
 
-		GuaranteedResource:   v1alpha1.GuaranteedMilli(QuotaResource(pool)),
+		GuaranteedResource:   GuaranteedResource(pool),
 		DriverReservePercent: pool.Spec.DriverReserve(),
 		DriverLimits:         pool.UsesDriverMemoryLimits(),
 		NodeKinds:            newNodeKinds(pool.Status.NodeKinds),
@@ -251,6 +251,15 @@ func QuotaResource(pool *v1alpha1.NodePool) corev1.ResourceName {
 	default:
 		return v1alpha1.ResourceGPUMilli
 	}
+}
+
+// GuaranteedResource returns the resource that counts the GPUs of a pool that pods hold which cannot be preempted. Kueue
+// chooses the pool of a pod after its admission, and so such a pod is held to one pool and charged there.
+func GuaranteedResource(pool *v1alpha1.NodePool) corev1.ResourceName {
+	if pool.Spec.Scheduler == v1alpha1.SchedulerKueue {
+		return v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor(pool.Name))
+	}
+	return v1alpha1.GuaranteedMilli(QuotaResource(pool))
 }
 
 // toMilli converts a quantity of GPUs. The schema restricts it to thousandths.

@@ -103,10 +103,11 @@ objects contains object.union(
 	for_kueue_project
 }
 
-objects contains quotas.resource_quota(quotas.gpu_limits(kueue_pools[0], limit, guaranteed)) if {
+# The limit is one for all pools, among which Kueue chooses. The guarantee holds in each: a
+# pod that cannot be preempted is held to one pool.
+objects contains quotas.resource_quota(object.union_n([quotas.gpu_limits(pool, limit, pool.guaranteed) | some pool in kueue_pools])) if {
 	for_kueue_project
 	limit := sum([pool.limit | some pool in kueue_pools])
-	guaranteed := sum([pool.guaranteed | some pool in kueue_pools])
 }
 
 default stop_policy := "None"

@@ -4,7 +4,7 @@ import data.fixtures
 import data.schedulers.kueue as policy
 
 # in_kueue returns a pool of Kueue.
-in_kueue(pool) := object.union(pool, {"scheduler": "kueue", "quotaResource": "sluice.dev/gpu-milli", "guaranteedResource": "sluice.dev/guaranteed-milli", "settings": {}, "gpus": 8, "subscribed": 0})
+in_kueue(pool) := object.union(pool, {"scheduler": "kueue", "quotaResource": "sluice.dev/gpu-milli", "settings": {}, "gpus": 8, "subscribed": 0})
 
 whole := in_kueue(fixtures.whole)
 
@@ -111,7 +111,7 @@ test_project if {
 		"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 	}
 	objects["LocalQueue default"] == {"clusterQueue": "thesis", "stopPolicy": "None"}
-	objects["ResourceQuota sluice"] == {"hard": {"requests.sluice.dev/gpu-milli": "2500", "requests.sluice.dev/guaranteed-milli": "1500"}}
+	objects["ResourceQuota sluice"] == {"hard": {"requests.sluice.dev/gpu-milli": "2500", "requests.sluice.dev/guaranteed-milli.whole": "1000", "requests.sluice.dev/guaranteed-milli.mig": "500"}}
 	count(objects) == 3
 }
 

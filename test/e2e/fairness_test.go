@@ -72,6 +72,19 @@ func TestFairness(t *testing.T) {
 	}
 	s.waitForGPUShares(t, gpusByTeam{"team-a": 0, "team-b": 0, "team-c": 0, "team-d": 0})
 
+	t.Run("work that cannot be preempted stays within the guarantee of its pool", func(t *testing.T) {
+		half := func(name string) *corev1.Pod { // team b has 2 whole GPUs and 1 GPU of slices
+			return newPod("team-b", name, func(p *corev1.Pod) {
+				p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
+				p.Annotations = map[string]string{v1alpha1.AnnotationGPU: "0.5"}
+			})
+		}
+		s.createForTest(t, half("notebook-0"))
+		s.createForTest(t, half("notebook-1"))
+		if err := s.adminClient.Create(t.Context(), half("notebook-2")); !isQuotaExceeded(err) || !strings.Contains(err.Error(), "guaranteed-milli.mig") {
+			t.Errorf("a third notebook: %v", err)
+		}
+	})
 	t.Run("seven training and six interactive workloads fill the cluster", func(t *testing.T) {
 		create := func(team, name string, gpus int64) {
 			s.createForTest(t, newGPUJob(team, name, func(p *corev1.Pod) {

@@ -137,7 +137,7 @@ func TestQueuedTemplatesAreMutated(t *testing.T) {
 		},
 		"a RayCluster of a RayService": {
 			`{apiVersion: ray.io/v1, kind: RayCluster, metadata: {ownerReferences: [{apiVersion: ray.io/v1, kind: RayService, name: s, uid: u, controller: true}]}, spec: {headGroupSpec: {template: {` + wholeGPUTemplate + `}}}}`,
-			[]string{"spec.headGroupSpec.template: " + strings.Replace(both, "train", "inference", 1) + " sluice.dev/guaranteed-milli=1k"},
+			[]string{"spec.headGroupSpec.template: " + strings.Replace(both, "train", "inference", 1) + " sluice.dev/guaranteed-milli.left=1k"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

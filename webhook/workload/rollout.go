@@ -76,11 +76,11 @@ func resolveIntOrPercent(value *intstr.IntOrString, total int64, roundUp bool) (
 // WarnRollout returns warnings of a plan that can never finish within the project's quota. The pod is a template's
 // pod with the policies' changes.
 func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []input.NodePool) []merge.Finding {
-	charge, quotaResource, guaranteed := podCharge(pod)
+	charge, counted := podCharge(pod)
 	if charge == 0 || plan.Replicas == 0 {
 		return nil
 	}
-	quota, quotaText := quotaForPods(project, quotaResource, guaranteed, pools)
+	quota, quotaText := quotaForPods(project, counted, pools)
 	if charge > quota {
 		return nil // the pod is denied, which another message reports
 	}
@@ -104,40 +104,36 @@ func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []i
 	}}
 }
 
-// podCharge returns the GPU quota that a pod uses, and the quota resource; 0 if the pod uses none. guaranteed
-// reports whether the guarantee counts the pod, too.
-func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.ResourceName, guaranteed bool) {
+// podCharge returns the GPU quota that a pod uses, and the resource that limits it: that of the guarantee if it counts
+// the pod. It returns 0 if the pod uses none.
+func podCharge(pod map[string]any) (charge workload.Milli, counted corev1.ResourceName) {
 	for _, container := range schema.AsList(schema.AsMap(pod["spec"])["containers"]) {
 		for name, amount := range schema.AsMap(schema.AsMap(schema.AsMap(container)["resources"])["requests"]) {
-			guaranteed = guaranteed || v1alpha1.IsGuaranteedMilli(corev1.ResourceName(name))
-			if !v1alpha1.IsGPUMilli(corev1.ResourceName(name)) {
-				continue
+			resourceName := corev1.ResourceName(name)
+			if v1alpha1.IsGuaranteedMilli(resourceName) || v1alpha1.IsGPUMilli(resourceName) && counted == "" {
+				counted = resourceName
 			}
-			if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil {
-				charge, quotaResource = charge+workload.Milli(q.Value()), corev1.ResourceName(name)
+			if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil && v1alpha1.IsGPUMilli(resourceName) {
+				charge += workload.Milli(q.Value())
 			}
 		}
 	}
-	return charge, quotaResource, guaranteed
+	return charge, counted
 }
 
-// quotaForPods returns the quota that all pods with this charge can use together, as an amount and as text.
-func quotaForPods(
-	project string, quotaResource corev1.ResourceName, guaranteed bool, pools []input.NodePool,
-) (quota workload.Milli, text string) {
+// quotaForPods returns the quota that all pods that count in the resource can use together, as an amount and as text.
+func quotaForPods(project string, counted corev1.ResourceName, pools []input.NodePool) (quota workload.Milli, text string) {
 	var names []string
 	for i := range pools {
-		if pool := &pools[i]; pool.QuotaResource == quotaResource {
-			names = append(names, pool.Name)
-			if guaranteed {
-				quota += min(pool.Guaranteed, pool.Limit)
-			} else {
-				quota += pool.Limit
-			}
+		switch pool := &pools[i]; counted {
+		case pool.GuaranteedResource:
+			names, quota = append(names, pool.Name), quota+min(pool.Guaranteed, pool.Limit)
+		case pool.QuotaResource:
+			names, quota = append(names, pool.Name), quota+pool.Limit
 		}
 	}
 	text = fmt.Sprintf("project %s has a quota of %s in node pool %s", project, quota.Describe(), strings.Join(names, " and "))
-	if guaranteed {
+	if v1alpha1.IsGuaranteedMilli(counted) {
 		text += " for non-preemptible pods"
 	}
 	return quota, text

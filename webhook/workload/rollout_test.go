@@ -55,9 +55,9 @@ func podWithRequests(requests map[string]any) map[string]any {
 
 func TestWarnRollout(t *testing.T) {
 	pools := []input.NodePool{
-		{Name: "dgx", QuotaResource: "sluice.dev/gpu-milli.dgx", Guaranteed: 1000, Limit: 2000},
-		{Name: "a", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
-		{Name: "b", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
+		{Name: "dgx", QuotaResource: "sluice.dev/gpu-milli.dgx", GuaranteedResource: "sluice.dev/guaranteed-milli.dgx", Guaranteed: 1000, Limit: 2000},
+		{Name: "a", QuotaResource: "sluice.dev/gpu-milli", GuaranteedResource: "sluice.dev/guaranteed-milli.a", Guaranteed: 500, Limit: 1000},
+		{Name: "b", QuotaResource: "sluice.dev/gpu-milli", GuaranteedResource: "sluice.dev/guaranteed-milli.b", Guaranteed: 500, Limit: 1000},
 	}
 	half := map[string]any{"nvidia.com/mig-3g.20gb": "1", "sluice.dev/gpu-milli.dgx": "500"}
 	guaranteedHalf := map[string]any{"sluice.dev/gpu-milli.dgx": "500", "sluice.dev/guaranteed-milli.dgx": "500"}
@@ -93,6 +93,11 @@ func TestWarnRollout(t *testing.T) {
 			workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1},
 			podWithRequests(map[string]any{"sluice.dev/gpu-milli": "500"}),
 			never("4", "2 GPUs in node pool a and b"),
+		},
+		"a guarantee in one of them": {
+			workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1},
+			podWithRequests(map[string]any{"sluice.dev/gpu-milli": "500", "sluice.dev/guaranteed-milli.b": "500"}),
+			never("1", "0.5 of a GPU in node pool b for non-preemptible pods"),
 		},
 		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(map[string]any{"sluice.dev/gpu-milli.dgx": "1500", "sluice.dev/guaranteed-milli.dgx": "1500"}), nil},
 		"no GPUs":              {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests(map[string]any{"cpu": "1"}), nil},

@@ -76,9 +76,13 @@ func (f *Facts) explainQueued(conditions []metav1.Condition) *Answer {
 		if preempted := meta.FindStatusCondition(conditions, "Preempted"); preempted != nil && preempted.Status == metav1.ConditionTrue {
 			cause, message = preempted.Reason, preempted.Message
 		}
+		verb := "stopped"
+		if evicted.Reason == "Preempted" {
+			verb = "preempted"
+		}
 		a.State, a.Reason = StatePreempted, "EvictedByKueue"
-		a.Details = append(a.Details, fmt.Sprintf("It ran before, and was stopped at %s %s", f.minute(evicted.LastTransitionTime.Time),
-			sentence(pending.ExplainEviction(cause, message))))
+		a.Details = append(a.Details, a.Text)
+		a.Text = fmt.Sprintf("It was %s at %s %s", verb, f.minute(evicted.LastTransitionTime.Time), sentence(pending.ExplainEviction(cause, message)))
 	}
 	f.addQuotaHolders(a)
 	a.Details = append(a.Details, "It starts by itself when its turn comes.")

@@ -117,6 +117,11 @@ func (f *Facts) explainGPUQuota(rejection pending.QuotaRejection) *Answer {
 		at = " of node pool " + pool
 	}
 	a.Text = fmt.Sprintf("It waits for GPU quota: each pod needs %s%s, and %s.", rejection.Charge.Describe(), at, f.describeQuota(rejection))
+	for i := range f.Quotas {
+		if other := pending.DescribeOtherGuarantee(&f.Quotas[i], rejection); other != "" && f.Quotas[i].Name == rejection.Quota {
+			a.Details = append(a.Details, sentence(other))
+		}
+	}
 	f.addQuotaHolders(a)
 	a.Details = append(a.Details, "Its pods are created by themselves as soon as quota becomes available, the oldest workload first.")
 	a.add("see what is used and free", "sluice whoami")

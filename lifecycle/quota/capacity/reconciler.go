@@ -7,7 +7,7 @@
 // It reads Nodes, their GPUNodes and the NodePools. It writes the extended resources
 // sluice.dev/gpu-milli and sluice.dev/guaranteed-milli to each node's capacity and
 // allocatable, or with .<pool> appended if the pool's scheduler does not distinguish node
-// pools. Pods that cannot be preempted are charged both. It writes them again whenever one
+// pools; with Kueue only the second has it. Pods that cannot be preempted are charged both. It writes them again whenever one
 // is missing or zero, for example after a node restart.
 //
 // It never changes other resources, and keeps the last value while the number of GPUs
@@ -129,7 +129,7 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 	for i := range pools {
 		if pools[i].Name == names[0] && summary.GPUs > 0 {
 			unit, capacity := input.QuotaResource(&pools[i]), *resource.NewQuantity(int64(summary.GPUs)*MilliPerGPU, resource.DecimalSI)
-			return corev1.ResourceList{unit: capacity, v1alpha1.GuaranteedMilli(unit): capacity}, nil
+			return corev1.ResourceList{unit: capacity, input.GuaranteedResource(&pools[i]): capacity}, nil
 		}
 	}
 	return nil, nil

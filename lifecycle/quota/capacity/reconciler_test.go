@@ -48,7 +48,7 @@ func TestDesired(t *testing.T) {
 		fails bool
 	}{
 		"kube-scheduler cannot tell pools apart": {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli.dgx", "8000", "sluice.dev/guaranteed-milli.dgx", "8000")},
-		"kueue can":                              {node: newNode("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli", "4000", "sluice.dev/guaranteed-milli", "4000")},
+		"kueue can":                              {node: newNode("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: newResourceList("sluice.dev/gpu-milli", "4000", "sluice.dev/guaranteed-milli.queued", "4000")},
 		"in no pool":                             {node: newNode("other", "8"), pools: []v1alpha1.NodePool{dgx}},
 		"in two, so in neither":                  {node: newNode("dgx", "8"), pools: []v1alpha1.NodePool{dgx, other}},
 		"when nothing is said":                   {node: newNode("dgx", ""), pools: []v1alpha1.NodePool{dgx}, fails: true},

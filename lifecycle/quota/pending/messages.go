@@ -5,7 +5,9 @@ package pending
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -47,7 +49,26 @@ func describeQuotaUse(w *Workload, project *v1alpha1.Project, quota *corev1.Reso
 	if v1alpha1.IsGuaranteedMilli(w.Resource) {
 		text += " for pods that cannot be preempted"
 	}
+	if other := DescribeOtherGuarantee(quota, w.QuotaRejection); other != "" {
+		text += "; " + other
+	}
 	return text
+}
+
+// DescribeOtherGuarantee returns which other node pool has room in its guarantee for a rejected pod, and how to ask for it; empty if
+// none has. A pod that cannot be preempted is held to one pool.
+func DescribeOtherGuarantee(quota *corev1.ResourceQuota, rejection QuotaRejection) string {
+	if quota == nil || !v1alpha1.IsGuaranteedMilli(rejection.Resource) {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		unit := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+		hard, used, _ := apply.EnforcedLimit(quota, unit)
+		if pool := v1alpha1.NodePoolOf(unit); v1alpha1.IsGuaranteedMilli(unit) && pool != "" && unit != rejection.Resource && hard-used >= int64(rejection.Charge) {
+			return fmt.Sprintf("the guarantee in node pool %s has room: to use it, set the annotation %s to %s", pool, v1alpha1.AnnotationNodePools, pool)
+		}
+	}
+	return ""
 }
 
 // summarizeRejected returns the message of the condition. It does not change while the same
@@ -178,7 +199,8 @@ func ExplainEviction(reason, message string) string {
 	case "InCohortReclamation":
 		return fmt.Sprintf("for %s, which is guaranteed these GPUs; it ran over quota", by)
 	case "InCohortFairSharing":
-		return fmt.Sprintf("for %s, which had less of its fair share of idle GPUs", by)
+		// Kueue reports this also where the other project claimed its guarantee.
+		return fmt.Sprintf("for %s, which had less than its guarantee or than its fair share of idle GPUs; it ran over quota", by)
 	case "InCohortReclaimWhileBorrowing":
 		return fmt.Sprintf("for %s, which has precedence; it ran over quota", by)
 	default:

@@ -111,7 +111,7 @@ func TestExplainEviction(t *testing.T) {
 	const message = "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: /sluice/lab/team-d; preemptee path: /sluice/lab/team-a"
 	tests := map[string]struct{ reason, message, want string }{
 		"guaranteed to others":   {"InCohortReclamation", message, "for project team-d, which is guaranteed these GPUs; it ran over quota"},
-		"a fair share":           {"InCohortFairSharing", message, "for project team-d, which had less of its fair share of idle GPUs"},
+		"a fair share":           {"InCohortFairSharing", message, "for project team-d, which had less than its guarantee or than its fair share of idle GPUs; it ran over quota"},
 		"priority":               {"InClusterQueue", message, "for a workload of the same project with precedence"},
 		"while borrowing":        {"InCohortReclaimWhileBorrowing", message, "for project team-d, which has precedence; it ran over quota"},
 		"by an unknown workload": {"InCohortReclamation", "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: UNKNOWN; preemptee path: UNKNOWN", "for another project, which is guaranteed these GPUs; it ran over quota"},

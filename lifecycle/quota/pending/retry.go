@@ -71,8 +71,9 @@ func remaindersOf(quota *corev1.ResourceQuota) quotaRemainders {
 
 // chargedIn returns the units in which a rejected pod is charged: in that of the limit, and in that of
 // the guarantee if it exceeded the guarantee.
-func chargedIn(rejection QuotaRejection) []corev1.ResourceName {
-	if unit, ok := v1alpha1.LimitMilli(rejection.Resource); ok {
+func (r quotaRemainders) chargedIn(rejection QuotaRejection) []corev1.ResourceName {
+	counts := func(unit corev1.ResourceName) bool { _, counted := r[unit]; return counted }
+	if unit, ok := v1alpha1.LimitMilli(rejection.Resource, counts); ok {
 		return []corev1.ResourceName{unit, rejection.Resource}
 	}
 	return []corev1.ResourceName{rejection.Resource}
@@ -81,14 +82,14 @@ func chargedIn(rejection QuotaRejection) []corev1.ResourceName {
 // podsThatFit returns the number of such pods that fit. None fits in a unit that is not counted yet.
 func (r quotaRemainders) podsThatFit(rejection QuotaRejection) int32 {
 	fits := int64(1 << 20)
-	for _, unit := range chargedIn(rejection) {
+	for _, unit := range r.chargedIn(rejection) {
 		fits = min(fits, int64(r[unit]/rejection.Charge))
 	}
 	return int32(fits)
 }
 
 func (r quotaRemainders) reserve(rejection QuotaRejection, pods int32) {
-	for _, unit := range chargedIn(rejection) {
+	for _, unit := range r.chargedIn(rejection) {
 		r[unit] -= workload.Milli(pods) * rejection.Charge
 	}
 }

@@ -188,21 +188,13 @@ func (tree *quotaTree) checkLimits(t *rapid.T) {
 	}
 	for i := range tree.projects {
 		p := &tree.projects[i]
-		limits, guarantees, used, staying := map[v1alpha1.Scheduler]int64{}, map[v1alpha1.Scheduler]int64{}, map[v1alpha1.Scheduler]int64{}, map[v1alpha1.Scheduler]int64{}
 		for _, quota := range p.Spec.NodePools {
 			most := quota.GPU.MaxInUse()
 			if got := tree.used[p.Name+"/"+quota.Name]; got > most.MilliValue() {
 				t.Fatalf("project %s uses %d of pool %s, and may %d", p.Name, got, quota.Name, most.MilliValue())
 			}
-			scheduler := tree.pools[quota.Name].Spec.Scheduler
-			limits[scheduler] += most.MilliValue()
-			guarantees[scheduler] += quota.GPU.Guaranteed.MilliValue()
-			used[scheduler] += tree.used[p.Name+"/"+quota.Name]
-			staying[scheduler] += tree.staying[p.Name+"/"+quota.Name]
-		}
-		for scheduler := range limits {
-			if staying[scheduler] > guarantees[scheduler] {
-				t.Fatalf("project %s has %d that cannot be preempted, and is guaranteed %d", p.Name, staying[scheduler], guarantees[scheduler])
+			if staying := tree.staying[p.Name+"/"+quota.Name]; staying > quota.GPU.Guaranteed.MilliValue() {
+				t.Fatalf("project %s has %d of pool %s that cannot be preempted, and is guaranteed %d", p.Name, staying, quota.Name, quota.GPU.Guaranteed.MilliValue())
 			}
 		}
 	}
@@ -315,7 +307,7 @@ func (c *simulator) chargedIn(pool string, stays bool) []string {
 	unit := input.QuotaResource(c.pools[pool])
 	names := []string{"requests." + string(unit)}
 	if stays {
-		names = append(names, "requests."+string(v1alpha1.GuaranteedMilli(unit)))
+		names = append(names, "requests."+string(input.GuaranteedResource(c.pools[pool])))
 	}
 	return names
 }

@@ -94,3 +94,22 @@ test_pools_differ_in_burst if {
 	pools.unused == [{"name": "c", "reason": "it refuses the memory limit: its spec.burst is Refuse"}] with input as fixtures.input_for(workload, bursting)
 	names == ["a", "b", "c"] with input as fixtures.input_for(fixtures.memory(8192), bursting)
 }
+
+guaranteed_pool(name, guaranteed) := object.union(labeled(name, {"pool": name}), {"guaranteed": guaranteed})
+
+three := [guaranteed_pool("a", 0), guaranteed_pool("b", 1), guaranteed_pool("c", 2)]
+
+interactive(gpus) := object.union(fixtures.gpus(gpus), {"type": "interactive"})
+
+# Pods that cannot be preempted are held to the first pool of Kueue whose guarantee holds
+# them; others may run in each.
+test_guarantee_selects_pool if {
+	names == ["b"] with input as fixtures.input_for(interactive(1), three)
+	names == ["c"] with input as fixtures.input_for(interactive(2), three)
+	names == ["a", "b", "c"] with input as fixtures.input_for(interactive(3), three)
+	names == ["a", "b", "c"] with input as fixtures.input_for(fixtures.gpus(1), three)
+	named := fixtures.input_for(object.union(interactive(1), {"nodePools": ["c", "b"]}), three)
+	names == ["c"] with input as named
+	pools.unused == [] with input as named
+	names == ["c"] with input as object.union(fixtures.input_for(interactive(1), three), {"object": {"spec": {"nodeSelector": {"pool": "c"}}}})
+}

@@ -19,7 +19,6 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/quota/capacity"
-	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/quota/shares"
@@ -84,7 +83,7 @@ func (s *services) quota() []component {
 		&capacity.Reconciler{Client: s.client},
 		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Events: s.events, Clock: s.policyTime},
 		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
-		withPods{&excess.Reconciler{Client: s.client, Live: s.live, Events: s.events, Evictor: s.stopper}, s.pods},
+		withPods{s.excess, s.pods},
 		withPods{s.usageRecords, s.pods},
 		background{s.usageRecords},
 	}
@@ -158,6 +157,7 @@ func (s *services) eviction() []component {
 			Announcer: s.announcer, Announced: s.announced, Evictor: s.stopper,
 			Checks: map[v1alpha1.EndReason]eviction.Check{
 				v1alpha1.EndShareExceeded: memory.Check, v1alpha1.EndPreempted: planner.ClaimantCheck(s.client, s.live, s.pods),
+				v1alpha1.EndQuotaReclaimed: s.excess.Check,
 			},
 		}, s.pods},
 	}

@@ -19,6 +19,7 @@ import (
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/quota/excess"
 	"sluice.dev/lifecycle/quota/usage"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/queues"
@@ -59,6 +60,7 @@ type services struct {
 	stopper      *suspend.Stopper
 	announcer    *eviction.Announcer
 	announced    eviction.AnnouncedPods
+	excess       *excess.Reconciler
 }
 
 // newServices creates the services and adds those that run by themselves to the manager.
@@ -119,6 +121,9 @@ func newServices(
 	s.announcer = &eviction.Announcer{
 		Client: s.client, Live: s.live, Pods: s.pods, Clocks: s.workloads, Notices: s.notices, Events: s.events, Clock: policyTime,
 		Periods: eviction.Periods{Notice: cfg.Eviction.NoticePeriod.Duration, Budget: cfg.Eviction.BudgetPeriod.Duration},
+	}
+	s.excess = &excess.Reconciler{
+		Client: s.client, Live: s.live, Events: s.events, Evictor: s.stopper, Announcer: s.announcer, Announced: s.announced,
 	}
 	return s, nil
 }

@@ -211,6 +211,9 @@ const (
 	// ReasonNewestPodsEnded means that the newest pods were ended, because the quota's counter
 	// lagged and admitted more than the limit.
 	ReasonNewestPodsEnded = "NewestPodsEnded"
+	// ReasonGuaranteeClaimed means that pods within the guarantees of their projects hold the department above
+	// its limit, until the pods over quota that are preempted for them have ended.
+	ReasonGuaranteeClaimed = "GuaranteeClaimed"
 	// ReasonLimitLowered means that pods that are older than the limit hold more. They continue.
 	ReasonLimitLowered = "LimitLowered"
 	// ReasonHoldInSpec means that spec.hold is set.

@@ -88,7 +88,7 @@ const (
 	// AnnotationPreemptAt is the time (RFC 3339, machine time) at which lifecycle evicts the pod. Only the
 	// lifecycle controller may change it and the next two.
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
-	// AnnotationPreemptReason is why: ShareExceeded or Preempted.
+	// AnnotationPreemptReason is why: ShareExceeded, Preempted or QuotaReclaimed.
 	AnnotationPreemptReason = "sluice.dev/preempt-reason"
 	// AnnotationPreemptFor is the UID of the pod that gets the room, if the reason is Preempted.
 	AnnotationPreemptFor = "sluice.dev/preempt-for"

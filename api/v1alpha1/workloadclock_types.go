@@ -49,7 +49,7 @@ type WorkloadClockSpec struct {
 	Root WorkloadReference `json:"root"`
 }
 
-// MaxClocks is how many clocks of one namespace are too many. Before, lifecycle deletes clocks of ended workloads of the user
+// MaxClocks is the number of clocks of one namespace that is too many. Before, lifecycle deletes clocks of ended workloads of the user
 // who has most. If that is not enough, the webhook refuses new workloads of that user. A clock takes about 2 KB in etcd.
 const MaxClocks = 1000
 
@@ -99,7 +99,7 @@ type WorkloadClockList struct {
 
 // EndReason is the reason why a workload is or will be stopped.
 //
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;StartTimeout;ProjectDeleted
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted;QuotaReclaimed;StartTimeout;ProjectDeleted
 type EndReason string
 
 // The reasons for an end.
@@ -109,6 +109,7 @@ const (
 	EndProjectSuspended EndReason = "ProjectSuspended"
 	EndShareExceeded    EndReason = "ShareExceeded"
 	EndPreempted        EndReason = "Preempted"
+	EndQuotaReclaimed   EndReason = "QuotaReclaimed"
 	EndStartTimeout     EndReason = "StartTimeout"
 	EndProjectDeleted   EndReason = "ProjectDeleted"
 )

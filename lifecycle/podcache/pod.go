@@ -55,6 +55,9 @@ type Pod struct {
 	// QuotaResource is the GPU quota resource in which admission charged Milli, such as
 	// sluice.dev/gpu-milli.dgx; empty for a pod without admission.
 	QuotaResource corev1.ResourceName
+	// NonPreemptible is true if admission charged the pod to its project's guarantee, too: it is
+	// not preempted.
+	NonPreemptible bool
 	// Unreadable is true if the GPU request cannot be parsed.
 	Unreadable bool
 	// Pool is the node pool of the admission; empty for a pod without admission.

@@ -54,6 +54,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 	p.flags.set(flagQueued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
 		return gate.Name == v1alpha1.GateKueue
 	}))
+	p.flags.set(flagNonPreemptible, charged > 0 && slices.ContainsFunc(pod.Spec.Containers, isChargedGuarantee))
 	if charged == 0 {
 		charged = request.GPUs
 	}
@@ -210,6 +211,16 @@ func requestedMilli(c *corev1.Container, resource *corev1.ResourceName) int64 {
 		}
 	}
 	return sum
+}
+
+// isChargedGuarantee reports whether a container carries the charge to the guarantee.
+func isChargedGuarantee(c corev1.Container) bool {
+	for name, quantity := range c.Resources.Requests {
+		if v1alpha1.IsGuaranteedMilli(name) && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // saturatingAdd adds two non-negative amounts without overflow.

@@ -52,6 +52,7 @@ const (
 	flagRunning flags = 1 << iota
 	flagUnreadable
 	flagQueued
+	flagNonPreemptible
 )
 
 func (f flags) has(one flags) bool { return f&one != 0 }
@@ -84,7 +85,7 @@ func (p *compactPod) toPod() *Pod {
 		Namespace: p.namespace.Value(), Name: p.name, UID: types.UID(p.uid),
 		Node: p.node.Value(), Controller: shared.controller, Group: shared.group, PodGroup: p.podGroup.Value(),
 		Running: p.flags.has(flagRunning), Deleting: p.graceEnd != 0, Unreadable: p.flags.has(flagUnreadable),
-		Queued:    p.flags.has(flagQueued),
+		Queued: p.flags.has(flagQueued), NonPreemptible: p.flags.has(flagNonPreemptible),
 		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started), BoundAt: fromUnixSeconds(p.bound),
 		GraceEndsAt: fromUnixSeconds(p.graceEnd),
 		Milli:       shared.milli, QuotaResource: shared.resource, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,

@@ -133,3 +133,57 @@ func TestExcessOfDepartmentIsEnded(t *testing.T) {
 		}
 	}
 }
+
+// A pod within its project's guarantee is admitted into a full department, and is not ended: the preemption of the newest pod over
+// quota is announced, and withdrawn when the claimant ends. Guards invariant 12 of the design.
+func TestGuaranteeIsReclaimedInDepartment(t *testing.T) {
+	t.Parallel()
+	const department = "claimers"
+	create(t, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: department}, Spec: v1alpha1.DepartmentSpec{
+		NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "1", "2")}, Oversubscription: v1alpha1.OversubscriptionAllow,
+	}})
+	sharedCluster.createGovernedProject(t, department, "claimer-owner", newPoolQuota("dgx", "1", "2"))
+	sharedCluster.createGovernedProject(t, department, "claimer-borrower", newPoolQuota("dgx", "0", "2"))
+	add := func(ns string, i int) *corev1.Pod {
+		t.Helper()
+		pod, err := sharedCluster.clientset.CoreV1().Pods(ns).Create(t.Context(), newTrainingPod(ns, i), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	condition := func() *metav1.Condition {
+		d := &v1alpha1.Department{}
+		if err := sharedCluster.adminClient.Get(t.Context(), types.NamespacedName{Name: department}, d); err != nil {
+			t.Fatal(err)
+		}
+		return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionLimitExceeded)
+	}
+	add("claimer-borrower", 0)
+	newest := add("claimer-borrower", 1)
+	eventually(t, steadily(limitInForce, func() error { return sharedCluster.checkQuotaUsed(t.Context(), "claimer-borrower", 2000) }))
+	claimant := add("claimer-owner", 0)
+	eventually(t, func() error {
+		if err := refresh(t, newest); err != nil {
+			return err
+		}
+		c := condition()
+		if newest.Annotations[v1alpha1.AnnotationPreemptReason] != string(v1alpha1.EndQuotaReclaimed) ||
+			newest.Annotations[v1alpha1.AnnotationPreemptFor] != string(claimant.UID) || c == nil || c.Reason != v1alpha1.ReasonGuaranteeClaimed {
+			return unexpectedState("the preemption of pod "+newest.Name+" is announced", []any{newest.Annotations, c})
+		}
+		return nil
+	})
+	if err := sharedCluster.clientset.CoreV1().Pods("claimer-owner").Delete(t.Context(), claimant.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if err := refresh(t, newest); err != nil {
+			return err
+		}
+		if c := condition(); newest.Annotations[v1alpha1.AnnotationPreemptAt] != "" || c.Status != metav1.ConditionFalse {
+			return unexpectedState("the announcement is withdrawn", []any{newest.Annotations, c})
+		}
+		return nil
+	})
+}

@@ -5,6 +5,7 @@ package validation
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -44,7 +45,11 @@ func ValidateProjectQuota(
 		}
 		excess := describeExcess(department, &subscription, *requested)
 		if department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow {
-			warnings = append(warnings, warnOversubscription(path, &subscription, excess))
+			warning := warnOversubscription(path, &subscription, excess)
+			if exceedsLimit(department, &subscription, *requested, pools) {
+				warning += "; of the pods within the guarantees of its projects, the newest above the department's limit are ended, whichever project they belong to"
+			}
+			warnings = append(warnings, warning)
 			continue
 		}
 		errs = append(errs, field.Invalid(path, requested.String(), fmt.Sprintf(
@@ -117,10 +122,23 @@ func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subsc
 		promised, requested.String(), describeRemaining(subscription))
 }
 
+// exceedsLimit reports whether the guarantees of projects that are counted alone exceed the department's limit, so that
+// not all can be kept.
+func exceedsLimit(department *v1alpha1.Department, subscription *tenancy.Subscription, requested resource.Quantity, pools []v1alpha1.NodePool) bool {
+	_, bound := findPool(department.Spec.NodePools, subscription.NodePool)
+	if bound == nil || subscription.Limit || !slices.ContainsFunc(pools, func(pool v1alpha1.NodePool) bool {
+		return pool.Name == subscription.NodePool && pool.Spec.Scheduler.CountsProjectsAlone()
+	}) {
+		return false
+	}
+	requested.Add(subscription.Subscribed)
+	return requested.Cmp(bound.MaxInUse()) > 0
+}
+
 func warnOversubscription(path *field.Path, subscription *tenancy.Subscription, excess string) string {
 	consequence := "but not all projects can use their quota at the same time"
 	if subscription.Limit {
-		consequence = "and the newest GPU pods of its projects above its limit are ended"
+		consequence = "and of the GPU pods of its projects above its limit, the newest over quota are ended"
 	}
 	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), %s", path, excess, consequence)
 }

@@ -5,6 +5,8 @@ package validation_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -162,7 +164,7 @@ func TestValidateSumOfLimits(t *testing.T) {
 		return []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: scheduler}}}
 	}
 	kube := pools(v1alpha1.SchedulerKube)
-	allowed := "; the department allows that (spec.oversubscription), and the newest GPU pods of its projects above its limit are ended"
+	allowed := "; the department allows that (spec.oversubscription), and of the GPU pods of its projects above its limit, the newest over quota are ended"
 	for name, tc := range map[string]struct {
 		before, project *v1alpha1.Project
 		department      *v1alpha1.Department
@@ -199,6 +201,28 @@ func TestValidateSumOfLimits(t *testing.T) {
 			errs, warnings := validation.ValidateDepartmentQuota(specPath, tc.before, tc.after, all, kube)
 			expectResult(t, errs, warnings, tc.wrong, tc.warns)
 		})
+	}
+}
+
+// The warning at the Project says whose pods end where guarantees that are counted alone exceed the department's limit.
+func TestGuaranteesAboveDepartmentLimit(t *testing.T) {
+	const ends = "; of the pods within the guarantees of its projects, the newest above the department's limit are ended, whichever project they belong to"
+	department := allowOversubscription(newDepartment(noResources, poolQuota("dgx", "4", "6")))
+	course := projectList(newProject("course", noResources, poolQuota("dgx", "4", "4")))
+	for name, tc := range map[string]struct {
+		scheduler  v1alpha1.Scheduler
+		guaranteed string
+		want       bool
+	}{
+		"at the limit":    {v1alpha1.SchedulerKube, "2", false},
+		"above the limit": {v1alpha1.SchedulerKube, "3", true},
+		"with queues":     {v1alpha1.SchedulerKueue, "3", false},
+	} {
+		pools := []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: tc.scheduler}}}
+		_, warnings := validation.ValidateProjectQuota(specPath, nil, newProject("thesis", noResources, poolQuota("dgx", tc.guaranteed, "3")), department, course, pools)
+		if got := slices.ContainsFunc(warnings, func(w string) bool { return strings.HasSuffix(w, ends) }); got != tc.want {
+			t.Errorf("%s: warnings %q", name, warnings)
+		}
 	}
 }
 

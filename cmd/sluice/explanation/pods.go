@@ -37,6 +37,9 @@ func explainEviction(f *Facts) *Answer {
 			a.add("see how much it uses", "sluice top pods -n "+f.namespace())
 		default:
 			a.Text = when + ", because a workload with precedence needs its GPUs."
+			if reason == v1alpha1.EndQuotaReclaimed {
+				a.Text = when + ", because its project is over its guarantee, and another one claims its own."
+			}
 			a.Details = append(a.Details, "Save a checkpoint now. Its controller, if it has one, creates another pod that waits for free GPUs.")
 			f.addLogs(a)
 		}

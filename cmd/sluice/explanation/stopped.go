@@ -35,7 +35,7 @@ func explainStop(f *Facts) *Answer {
 		a.Details = append(a.Details, "It can be started again only after an approver has decided.")
 	case f.Now.Before(until.Time):
 		sooner := ", or as soon as it gets more time"
-		if stop.Reason == v1alpha1.EndShareExceeded || stop.Reason == v1alpha1.EndPreempted {
+		if stop.Reason == v1alpha1.EndShareExceeded || stop.Reason == v1alpha1.EndPreempted || stop.Reason == v1alpha1.EndQuotaReclaimed {
 			sooner = ""
 		}
 		a.Details = append(a.Details, fmt.Sprintf("It can be started again at %s (in %s)%s.",
@@ -50,7 +50,7 @@ func explainStop(f *Facts) *Answer {
 		f.addRenewal(a)
 	case v1alpha1.EndProjectDeleted:
 		a.add("create it in another project; this shows yours", "sluice whoami")
-	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted:
+	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted, v1alpha1.EndQuotaReclaimed:
 		f.addStart(a, " then")
 	default:
 		f.addExtension(a, "request more time; then it may be started at once")
@@ -80,6 +80,8 @@ func (f *Facts) stopCause(reason v1alpha1.EndReason) string {
 		return "it used more GPU memory than its share"
 	case v1alpha1.EndPreempted:
 		return "another workload with precedence needed its GPUs"
+	case v1alpha1.EndQuotaReclaimed:
+		return "another project claimed its guarantee"
 	}
 	return "of " + string(reason)
 }

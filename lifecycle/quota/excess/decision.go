@@ -41,20 +41,26 @@ type Decision struct {
 	Terminating bool
 	// NextEnd is when the first grace period ends of the pods in Held that terminate; zero without such pods.
 	NextEnd time.Time
+	// Claims are the pods of a department within the guarantees of their projects for which the limit has no
+	// room, the oldest first, and OverQuota the pods that can be preempted for them.
+	Claims    []Claim
+	OverQuota []*podcache.Pod
+	// Preempt are those of OverQuota that make room for the Claims that are served by now.
+	Preempt []*podcache.Pod
 }
 
 // endsPods reports whether the newest pods are ended, or terminate already.
 func (d *Decision) endsPods() bool { return len(d.End) > 0 || d.Terminating }
 
-// Decide returns the newest pods to end, so that the others are within the limit. Older pods are
-// preferred to newer ones, and a newer one stays if there is room for it in the end. A pod that
-// terminates holds its GPUs until its grace period ends: Kubernetes' quota counts it for at least as
-// long, so that no pod is ended that the quota had room for. Among the newest pods, those that
-// terminate already are not ended again, unless their grace period is to be shortened. Decide does
-// not change the order of pods.
-func Decide(pods []*podcache.Pod, limit Limit, now time.Time) Decision {
+// Decide returns the newest pods over quota to end, so that the others are within the limit. Older pods are
+// preferred to newer ones, and a newer one stays if there is room for it in the end. Pods within the guarantee
+// do not end: what exceeds the limit exceeds the guarantee. A pod that terminates holds its GPUs until its
+// grace period ends: Kubernetes' quota counts it for at least as long, so that no pod is ended that the quota
+// had room for. Among the newest pods, those that terminate already are not ended again, unless their grace
+// period is to be shortened. Decide does not change the order of pods.
+func Decide(pods []*podcache.Pod, guaranteed workload.Milli, limit Limit, now time.Time) Decision {
 	var d Decision
-	var candidates []*podcache.Pod
+	var counted, candidates []*podcache.Pod
 	for _, pod := range pods {
 		if pod.Deleting {
 			if !now.Before(pod.GraceEndsAt) {
@@ -65,32 +71,48 @@ func Decide(pods []*podcache.Pod, limit Limit, now time.Time) Decision {
 			}
 		}
 		d.Held += pod.Milli
-		if limit.endsFor(pod) {
-			candidates = append(candidates, pod)
-		}
+		counted = append(counted, pod)
 	}
 	d.Excess = max(0, d.Held-limit.Milli)
 	if d.Excess == 0 {
 		return d
 	}
-	slices.SortFunc(candidates, newestFirst)
-	left, count := d.Held, 0
-	for count < len(candidates) && left > limit.Milli {
-		left -= candidates[count].Milli
-		count++
+	within := withinGuarantee(counted, guaranteed)
+	for _, pod := range counted {
+		if limit.endsFor(pod) && !within[pod] {
+			candidates = append(candidates, pod)
+		}
 	}
-	for _, pod := range slices.Backward(candidates[:count]) {
-		switch {
-		case left+pod.Milli <= limit.Milli:
-			left += pod.Milli
-		case terminates(pod, now):
+	slices.SortFunc(candidates, newestFirst)
+	for _, pod := range choose(candidates, d.Excess) {
+		if terminates(pod, now) {
 			d.Terminating = true
-		default:
+		} else {
 			d.End = append(d.End, pod)
 		}
 	}
-	slices.Reverse(d.End)
 	return d
+}
+
+// choose returns the first of the candidates that hold the amount together, or all of them, without those
+// that are not necessary because others hold more.
+func choose(candidates []*podcache.Pod, amount workload.Milli) []*podcache.Pod {
+	var held workload.Milli
+	count := 0
+	for count < len(candidates) && held < amount {
+		held += candidates[count].Milli
+		count++
+	}
+	var chosen []*podcache.Pod
+	for _, pod := range slices.Backward(candidates[:count]) {
+		if held-pod.Milli >= amount {
+			held -= pod.Milli
+		} else {
+			chosen = append(chosen, pod)
+		}
+	}
+	slices.Reverse(chosen)
+	return chosen
 }
 
 // terminates reports whether a pod is being deleted, with a grace period that is not to be shortened.

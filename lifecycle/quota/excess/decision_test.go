@@ -68,7 +68,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if d := Decide(tc.pods, limit, testNow); d.Excess != tc.excess || names(d.End) != tc.end {
+			if d := Decide(tc.pods, 0, limit, testNow); d.Excess != tc.excess || names(d.End) != tc.end {
 				t.Errorf("excess %d, ends %q; want %d, %q", d.Excess, names(d.End), tc.excess, tc.end)
 			}
 		})
@@ -88,7 +88,7 @@ func TestDecideProperties(t *testing.T) {
 		for i := range random.IntN(12) {
 			pods = append(pods, newTestPod(strconv.Itoa(i), random.IntN(12), workload.Milli(random.IntN(9))*125))
 		}
-		d := Decide(pods, limit, testNow)
+		d := Decide(pods, 0, limit, testNow)
 		var held, left, old workload.Milli
 		for _, pod := range pods {
 			held += pod.Milli
@@ -136,7 +136,7 @@ func TestDecideProperties(t *testing.T) {
 			}
 		}
 		gone := deleting(newTestPod("gone", random.IntN(12), 1000), -random.IntN(9))
-		terminating := Decide(append(slices.Clone(pods), gone), limit, testNow)
+		terminating := Decide(append(slices.Clone(pods), gone), 0, limit, testNow)
 		end := slices.DeleteFunc(slices.Clone(d.End), func(pod *podcache.Pod) bool { return pod.Deleting })
 		if terminating.Held != held || !slices.Equal(terminating.End, end) || terminating.Terminating != (len(end) < len(d.End)) {
 			fail(fmt.Sprintf("with pods that terminate, held %d and ended %q", terminating.Held, names(terminating.End)))

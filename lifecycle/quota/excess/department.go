@@ -55,16 +55,23 @@ func (r *Reconciler) reconcileDepartment(ctx context.Context, req reconcile.Requ
 			return reconcile.Result{}, err
 		}
 	}
+	announced := r.announcedIn(projects.Items)
+	var result reconcile.Result
 	for _, s := range scopes {
-		s.decision = Decide(r.podsOfProjects(projects.Items, &s, ended), s.limit, now)
+		s.decision = DecideDepartment(r.podsOfProjects(projects.Items, &s, ended), s.guarantees, s.limit)
+		served, next := s.rounds.serve(s.decision.Claims, now)
+		s.decision.preempt(served, announced)
+		if next > 0 && (result.RequeueAfter == 0 || next < result.RequeueAfter) {
+			result.RequeueAfter = next
+		}
 		if s.decision.Excess > 0 {
 			exceeded = append(exceeded, s)
 		}
 	}
-	err := r.endExcess(ctx, &department, exceeded)
+	err := errors.Join(r.reclaim(ctx, &department, exceeded, announced), r.endExcess(ctx, &department, exceeded))
 	h, conditions := holder{"department", department.Name}, department.Status.Conditions
 	condition := r.condition(h, conditions, exceeded, department.Generation, now)
-	return reconcile.Result{}, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
+	return result, errors.Join(err, r.applyCondition(ctx, h, conditions, condition,
 		func(applied ...*metav1ac.ConditionApplyConfiguration) runtime.ApplyConfiguration {
 			return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().WithConditions(applied...))
 		}))
@@ -76,6 +83,12 @@ type departmentState struct {
 	limits limits
 	// members has the UIDs of its projects and since when they belong to it.
 	members map[types.UID]time.Time
+	// rounds are the last rounds of announcements by node pool. After a start of the process a round may
+	// follow sooner; what is announced stays chosen.
+	rounds map[string]rounds
+	// preempted are the pods that the last pass chose, and whether their announcement is complete. Nil before
+	// the first pass.
+	preempted map[types.UID]bool
 }
 
 // departmentScopes returns what the limits of a department count where those of its projects add up to
@@ -86,7 +99,8 @@ func (r *Reconciler) departmentScopes(
 ) []scope {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, after := r.departments[department.Name], departmentState{limits{}, map[types.UID]time.Time{}}
+	before := r.departments[department.Name]
+	after := departmentState{limits{}, map[types.UID]time.Time{}, map[string]rounds{}, before.preempted}
 	r.departments[department.Name] = after
 	countedSince := map[string]time.Time{}
 	for i := range projects {
@@ -117,6 +131,13 @@ func (r *Reconciler) departmentScopes(
 		if known, ok := before.limits[s.key]; ok {
 			after.limits[s.key] = known
 		}
+		s.guarantees, s.rounds = guaranteesOf(projects, subscription.NodePool), rounds{}
+		for namespace, last := range before.rounds[s.key] {
+			if _, isMember := s.guarantees[namespace]; isMember {
+				s.rounds[namespace] = last
+			}
+		}
+		after.rounds[s.key] = s.rounds
 		s.limit = after.limits.observe(s.key, workload.Milli(subscription.Quota.MilliValue()), since)
 		s.limit.CountedSince = countedSince
 		if subscription.IsOversubscribed() {
@@ -124,6 +145,22 @@ func (r *Reconciler) departmentScopes(
 		}
 	}
 	return scopes
+}
+
+// guaranteesOf returns the guarantees of projects in a node pool by namespace.
+func guaranteesOf(projects []v1alpha1.Project, pool string) map[string]workload.Milli {
+	guarantees := map[string]workload.Milli{}
+	for i := range projects {
+		if namespace := projects[i].Status.Namespace; namespace != nil {
+			guarantees[namespace.Name] = 0
+			for _, quota := range projects[i].Spec.NodePools {
+				if quota.Name == pool {
+					guarantees[namespace.Name] = workload.Milli(quota.GPU.Guaranteed.MilliValue())
+				}
+			}
+		}
+	}
+	return guarantees
 }
 
 // writtenAt returns when an object was last written, except for its status; now if that is unknown. After a

@@ -12,9 +12,10 @@
 // none of its department.
 //
 // The package reads the GPU pods, the rendered quotas, the Projects, Departments and NodePools. Whenever
-// GPU pods appear, it compares what they hold with the limit in force, and ends the newest until
-// the others are within it. It reports this in the condition LimitExceeded, in events on the pods
-// and on the project or department, and in metrics.
+// GPU pods appear, it compares what they hold with the limit in force, and ends the newest over quota until
+// the others are within it. A pod within its project's guarantee is not ended for others: pods over quota are
+// preempted for it, and its department stays over the limit until they have had their announcement. It reports
+// this in the condition LimitExceeded, in events on the pods and on the project or department, and in metrics.
 //
 // It never ends pods that are older than the limit: a limit that is lowered ends no running work.
 // After a start of the process, the limit of a department is in force since the last write of the
@@ -52,6 +53,7 @@ import (
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/timelimit/eviction"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
@@ -64,6 +66,9 @@ type Reconciler struct {
 	Live client.Reader
 	// Evictor ends pods.
 	Evictor Evictor
+	// Announcer announces the preemption of pods, and Announced are those that are announced.
+	Announcer Announcer
+	Announced eviction.AnnouncedPods
 	// Events records which pods were ended, on them and on their project or department.
 	Events events.EventRecorder
 
@@ -85,6 +90,12 @@ type Reconciler struct {
 // Evictor evicts pods: a suspend.Stopper.
 type Evictor interface {
 	EvictPod(ctx context.Context, pod suspend.Target, gracePeriod *int64, message string) error
+}
+
+// Announcer announces and withdraws evictions: an eviction.Announcer.
+type Announcer interface {
+	Announce(ctx context.Context, announcement eviction.Announcement) error
+	Withdraw(ctx context.Context, announcement eviction.Announcement, why string) error
 }
 
 // podReader reads the GPU pods: a podcache.Store.

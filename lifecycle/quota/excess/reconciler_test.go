@@ -50,6 +50,8 @@ type testEnv struct {
 	evicting func() // called for each eviction
 	refused  error
 	recorder *events.FakeRecorder
+
+	announcements *fakeAnnouncer
 }
 
 type fakePods []*podcache.Pod
@@ -102,15 +104,18 @@ func newTestEnv(t *testing.T) *testEnv {
 		"pods": resource.MustParse("1"),
 	}
 	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}
-	e := &testEnv{recorder: events.NewFakeRecorder(50)}
+	e := &testEnv{recorder: events.NewFakeRecorder(50), announcements: &fakeAnnouncer{}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(project, quota, pool).
 		WithStatusSubresource(project, &v1alpha1.Department{}).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Project).Spec.Department}
 		}).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Project).Status.Namespace.Name}
+		}).
 		WithTypeConverters(applyconfiguration.NewTypeConverter(scheme), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		Build()
-	e.Reconciler = &Reconciler{Client: c, Live: c, Evictor: e, Events: e.recorder}
+	e.Reconciler = &Reconciler{Client: c, Live: c, Evictor: e, Events: e.recorder, Announcer: e.announcements, Announced: e.announcements}
 	e.initState(&e.pods)
 	return e
 }

@@ -44,6 +44,11 @@ type scope struct {
 	resource corev1.ResourceName
 	limit    Limit
 	decision Decision
+	// guaranteed is what of it is guaranteed to the project. A department has the guarantees of its projects
+	// by namespace instead, and the rounds of announcements for them.
+	guaranteed workload.Milli
+	guarantees map[string]workload.Milli
+	rounds     rounds
 	// otherQuotas are the ResourceQuotas of the namespace beside the project's.
 	otherQuotas []string
 }
@@ -60,9 +65,26 @@ func quotaScopes(project *v1alpha1.Project, quota *corev1.ResourceQuota) []scope
 		scopes = append(scopes, scope{
 			key: string(quota.UID) + "/" + resource, holder: holder{"project", project.Name},
 			resource: corev1.ResourceName(resource), limit: Limit{Milli: workload.Milli(hard.Value())},
+			guaranteed: guaranteedOf(quota, corev1.ResourceName(resource)),
 		})
 	}
 	return scopes
+}
+
+// guaranteedOf returns what a quota guarantees of a GPU quota unit. The unit that several pools share has
+// the guarantees of all pools without a unit of their own.
+func guaranteedOf(quota *corev1.ResourceQuota, unit corev1.ResourceName) (sum workload.Milli) {
+	for name, hard := range quota.Status.Hard {
+		own, isGuarantee := v1alpha1.LimitMilli(corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)),
+			func(unit corev1.ResourceName) bool {
+				_, counted := quota.Status.Hard[corev1.DefaultResourceRequestsPrefix+unit]
+				return counted
+			})
+		if isGuarantee && own == unit {
+			sum += workload.Milli(hard.Value())
+		}
+	}
+	return sum
 }
 
 // decideProject returns the exceeded limits of a project with the decision about each. A unit in which
@@ -79,7 +101,7 @@ func (r *Reconciler) decideProject(
 	}
 	for _, s := range quotaScopes(project, quota) {
 		s.otherQuotas = others
-		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), r.observeLimit(s.key, s.limit, now), now)
+		s.decision = Decide(s.selectPods(r.pods.InNamespace(target.Namespace)), s.guaranteed, r.observeLimit(s.key, s.limit, now), now)
 		if s.decision.Excess > 0 {
 			exceeded = append(exceeded, s)
 		}
@@ -139,7 +161,7 @@ func (s *scope) cause() string {
 
 // describeForPod says on a pod why it was ended, with a grace period of its own if that is nil.
 func (s *scope) describeForPod(grace *int64) string {
-	text := s.describe() + ", because " + s.cause() + "; this pod was among the newest and was ended"
+	text := s.describe() + ", because " + s.cause() + "; this pod was among the newest over quota and was ended"
 	if grace != nil {
 		text += fmt.Sprintf(" with a grace period of %d s, less than a minute after its creation", *grace)
 	}

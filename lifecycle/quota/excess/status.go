@@ -20,6 +20,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
@@ -44,8 +45,11 @@ func (r *Reconciler) condition(h holder, all []metav1.Condition, exceeded []scop
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonLimitLowered, describeAll(exceeded)
 	}
 	for i := range exceeded {
-		if exceeded[i].decision.endsPods() {
+		switch d := &exceeded[i].decision; {
+		case d.endsPods():
 			c.Reason = v1alpha1.ReasonNewestPodsEnded
+		case len(d.Claims) > 0 && c.Reason != v1alpha1.ReasonNewestPodsEnded:
+			c.Reason = v1alpha1.ReasonGuaranteeClaimed
 		}
 	}
 	if last != "" {
@@ -77,13 +81,29 @@ var reportedExceeded = predicate.NewPredicateFuncs(func(object client.Object) bo
 func describeAll(exceeded []scope) string {
 	var texts []string
 	for i := range exceeded {
-		text := exceeded[i].describe()
-		if !exceeded[i].decision.endsPods() {
+		text, d := exceeded[i].describe(), &exceeded[i].decision
+		switch {
+		case len(d.Claims) > 0:
+			text += describeClaims(d)
+		case !d.endsPods():
 			text += ", by pods that are older than the limit: they continue, and no new GPU pods start until enough have ended"
 		}
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, "; ")
+}
+
+// describeClaims describes which pods within a guarantee claim room, and what is preempted for them.
+func describeClaims(d *Decision) string {
+	claimants := make([]*podcache.Pod, len(d.Claims))
+	for i := range d.Claims {
+		claimants[i] = d.Claims[i].Pod
+	}
+	text := ", for work within a guarantee (" + joinNames(claimants) + "): "
+	if len(d.Preempt) == 0 {
+		return text + "pods over quota are announced to be preempted in the next round, at most one every 10 minutes for each project"
+	}
+	return text + "it stays above the limit until the pods over quota that are announced to be preempted have ended: " + joinNames(d.Preempt)
 }
 
 // fieldManager owns the condition.

@@ -22,6 +22,7 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/input"
 )
@@ -403,6 +404,36 @@ func TestClosedProjectIsReconciledAgain(t *testing.T) {
 	} {
 		if got := change(tc.status); got != tc.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// With kube-scheduler the guarantee frees no GPUs for training: the condition appears where a project with a guarantee runs some.
+func TestTrainingInGuarantee(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scheduler           v1alpha1.Scheduler
+		guaranteed          workload.Milli
+		all, nonPreemptible string
+		want                bool
+	}{
+		"training":          {v1alpha1.SchedulerKube, 1000, "2000", "1000", true},
+		"notebooks only":    {v1alpha1.SchedulerKube, 1000, "1000", "1000", false},
+		"without guarantee": {v1alpha1.SchedulerKube, 0, "1000", "0", false},
+		"with Kueue":        {v1alpha1.SchedulerKueue, 1000, "2000", "0", false},
+	} {
+		pool := input.NodePool{
+			Name: "dgx", Scheduler: tc.scheduler, Guaranteed: tc.guaranteed,
+			QuotaResource: v1alpha1.ResourceGPUMilliFor("dgx"), GuaranteedResource: v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor("dgx")),
+		}
+		quota := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{
+			Hard: corev1.ResourceList{"requests.sluice.dev/gpu-milli.dgx": resource.MustParse("4000"), "requests.sluice.dev/guaranteed-milli.dgx": resource.MustParse("1000")},
+			Used: corev1.ResourceList{
+				"requests.sluice.dev/gpu-milli.dgx": resource.MustParse(tc.all), "requests.sluice.dev/guaranteed-milli.dgx": resource.MustParse(tc.nonPreemptible),
+			},
+		}}
+		conditions := unsupportedConditions(&v1alpha1.Project{}, Outcome{Pools: []input.NodePool{pool}, Quota: quota})
+		if got := len(conditions) == 1 && conditions[0].Reason == v1alpha1.ReasonTrainingGuaranteeUnsupported; got != tc.want {
+			t.Errorf("%s: %+v", name, conditions)
 		}
 	}
 }

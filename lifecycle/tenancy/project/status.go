@@ -66,7 +66,7 @@ func otherQuotaConditions(project *v1alpha1.Project, outcome Outcome) []metav1.C
 
 // unsupportedConditions returns the condition Unsupported, or none if the project never needed what has no effect.
 func unsupportedConditions(project *v1alpha1.Project, outcome Outcome) []metav1.Condition {
-	problems := closedInPart(project, outcome.Pools)
+	problems := append(closedInPart(project, outcome.Pools), trainingInGuarantee(outcome)...)
 	if len(problems) == 0 && meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUnsupported) == nil {
 		return nil
 	}
@@ -76,6 +76,26 @@ func unsupportedConditions(project *v1alpha1.Project, outcome Outcome) []metav1.
 		condition.Status = metav1.ConditionFalse
 	}
 	return []metav1.Condition{condition}
+}
+
+// trainingInGuarantee returns the node pools in which kube-scheduler does not keep the guarantee of what the project runs: it has a
+// guarantee there and runs preemptible work, for which kube-scheduler frees no GPUs.
+func trainingInGuarantee(outcome Outcome) []problem {
+	var names []string
+	for i := range outcome.Pools {
+		pool := &outcome.Pools[i]
+		_, all, counted := apply.EnforcedLimit(outcome.Quota, pool.QuotaResource)
+		_, nonPreemptible, _ := apply.EnforcedLimit(outcome.Quota, pool.GuaranteedResource)
+		if pool.Scheduler == v1alpha1.SchedulerKube && pool.Guaranteed > 0 && counted && all > nonPreemptible {
+			names = append(names, pool.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []problem{{v1alpha1.ReasonTrainingGuaranteeUnsupported, fmt.Sprintf(
+		"the guarantee in node pool %s holds within the department's limit, and kube-scheduler frees no GPUs for preemptible work, which the project "+
+			"runs: training may wait for GPUs that others hold. With Kueue and KAI-Scheduler it does not", strings.Join(names, ", "))}}
 }
 
 // closedLimits are what the schedulers cannot do for an expired project, which starts nothing new while its workloads run

@@ -29,7 +29,7 @@ type Announcement struct {
 	Pod types.NamespacedName
 	// UID excludes another pod with the same name.
 	UID types.UID
-	// Reason is ShareExceeded or Preempted.
+	// Reason is ShareExceeded, Preempted or QuotaReclaimed.
 	Reason v1alpha1.EndReason
 	// Claimant is the UID of the pod that gets the room; empty for ShareExceeded.
 	Claimant types.UID
@@ -84,7 +84,7 @@ func Parse(pod *corev1.Pod) (*AnnouncedPod, bool) {
 	switch p.Reason {
 	case v1alpha1.EndShareExceeded:
 		p.Claimant = ""
-	case v1alpha1.EndPreempted:
+	case v1alpha1.EndPreempted, v1alpha1.EndQuotaReclaimed:
 		if p.Claimant == "" {
 			return nil, false
 		}

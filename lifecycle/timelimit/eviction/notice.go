@@ -34,9 +34,7 @@ func (a *Announcer) recordNotices(
 		mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputType: pod.Labels[v1alpha1.LabelWorkloadType],
 		mail.InputNodePool: pod.Labels[v1alpha1.LabelNodePool],
 	}
-	if announcement.Reason == v1alpha1.EndPreempted {
-		message.Inputs[mail.InputCause] = mail.CauseHigherPriority
-	}
+	message.Inputs[mail.InputCause] = causes[announcement.Reason]
 	cached, known := a.Pods.ByUID(pod.UID)
 	if known && cached.Milli > 0 {
 		message.Inputs[mail.InputGPUs] = cached.Milli.String()
@@ -62,6 +60,11 @@ func (a *Announcer) recordNotices(
 	}
 	a.recorded[pod.UID] = at
 	return nil
+}
+
+// causes are the causes of a Preemption in the mail.
+var causes = map[v1alpha1.EndReason]string{
+	v1alpha1.EndPreempted: mail.CauseHigherPriority, v1alpha1.EndQuotaReclaimed: mail.CauseQuotaReclaimed,
 }
 
 // recordedPeriod is the time for which the Announcer remembers recorded Notices; recording them again has no effect.

@@ -225,7 +225,7 @@ func (p *AnnouncedPod) endMessage() string {
 	if p.Reason == v1alpha1.EndShareExceeded {
 		return "Sluice evicts the pod: it used more GPU memory than its share, as announced"
 	}
-	return "Sluice evicts the pod to make room for a pod with a guaranteed quota, as announced"
+	return "Sluice evicts the pod to make room for a pod with a guaranteed quota, as announced" // Preempted, QuotaReclaimed
 }
 
 // forgetAttempts forgets the pods that are announced no more.

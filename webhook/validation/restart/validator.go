@@ -122,7 +122,7 @@ func describeReason(clock *v1alpha1.WorkloadClock) string {
 		return " because its project is suspended"
 	case v1alpha1.EndShareExceeded:
 		return " because it used more of a GPU than its share"
-	case v1alpha1.EndPreempted:
+	case v1alpha1.EndPreempted, v1alpha1.EndQuotaReclaimed:
 		return " to make room for other workloads"
 	}
 	return ""
@@ -149,7 +149,7 @@ func describeRemedy(
 		if project != "" {
 			steps = append(steps, fmt.Sprintf(`renew the project: sluice renew project/%s --reason "..."`, project))
 		}
-	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
+	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted, v1alpha1.EndQuotaReclaimed: // more time would not help
 	default:
 		steps = append(steps, fmt.Sprintf(`request more time: sluice extend %s/%s -n %s --by %s --reason "..."`,
 			strings.ToLower(root.Kind), root.Name, namespace, extension))

@@ -17,8 +17,8 @@ const certificatesSecret = "webhook-certificates"
 // renew far earlier.
 const certificateWarning = 7 * 24 * time.Hour
 
-const seeCertificates = "see the webhook's logs, and the Secret " + certificatesSecret + " in " + systemNamespace +
-	" or the Certificate of cert-manager that writes it"
+const seeCertificates = "run kubectl -n " + systemNamespace + " create job --from=cronjob/certificates certificates-now, and see its log" +
+	"; with cert-manager see the Certificate webhook"
 
 // checkCertificates checks the authorities in the webhook configurations, and the certificate that the webhook serves.
 func checkCertificates(o *Observation) (out outcome) {
@@ -33,15 +33,15 @@ func checkCertificates(o *Observation) (out outcome) {
 	reported := map[string]bool{}
 	var end time.Time
 	for i := range entries {
-		bundle := entries[i].client.CABundle
-		object := entries[i].object()
+		bundle := entries[i].Client.CABundle
+		object := entries[i].Object()
 		if len(bundle) == 0 || reported[object+string(bundle)] { // the check webhook-configurations reports the former
 			continue
 		}
 		reported[object+string(bundle)] = true
 		authorities, err := parseCertificates(bundle)
 		if err != nil {
-			out.add(Error, object, fmt.Sprintf("the caBundle of webhook %s is invalid: %v", entries[i].name, err), seeCertificates)
+			out.add(Error, object, fmt.Sprintf("the caBundle of webhook %s is invalid: %v", entries[i].Name, err), seeCertificates)
 			continue
 		}
 		last := time.Time{}
@@ -52,7 +52,7 @@ func checkCertificates(o *Observation) (out outcome) {
 		}
 		addExpiry(&out, object, "the last certificate authority in the caBundle", last, o.Now)
 		if len(served) > 0 && !isIssuedBy(served, authorities, o.Now) {
-			out.add(Error, object, "no authority in the caBundle of webhook "+entries[i].name+
+			out.add(Error, object, "no authority in the caBundle of webhook "+entries[i].Name+
 				" issued the certificate that the webhook serves: the API server cannot call it", seeCertificates)
 		}
 		if end.IsZero() || last.Before(end) {

@@ -82,7 +82,7 @@ func TestChecksFindProblems(t *testing.T) {
 		"a forged report":      {func(o *Observation) { o.Leases.Value[0].Annotations[v1alpha1.ReplicaReportAnnotation] = "{}" }, "webhook-replicas", "no replica of the webhook has reported", nil},
 		"a missing webhook":    {func(o *Observation) { o.Validating.Value.Webhooks = o.Validating.Value.Webhooks[1:] }, "webhook-configurations", "webhook projects.sluice.dev is missing", nil},
 		"no configuration":     {func(o *Observation) { o.Mutating.Value = nil }, "webhook-configurations", "Error MutatingWebhookConfiguration sluice: webhook", nil},
-		"it fails open":        {func(o *Observation) { setFailurePolicy(o, "pods.sluice.dev", admissionv1.Ignore) }, "webhook-configurations", "webhook pods.sluice.dev has failurePolicy Ignore, and Fail as shipped", nil},
+		"it fails open":        {func(o *Observation) { setFailurePolicy(o, "pods.sluice.dev", admissionv1.Ignore) }, "webhook-configurations", "webhook pods.sluice.dev was changed in failurePolicy", nil},
 		"other rules":          {func(o *Observation) { o.Validating.Value.Webhooks[0].Rules[0].Resources = []string{"departments"} }, "webhook-configurations", "webhook projects.sluice.dev has other rules", nil},
 		"an added kind without rules": {func(o *Observation) {
 			o.Parameters.Value.Spec.PodTemplates = []v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}
@@ -90,7 +90,14 @@ func TestChecksFindProblems(t *testing.T) {
 		"rules of a removed kind": {func(o *Observation) {
 			setRules(o, workloadkind.AddedRules([]v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}))
 		}, "webhook-configurations", "webhook added-templates.sluice.dev has other rules than as shipped", nil},
-		"another path":    {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptrTo("/") }, "webhook-configurations", `calls "/", and "/validate/projects" as shipped`, nil},
+		"another path": {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptrTo("/") }, "webhook-configurations", "calls sluice-system/webhook:443/, and sluice-system/webhook:443/validate/projects as shipped", nil},
+		"another host": {func(o *Observation) {
+			client := &o.Mutating.Value.Webhooks[0].ClientConfig
+			client.URL, client.Service = ptrTo("https://evil.example/x"), nil
+		}, "webhook-configurations", "Error MutatingWebhookConfiguration sluice: webhook forged-decisions.sluice.dev sends objects to https://evil.example/x, and to the Service sluice-system/webhook:443/mutate/forged-decisions as shipped", nil},
+		"other conditions": {func(o *Observation) {
+			o.Validating.Value.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: "never", Expression: "false"}}
+		}, "webhook-configurations", "Error ValidatingWebhookConfiguration sluice: webhook projects.sluice.dev was changed in matchConditions", nil},
 		"another timeout": {func(o *Observation) { o.Validating.Value.Webhooks[0].TimeoutSeconds = ptrTo(int32(30)) }, "webhook-configurations", "was changed in timeoutSeconds", nil},
 		"a further webhook": {func(o *Observation) {
 			further := o.Validating.Value.Webhooks[0]

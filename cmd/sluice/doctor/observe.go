@@ -28,6 +28,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/notification/outbox"
+	"sluice.dev/lifecycle/registration"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/manifests"
@@ -187,13 +188,10 @@ func (o *Observation) readComponents(r reader) {
 	}
 }
 
-// registration is the name of both webhook configurations.
-const registration = "sluice"
-
 // readAdmission reads the webhook configurations, the admission policies and the webhook's certificates.
 func (o *Observation) readAdmission(r reader, source Source) {
-	o.Validating = get(r, "validatingwebhookconfigurations", client.ObjectKey{Name: registration}, &admissionv1.ValidatingWebhookConfiguration{})
-	o.Mutating = get(r, "mutatingwebhookconfigurations", client.ObjectKey{Name: registration}, &admissionv1.MutatingWebhookConfiguration{})
+	o.Validating = get(r, "validatingwebhookconfigurations", client.ObjectKey{Name: registration.Name}, &admissionv1.ValidatingWebhookConfiguration{})
+	o.Mutating = get(r, "mutatingwebhookconfigurations", client.ObjectKey{Name: registration.Name}, &admissionv1.MutatingWebhookConfiguration{})
 	o.AdmissionPolicies = list(r, "validatingadmissionpolicies", &admissionv1.ValidatingAdmissionPolicyList{},
 		func(l *admissionv1.ValidatingAdmissionPolicyList) []admissionv1.ValidatingAdmissionPolicy {
 			return l.Items
@@ -212,9 +210,9 @@ func (o *Observation) readAdmission(r reader, source Source) {
 		o.ServedCertificate.Err = errors.New("it does not exist")
 	}
 	for _, entry := range o.entries() {
-		if source.Served != nil && entry.client.URL != nil {
-			o.ServedCertificate.What = "read the certificate at " + *entry.client.URL
-			o.ServedCertificate.Value, o.ServedCertificate.Err = source.Served(r.ctx, *entry.client.URL)
+		if source.Served != nil && entry.Client.URL != nil {
+			o.ServedCertificate.What = "read the certificate at " + *entry.Client.URL
+			o.ServedCertificate.Value, o.ServedCertificate.Err = source.Served(r.ctx, *entry.Client.URL)
 			return
 		}
 	}

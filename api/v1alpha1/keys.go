@@ -247,6 +247,10 @@ const (
 	FieldManagerPlanner   = "sluice-planner"
 	FieldManagerGPUAgent  = "sluice-gpuagent"
 	FieldManagerCLI       = "sluice"
+	// FieldManagerCertificates writes the webhook's certificate and the caBundle of its configurations.
+	FieldManagerCertificates = "sluice-certificates"
+	// FieldManagerWorkloadKinds owns the kinds that an administrator adds, and their rules in the webhook configurations.
+	FieldManagerWorkloadKinds = "sluice-workload-kinds"
 )
 
 // The namespaces of Sluice itself. No project can use them.

@@ -40,6 +40,9 @@ type Config struct {
 	MaxLabels int32 `json:"maxLabels,omitempty"`
 	// MaxAnnotations is the same for annotations. Default 256.
 	MaxAnnotations int32 `json:"maxAnnotations,omitempty"`
+	// PodTemplates are kinds that Sluice does not know and that create pods, as in the AdmissionParameters. The rules of
+	// the webhook configurations need them, too: the chart's value workloadKinds sets both. Default none.
+	PodTemplates []v1alpha1.PodTemplates `json:"podTemplates,omitempty"`
 	// Identities are trusted in addition to those of Kubernetes.
 	Identities Identities `json:"identities,omitempty"`
 	// Stopping configures how workloads are stopped at their time limit.
@@ -98,6 +101,7 @@ func (c *Config) AdmissionParameters() v1alpha1.AdmissionParametersSpec {
 		Queues:        userPatterns(c.Identities.Queues),
 		Managers:      userPatterns(c.Identities.Managers),
 		DeviceClasses: c.DeviceClasses,
+		PodTemplates:  c.PodTemplates,
 
 		MaxLabels: c.MaxLabels, MaxAnnotations: c.MaxAnnotations,
 	}

@@ -24,6 +24,7 @@ var map_Config = map[string]string{
 	"deviceClasses":  "DeviceClasses are DeviceClasses of GPUs, in addition to those of NVIDIA's driver. Default none.",
 	"maxLabels":      "MaxLabels is the largest number of labels of a pod, a workload or its pod template in a project, 64 to 4096. The labels of Sluice do not count. Default 256.",
 	"maxAnnotations": "MaxAnnotations is the same for annotations. Default 256.",
+	"podTemplates":   "PodTemplates are kinds that Sluice does not know and that create pods, as in the AdmissionParameters. The rules of the webhook configurations need them, too: the chart's value workloadKinds sets both. Default none.",
 	"identities":     "Identities are trusted in addition to those of Kubernetes.",
 	"stopping":       "Stopping configures how workloads are stopped at their time limit.",
 	"eviction":       "Eviction configures how single pods are evicted.",

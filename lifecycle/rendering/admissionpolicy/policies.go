@@ -143,6 +143,7 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		DeviceAnnotations:  union(further.DeviceAnnotations, deviceAnnotations...),
 		ReservedNamespaces: union(further.ReservedNamespaces, reservedNamespaces...),
 		ExemptNamespaces:   union(further.ExemptNamespaces),
+		PodTemplates:       further.PodTemplates,
 		MaxLabels:          cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
 		MaxAnnotations:     cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
 	}

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -22,13 +24,22 @@ import (
 )
 
 // Apply applies objects in their order, as `kubectl apply --server-side` does. While the API server is busy it tries again, for about
-// two minutes.
+// two minutes. It replaces a Job whose pods would change: the API server does not change them.
 func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption) error {
 	options = append(options, client.FieldOwner(v1alpha1.FieldManagerCLI))
 	for _, object := range objects {
-		err := retry.OnError(applyBackoff, func(err error) bool { return mayPass(err) && ctx.Err() == nil }, func() error {
-			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
-		})
+		apply := func() error {
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+		}
+		err := retry.OnError(applyBackoff, func(err error) bool { return mayPass(err) && ctx.Err() == nil }, apply)
+		if object.GetKind() == "Job" && apierrors.IsInvalid(err) && !slices.Contains(options, client.ApplyOption(client.DryRunAll)) {
+			former := object.DeepCopy()
+			err = WaitFor(ctx, "Job "+object.GetName()+" to be removed", func(ctx context.Context) (bool, error) {
+				err := c.Delete(ctx, former, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+			})
+			err = errors.Join(err, apply())
+		}
 		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 		}

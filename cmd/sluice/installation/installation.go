@@ -159,6 +159,7 @@ func checkApply(ctx context.Context, c client.Client, objects []*unstructured.Un
 		err := Apply(ctx, c, []*unstructured.Unstructured{object.DeepCopy()}, client.DryRunAll)
 		switch {
 		case err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err): // its namespace, or its kind
+		case apierrors.IsInvalid(err) && object.GetKind() == "Job": // it is replaced
 		case apierrors.IsForbidden(err) && strings.HasSuffix(object.GetKind(), "Binding"): // the rights of its role
 		case ctx.Err() != nil:
 			return ctx.Err()

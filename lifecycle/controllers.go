@@ -22,6 +22,7 @@ import (
 	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/quota/shares"
+	"sluice.dev/lifecycle/registration"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/rendering/queues"
 	"sluice.dev/lifecycle/tenancy/department"
@@ -61,7 +62,7 @@ func (s *services) tenancy() []component {
 	}
 }
 
-// rendering returns the controllers of scheduler queues and admission policies.
+// rendering returns the controllers of scheduler queues and admission policies, and the task that compares webhook configurations.
 func (s *services) rendering(manifests fs.FS) []component {
 	return []component{
 		&queues.DepartmentReconciler{Manager: s.queues},
@@ -74,6 +75,7 @@ func (s *services) rendering(manifests fs.FS) []component {
 			DenyGPUPodsOutside: s.cfg.GPUPodsOutside == config.Deny,
 		},
 		&admissionpolicy.PauseReconciler{Client: s.client, Events: s.events, Clock: s.policyTime},
+		background{&registration.Monitor{Live: s.live, Files: manifests}},
 	}
 }
 

@@ -15,7 +15,7 @@ func newAdmissionDashboard() dashboard {
 				{"Replicas of the webhook", "Replicas that Prometheus reaches.", stat, unitNone, 6, []query{{`sum(up{job="sluice-webhook"})`, "replicas"}}},
 				{"Quarantined policies", "Policies that are not evaluated because they exceeded their processor time.", stat, unitNone, 6, []query{{`count(max by (policy) (sluice_policy_quarantined) == 1) or vector(0)`, "policies"}}},
 				{"Policies with problems", "Policies that do not compile, are not in force, or differ between the replicas.", stat, unitNone, 6, []query{{`count(max by (policy) (sluice_policy_problem)) or vector(0)`, "policies"}}},
-				{"Certificate expires", "When the first certificate of a replica expires. Sluice renews it long before.", stat, unitTime, 6, []query{{`min(sluice_certificate_expiry_timestamp_seconds{certificate="serving"}) * 1000`, "certificate"}}},
+				{"Certificate expires", "When the first certificate of a replica expires. Sluice renews it long before.", stat, unitTime, 6, []query{{`min(sluice_certificate_expiry_timestamp_seconds) * 1000`, "certificate"}}},
 				{"Requests by webhook", "Admission requests that the webhook answers.", graph, unitRate, 12, []query{
 					{`sum by (webhook) (rate(sluice_admission_duration_seconds_count{webhook=~"$webhook"}[$__rate_interval]))`, "{{webhook}}"},
 				}},

@@ -241,6 +241,7 @@ func TestNetworkPolicies(t *testing.T) {
 	}{
 		"webhook":   {v1alpha1.SystemNamespace, []string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
 		"lifecycle": {v1alpha1.SystemNamespace, []string{"8080 monitoring"}, []string{apiServer, dns, mail}},
+		"certificates": {v1alpha1.SystemNamespace, nil, []string{apiServer}},
 		"gpuagent":  {v1alpha1.AgentNamespace, []string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
 	} {
 		var policy networkingv1.NetworkPolicy

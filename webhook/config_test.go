@@ -20,7 +20,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.PolicyTimeout.Duration != 200*time.Millisecond || got.RequestTimeout.Duration != 1500*time.Millisecond ||
-		got.Listen != ":9443" || got.Registration.Mutating != "sluice" {
+		got.Listen != ":9443" || got.Certificates.Directory != "/run/sluice/certificates" {
 		t.Errorf("defaults = %+v", got)
 	}
 	if d := got.Decisions; !*d.Stdout || d.Objects || d.File.Path != "" || d.File.MaxFiles != 10 || len(d.Mask) == 0 || len(d.Unmasked) == 0 {
@@ -41,7 +41,7 @@ func TestConfigReportsInvalidFields(t *testing.T) {
 		"too long":                {"policyTimeout: 11s\nrequestTimeout: 1h\n", []string{"policyTimeout", "requestTimeout", "1h0m0s", "to 10s"}},
 		"shorter than one policy": {"policyTimeout: 2s\n", []string{"requestTimeout", "1.5s", "policyTimeout (2s) to 10s"}},
 		"no duration":             {"policyTimeout: fast\n", []string{`invalid duration "fast"`}},
-		"a registration":          {"registration: {mutating: A_b}\n", []string{"registration.mutating", "A_b"}},
+		"a name":                  {"certificates: {dnsNames: [A_b]}\n", []string{"certificates.dnsNames[0]", "A_b"}},
 		"a relative file":         {"decisions: {file: {path: decisions.jsonl}}\n", []string{"decisions.file.path", "decisions.jsonl", "absolute path"}},
 		"sizes of files": {
 			"decisions: {file: {maxBytes: 100, maxFiles: -1}}\n",

@@ -8,8 +8,8 @@
 // Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
 // the restart of stopped workloads. Each request causes one record and one measurement.
 //
-// The webhook never writes to the cluster, except for its certificate, the CA bundle and the rules of added kinds in its own two
-// webhook configurations, and a Lease with its report, and never waits for another component.
+// The webhook never writes to the cluster, except for a Lease with its report, and never waits for another component but the
+// one that creates its certificate ([RenewCertificates]).
 package webhook
 
 import (
@@ -27,7 +27,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,7 +45,6 @@ import (
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 	"sluice.dev/policies/store"
-	"sluice.dev/webhook/certificates"
 	"sluice.dev/webhook/decisionlog"
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
@@ -100,15 +98,9 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err := cfg.WaitForKinds(ctx, restConfig, logger, api.Kinds()...); err != nil || ctx.Err() != nil {
 		return err
 	}
-	served, injector, err := newCertificates(cfg, restConfig, logger)
-	if err != nil {
-		return fmt.Errorf("webhook: %w", err)
-	}
+	served := &servingCertificate{directory: cfg.Certificates.Directory, logger: logger.WithName("certificates")}
 	mgr, err := newManager(cfg, restConfig, served, logger)
 	if err != nil {
-		return fmt.Errorf("webhook: %w", err)
-	}
-	if err := injectAddedKinds(ctx, mgr.GetCache(), injector); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	draining := &drain{period: cfg.DrainPeriod.Duration, logger: logger}
@@ -132,16 +124,15 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err := registerHandlers(ctx, mgr, cfg, reporter, policyChecker, draining, decisions, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	for _, runnable := range []manager.Runnable{served, injector, reporter} {
+	for _, runnable := range []manager.Runnable{served, reporter} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("webhook: %w", err)
 		}
 	}
 	if err := setupReadiness(ctx, mgr, map[string]healthz.Checker{
-		"certificates": served.Ready,
+		"certificates": served.ready,
 		"draining":     draining.Ready,
 		"listening":    mgr.GetWebhookServer().StartedChecker(),
-		"registered":   injector.Ready,
 		"policies":     policyStore.Ready,
 		"replicas":     reporter.Ready,
 	}); err != nil {
@@ -151,39 +142,7 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// newCertificates returns the store of the served certificate, and the injector of its authority.
-func newCertificates(cfg *Config, restConfig *rest.Config, logger logr.Logger) (*certificates.Store, *certificates.Injector, error) {
-	scheme, err := api.NewScheme()
-	if err != nil {
-		return nil, nil, err
-	}
-	uncached, err := client.New(restConfig, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, nil, err
-	}
-	clients, err := kubernetes.NewForConfig(restConfig)
-	if err != nil {
-		return nil, nil, err
-	}
-	injector := certificates.NewInjector()
-	injector.Registrations = clients.AdmissionregistrationV1().RESTClient()
-	served := &certificates.Store{
-		Source: certificates.Directory(cfg.Certificates.Directory), Trust: injector, Logger: logger.WithName("certificates"),
-	}
-	if cfg.Certificates.Source == CertificatesInSecret {
-		key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: cfg.Certificates.Secret}
-		served.Source = certificates.Secret{Client: clients.CoreV1().RESTClient(), Key: key}
-		served.Names = cfg.Certificates.DNSNames
-		if *cfg.Certificates.Issue {
-			served.Issuer = &certificates.Issuer{Client: uncached, Secret: key, Names: served.Names}
-		}
-	}
-	injector.Client, injector.Logger, injector.Authorities = uncached, logger.WithName("registration"), served.Authorities
-	injector.Validating, injector.Mutating = cfg.Registration.Validating, cfg.Registration.Mutating
-	return served, injector, nil
-}
-
-func newManager(cfg *Config, restConfig *rest.Config, served *certificates.Store, logger logr.Logger) (ctrl.Manager, error) {
+func newManager(cfg *Config, restConfig *rest.Config, served *servingCertificate, logger logr.Logger) (ctrl.Manager, error) {
 	options, err := api.ManagerOptions(&cfg.Common, logger)
 	if err != nil {
 		return nil, err
@@ -197,7 +156,7 @@ func newManager(cfg *Config, restConfig *rest.Config, served *certificates.Store
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	serverOptions := server.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
-		func(c *tls.Config) { c.GetCertificate = served.GetCertificate },
+		func(c *tls.Config) { c.GetCertificate = served.get },
 	}}
 	if cfg.ClientCA != "" {
 		required, err := requireClientCA(cfg.ClientCA, cfg.ClientNames)
@@ -312,8 +271,8 @@ func registerHandlers(
 	return nil
 }
 
-// setupReadiness adds the health checks. The webhook is ready once it has a certificate that the API server trusts, filled
-// caches, the policies and their quarantines.
+// setupReadiness adds the health checks. The webhook is ready once it has a certificate, filled caches, the
+// policies and their quarantines.
 func setupReadiness(ctx context.Context, mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	// The informers start now, so that the first admission request does not wait for them.
 	ingress := &unstructured.Unstructured{}

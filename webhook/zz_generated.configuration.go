@@ -6,12 +6,9 @@
 package webhook
 
 var map_Certificates = map[string]string{
-	"":          "Certificates is the source of the webhook's certificate.",
-	"source":    "Source is Secret, or Files for a directory. Default Secret.",
-	"secret":    "Secret is the name of the Secret in sluice-system with tls.crt, tls.key and ca.crt. The webhook may read and write only webhook-certificates; another name needs a Role. Default \"webhook-certificates\".",
-	"issue":     "Issue makes the webhook issue and renew the certificate in the Secret. Set it to false if cert-manager issues it. Default true.",
-	"dnsNames":  "DNSNames are the names that a certificate in the Secret must have: those by which the API server calls the webhook. Default \"webhook.sluice-system.svc\".",
-	"directory": "Directory is the directory with tls.crt, tls.key and ca.crt, for the source Files. They are read again when they change. Default \"/etc/sluice/certificates\".",
+	"":          "Certificates configures the webhook's certificate.",
+	"dnsNames":  "DNSNames are the names of the certificate that \"webhook certificates\" creates: those by which the API server calls the webhook. Default \"webhook.sluice-system.svc\".",
+	"directory": "Directory is the directory with tls.crt and tls.key. The webhook waits for them, and reads them again when they change. Default \"/run/sluice/certificates\", where its pods mount the Secret webhook-certificates.",
 }
 
 func (Certificates) SwaggerDoc() map[string]string {
@@ -19,30 +16,19 @@ func (Certificates) SwaggerDoc() map[string]string {
 }
 
 var map_Config = map[string]string{
-	"":               "Config is the configuration file of the webhook. It has no secrets: certificates are in a Secret or in separate files.",
+	"":               "Config is the configuration file of the webhook. It has no secrets: certificates are in separate files.",
 	"listen":         "Listen is the webhook's address, host:port. Default \":9443\".",
-	"certificates":   "Certificates is the source of the webhook's certificate.",
+	"certificates":   "Certificates configures the webhook's certificate.",
 	"clientCA":       "ClientCA is a file with the CA certificates of the API server's client certificate, in PEM form. Other clients are then refused. Without it, every client that reaches the webhook can ask for its answer to an object. The API server needs a client certificate for webhooks: AdmissionConfiguration, kubeConfigFile. Default \"\": clients need no certificate.",
 	"clientNames":    "ClientNames are the common names and DNS names that the client's certificate may have, with clientCA. Default none: every certificate of the authority will do.",
 	"drainPeriod":    "DrainPeriod is the time after SIGTERM for which the webhook still accepts requests, until the API server has stopped sending them, 0s to 5m. Then it answers those in flight and ends. Meanwhile /readyz fails. The pod's terminationGracePeriodSeconds has to be longer. Default 10s.",
 	"policyTimeout":  "PolicyTimeout is the processor time that one policy may use for one object, 1ms to 10s. Default 200ms.",
 	"requestTimeout": "RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s. Waiting for a processor or for other requests counts; a request that takes longer is refused with the advice to try again. It is of use below the timeout of the webhook configurations (2s as shipped). Default 1500ms.",
-	"registration":   "Registration names the webhook configurations that register this webhook.",
 	"decisions":      "Decisions configure the records of decisions.",
 }
 
 func (Config) SwaggerDoc() map[string]string {
 	return map_Config
-}
-
-var map_Registration = map[string]string{
-	"":           "Registration names the configurations whose caBundle the webhook writes.",
-	"validating": "Validating is a ValidatingWebhookConfiguration. Default \"sluice\".",
-	"mutating":   "Mutating is a MutatingWebhookConfiguration. Default \"sluice\".",
-}
-
-func (Registration) SwaggerDoc() map[string]string {
-	return map_Registration
 }
 
 var map_DecisionFile = map[string]string{

@@ -5,7 +5,9 @@ package e2e
 
 import (
 	"context"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -16,8 +18,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// A kind that Sluice does not know is added by a setting: its object is refused because of its pods, its creator is recorded and
-// stays, and the rules survive that the manifests are applied again. It ends with the setting.
+// An administrator adds a kind that Sluice does not know, with the setting and the rules together: its object is refused because of
+// its pods, its creator is recorded and stays. The rules go with the setting.
 func TestAddedKinds(t *testing.T) {
 	t.Parallel()
 	const ns, group = "added-kinds", "added-kinds.example.org"
@@ -44,25 +46,27 @@ func TestAddedKinds(t *testing.T) {
 	eventually(t, func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), earlier.DeepCopy())) })
 	expectError(t, admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll), "")
 
-	set := func(kind string) error {
+	patchKind := func(kind string) error {
 		patch := `{"spec":{"podTemplates":[{"kind":"` + kind + `","resource":"trainers","paths":["spec.workers[*].template"]}]}}`
 		parameters := &v1alpha1.AdmissionParameters{}
 		parameters.Name = v1alpha1.AdmissionParametersName
 		return admin.Patch(t.Context(), parameters, client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
-	expectError(t, set("Workflow.argoproj.io"), "Sluice evaluates the templates of this kind without an entry")
-	expectError(t, set("Deployment.apps"), "spec.podTemplates[0].kind")
-	remove := func() {
-		parameters := &v1alpha1.AdmissionParameters{}
-		parameters.Name = v1alpha1.AdmissionParametersName
-		if err := admin.Patch(context.WithoutCancel(t.Context()), parameters, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podTemplates":null}}`))); err != nil {
-			t.Error(err)
+	expectError(t, patchKind("Workflow.argoproj.io"), "Sluice evaluates the templates of this kind without an entry")
+	expectError(t, patchKind("Deployment.apps"), "spec.podTemplates[0].kind")
+	workloadKinds := func(arguments ...string) {
+		t.Helper()
+		arguments = append([]string{"workload-kinds"}, append(arguments, "--dir", sharedCluster.dir)...)
+		output, err := exec.CommandContext(context.WithoutCancel(t.Context()), sharedCluster.binary, arguments...).CombinedOutput()
+		if err != nil {
+			t.Errorf("sluice %s: %v\n%s", strings.Join(arguments, " "), err, output)
 		}
+		t.Logf("sluice %s\n%s", strings.Join(arguments, " "), output)
 	}
+	kind := "Trainer." + group
+	remove := sync.OnceFunc(func() { workloadKinds("remove", kind, "--apply") })
 	t.Cleanup(remove)
-	if err := set("Trainer." + group); err != nil {
-		t.Fatal(err)
-	}
+	workloadKinds("add", kind, "--resource", "trainers", "--path", "spec.workers[*].template", "--apply")
 	refused := func() error {
 		return checkRejected(admin.Create(t.Context(), bad.DeepCopy(), client.DryRunAll), denial)
 	}
@@ -89,7 +93,7 @@ func TestAddedKinds(t *testing.T) {
 		return checkRejected(patch(good, `{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`), "does not change afterwards")
 	})
 
-	// The manifests are applied again, as by kubectl replace.
+	// The rules are removed, as by kubectl replace. The command writes them again.
 	var validating admissionv1.ValidatingWebhookConfiguration
 	var mutating admissionv1.MutatingWebhookConfiguration
 	eventually(t, func() error {
@@ -124,6 +128,7 @@ func TestAddedKinds(t *testing.T) {
 			return nil
 		}
 	}
+	workloadKinds("add", kind, "--resource", "trainers", "--path", "spec.workers[*].template", "--apply")
 	eventually(t, rules(1))
 	eventually(t, refused)
 

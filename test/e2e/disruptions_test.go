@@ -185,16 +185,14 @@ func (d *disruptionTest) restartReplicas(t *testing.T) {
 	}
 }
 
-// rotateCertificates deletes the authority and the certificate, and waits until both replicas serve new ones.
+// rotateCertificates empties the Secret and renews the certificate, and waits until both replicas serve a new one.
 func (d *disruptionTest) rotateCertificates(t *testing.T) {
 	former, err := d.servedCertificates(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.clientset.CoreV1().Secrets(v1alpha1.SystemNamespace).Delete(t.Context(), "webhook-certificates", metav1.DeleteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d.mustKubectl(t, "-n", v1alpha1.SystemNamespace, "patch", "secret", "webhook-certificates", "--type=merge", "-p", `{"data":null}`)
+	d.renewCertificates(t)
 	eventuallyLong(t, func() error {
 		served, err := d.servedCertificates(t)
 		if err == nil && (served[0] == former[0] || served[0] != served[1]) {

@@ -113,7 +113,7 @@ func TestMetricsNeedARight(t *testing.T) {
 		t.Fatalf("no agent: %v", err)
 	}
 	for component, metric := range map[string]string{
-		"webhook":                 "sluice_certificate_expiry_timestamp_seconds{certificate=\"serving\"}",
+		"webhook":                 "sluice_certificate_expiry_timestamp_seconds",
 		"lifecycle":               "controller_runtime_reconcile_total",
 		filepath.Base(folders[0]): "process_resident_memory_bytes",
 	} {

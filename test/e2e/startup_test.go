@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -191,8 +193,8 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 	dir := t.TempDir()
 	s.apply(isIdentity)
 	s.protectReports()
-	s.start(v1alpha1.SystemNamespace, "webhook", fmt.Sprintf("kind: WebhookConfig\nhealth: %s\nlisten: %s\nclientCA: %s\nclientNames: [%s]\ncertificates: {dnsNames: [localhost]}\n",
-		s.address(0), s.address(3), s.clientCA, apiServerUser))
+	s.start(v1alpha1.SystemNamespace, "webhook", fmt.Sprintf("kind: WebhookConfig\nhealth: %s\nlisten: %s\nclientCA: %s\nclientNames: [%s]\ncertificates: {directory: %s}\n",
+		s.address(0), s.address(3), s.clientCA, apiServerUser, dir))
 	s.start(v1alpha1.SystemNamespace, "lifecycle", "kind: LifecycleConfig\nhealth: "+s.address(1)+"\n")
 	s.start(v1alpha1.AgentNamespace, "gpuagent", fmt.Sprintf("kind: GPUAgentConfig\nhealth: %s\nnodeName: dgx-01\npodResources: %[2]s/kubelet.sock\nstateDir: %[2]s/state\nhostRoot: %[2]s\n",
 		s.address(2), dir))
@@ -209,6 +211,7 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 	isCRD := func(object *unstructured.Unstructured) bool { return object.GetKind() == "CustomResourceDefinition" }
 	s.apply(isCRD)
 	s.apply(func(object *unstructured.Unstructured) bool { return !isCRD(object) && !isIdentity(object) })
+	s.createCertificate(dir)
 	for i, name := range names {
 		clustertest.EventuallyWithin(t, restartTimeout, func() error {
 			status, body := s.readyz(i)
@@ -247,6 +250,27 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 		if err := s.handshake(tt.certificates); (err == nil) != tt.accepted {
 			t.Errorf("%s: %v, want accepted %t", name, err, tt.accepted)
 		}
+	}
+}
+
+// createCertificate runs the program that creates the webhook's certificate, and writes it into a directory as a kubelet does.
+func (s *startupTest) createCertificate(dir string) {
+	s.Helper()
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(s.Context(), v1alpha1.SystemNamespace, "certificates")
+	if err != nil {
+		s.Fatal(err)
+	}
+	file := filepath.Join(s.TempDir(), "certificates.yaml")
+	writeTestFile(s.T, file, "apiVersion: config.sluice.dev/v1alpha1\nkind: WebhookConfig\nkubeconfig: "+kubeconfig+"\ncertificates: {dnsNames: [localhost]}\n")
+	if output, err := exec.CommandContext(s.Context(), filepath.Join(s.bin, "webhook"), "certificates", "--config", file).CombinedOutput(); err != nil {
+		s.Fatalf("%v\n%s", err, output)
+	}
+	var secret corev1.Secret
+	if err := s.client.Get(s.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "webhook-certificates"}, &secret); err != nil {
+		s.Fatal(err)
+	}
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		writeTestFile(s.T, filepath.Join(dir, name), string(secret.Data[name]))
 	}
 }
 

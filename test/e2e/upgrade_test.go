@@ -153,6 +153,6 @@ func (s *sluiceCluster) routeWebhooks(t *testing.T, first webhook.Config, second
 	}
 	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	go server.Serve(listener)
-	s.setWebhookURL(t, first, listener.Addr().String())
+	s.setWebhookURL(t, listener.Addr().String())
 	return r
 }

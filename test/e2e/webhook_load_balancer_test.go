@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/registration"
 	"sluice.dev/test/clustertest"
 	"sluice.dev/webhook"
 )
@@ -65,7 +66,7 @@ func (s *sluiceCluster) startWebhookReplicas(t testing.TB, n int) *loadBalancer 
 	var listener net.Listener
 	listener, b.certPool = s.listenAsWebhook(t)
 	go b.serve(t.Context(), listener)
-	s.setWebhookURL(t, first, listener.Addr().String())
+	s.setWebhookURL(t, listener.Addr().String())
 	return b
 }
 
@@ -174,9 +175,8 @@ func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 }
 
 // setWebhookURL makes the API server call another address.
-func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, address string) {
+func (s *sluiceCluster) setWebhookURL(t testing.TB, address string) {
 	t.Helper()
-	config.Default()
 	replaceService := func(in *admissionv1.WebhookClientConfig) error {
 		if in.Service == nil {
 			return fmt.Errorf("a webhook has the URL %q, want the Service", ptr.Deref(in.URL, ""))
@@ -186,10 +186,10 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 		in.Service = nil
 		return nil
 	}
-	registration := s.clientset.AdmissionregistrationV1()
-	// The webhook writes these objects as well.
+	configurations := s.clientset.AdmissionregistrationV1()
+	// A run of certificates writes these objects as well.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), config.Registration.Mutating, metav1.GetOptions{})
+		mutating, err := configurations.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -197,13 +197,13 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 			err = errors.Join(err, replaceService(&mutating.Webhooks[i].ClientConfig))
 		}
 		if err == nil {
-			_, err = registration.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
+			_, err = configurations.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
 		}
 		return err
 	})
 	if err == nil {
 		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			validating, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), config.Registration.Validating, metav1.GetOptions{})
+			validating, err := configurations.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -211,7 +211,7 @@ func (s *sluiceCluster) setWebhookURL(t testing.TB, config webhook.Config, addre
 				err = errors.Join(err, replaceService(&validating.Webhooks[i].ClientConfig))
 			}
 			if err == nil {
-				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
+				_, err = configurations.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
 			}
 			return err
 		})

@@ -25,7 +25,9 @@ import (
 
 	"sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	lifecycleconfig "sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/registration"
 	"sluice.dev/manifests"
 	"sluice.dev/test/clustertest"
 	"sluice.dev/webhook"
@@ -151,6 +153,10 @@ func TestChartEqualsOverlays(t *testing.T) {
 		wanted := buildWith(t, tc.overlay, append(tc.components, manifests.Uninstall))
 		got := render(t, tc.values)
 		for _, object := range wanted {
+			if object.GetKind() == "Job" && object.GetName() == "certificates" {
+				object = object.DeepCopy()
+				object.SetName("certificates-1") // the revision of the release, since a Job cannot be changed
+			}
 			key := identity(object)
 			if object.GetKind() == "Namespace" && object.GetName() == v1alpha1.SystemNamespace {
 				continue
@@ -193,8 +199,11 @@ func TestChartValues(t *testing.T) {
 		"images": {"image: {registry: registry.example.org/sluice, tag: v1.2.3, pullSecrets: [pull]}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
 			for _, pod := range podsOf(t, got) {
 				image := "sluice-" + pod.name
-				if pod.kind == "Job" {
+				switch pod.name {
+				case "sluice-uninstall":
 					image = "sluice"
+				case "certificates", "certificates-1":
+					image = "sluice-webhook"
 				}
 				if want := "registry.example.org/sluice/" + image + ":v1.2.3"; pod.spec.Containers[0].Image != want {
 					t.Errorf("image %s, want %s", pod.spec.Containers[0].Image, want)
@@ -259,11 +268,27 @@ func TestChartValues(t *testing.T) {
 			}
 		}},
 		// Two issuers would replace each other's certificates.
-		"one issuer": {"{certificates: {issuer: CertManager}, webhook: {configuration: {certificates: {issue: true, dnsNames: [a.example.org]}}}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
-			var w webhook.Config
-			parseFile(t, got, "webhook", &w)
-			if w.Certificates.Issue == nil || *w.Certificates.Issue || !slices.Equal(w.Certificates.DNSNames, []string{"a.example.org"}) {
-				t.Errorf("%+v", w.Certificates)
+		"one issuer": {"{certificates: {issuer: CertManager}}", func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			for key, object := range got {
+				if object.GetKind() != "Secret" && strings.HasPrefix(strings.TrimPrefix(object.GetName(), "sluice-"), "certificates") {
+					t.Errorf("there is %s", key)
+				}
+			}
+		}},
+		"added kinds": {`workloadKinds: [{kind: Trainer.ml.example.org, resource: trainers, version: v1, paths: ["spec.workers[*].template"]}]`, func(t *testing.T, got map[string]*unstructured.Unstructured) {
+			var l lifecycleconfig.Config
+			parseFile(t, got, "lifecycle", &l)
+			var live registration.Configurations
+			decode(t, got["ValidatingWebhookConfiguration.admissionregistration.k8s.io  sluice"], &live.Validating)
+			decode(t, got["MutatingWebhookConfiguration.admissionregistration.k8s.io  sluice"], &live.Mutating)
+			shipped, err := registration.Shipped(manifests.Files)
+			if err != nil || len(l.PodTemplates) != 1 {
+				t.Fatalf("%v, podTemplates %v", err, l.PodTemplates)
+			}
+			for _, difference := range registration.Compare(live, shipped, workloadkind.AddedRules(l.PodTemplates)) {
+				if !strings.HasSuffix(difference.Message, "has no caBundle, so that the API server does not trust it") {
+					t.Error(difference.Message)
+				}
 			}
 		}},
 		// The Prometheus of kube-prometheus-stack selects by the label of its release.
@@ -338,14 +363,17 @@ func TestChartValues(t *testing.T) {
 func podsOf(t *testing.T, objects map[string]*unstructured.Unstructured) (pods []podTemplate) {
 	t.Helper()
 	for _, object := range objects {
-		if slices.Contains([]string{"Deployment", "DaemonSet", "Job"}, object.GetKind()) {
+		if slices.Contains([]string{"Deployment", "DaemonSet", "Job", "CronJob"}, object.GetKind()) {
 			var pod corev1.PodTemplateSpec
-			template, _, _ := unstructured.NestedMap(object.Object, "spec", "template")
+			template, found, _ := unstructured.NestedMap(object.Object, "spec", "template")
+			if !found {
+				template, _, _ = unstructured.NestedMap(object.Object, "spec", "jobTemplate", "spec", "template")
+			}
 			decode(t, &unstructured.Unstructured{Object: template}, &pod)
 			pods = append(pods, podTemplate{object.GetKind(), object.GetName(), object.GetNamespace(), pod.ObjectMeta, pod.Spec})
 		}
 	}
-	if len(pods) != 4 {
+	if len(pods) != 6 {
 		t.Fatalf("%d kinds of pods", len(pods))
 	}
 	return pods

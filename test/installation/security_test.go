@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,7 +46,16 @@ func podTemplates(t *testing.T, overlay string) (pods []podTemplate) {
 			var set appsv1.DaemonSet
 			decode(t, object, &set)
 			pods = append(pods, podTemplate{"DaemonSet", set.Name, set.Namespace, set.Spec.Template.ObjectMeta, set.Spec.Template.Spec})
-		case "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod":
+		case "Job":
+			var job batchv1.Job
+			decode(t, object, &job)
+			pods = append(pods, podTemplate{"Job", job.Name, job.Namespace, job.Spec.Template.ObjectMeta, job.Spec.Template.Spec})
+		case "CronJob":
+			var job batchv1.CronJob
+			decode(t, object, &job)
+			template := job.Spec.JobTemplate.Spec.Template
+			pods = append(pods, podTemplate{"CronJob", job.Name, job.Namespace, template.ObjectMeta, template.Spec})
+		case "StatefulSet", "ReplicaSet", "Pod":
 			t.Errorf("%s: the tests do not know the pods of %s %s", overlay, object.GetKind(), object.GetName())
 		}
 	}

@@ -36,7 +36,11 @@ func TestPodsOfComponents(t *testing.T) {
 			names = append(names, pod.name)
 			name := overlay + ": " + pod.name
 			c := pod.spec.Containers[0]
-			if len(pod.spec.Containers) != 1 || c.Name != pod.name || c.Image != "sluice-"+pod.name {
+			image := "sluice-" + pod.name
+			if isRun(pod) {
+				image = "sluice-webhook"
+			}
+			if len(pod.spec.Containers) != 1 || c.Name != pod.name || c.Image != image {
 				t.Errorf("%s has the container %s of image %s, and %d in all", name, c.Name, c.Image, len(pod.spec.Containers))
 			}
 			if diff := cmp.Diff(map[string]string{"app.kubernetes.io/name": "sluice-" + pod.name, "app.kubernetes.io/part-of": "sluice"}, pod.metadata.Labels); diff != "" {
@@ -54,6 +58,12 @@ func TestPodsOfComponents(t *testing.T) {
 			if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
 				t.Errorf("%s can write to its image", name)
 			}
+			if isRun(pod) { // it ends by itself
+				if want := []string{"certificates", "--config=/etc/sluice/webhook.yaml"}; !slices.Equal(c.Args, want) {
+					t.Errorf("%s has arguments %q", name, c.Args)
+				}
+				continue
+			}
 			for probe, got := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/healthz ": c.StartupProbe, "/readyz": c.ReadinessProbe} {
 				if got == nil || got.HTTPGet == nil || got.HTTPGet.Path != strings.TrimSpace(probe) || got.HTTPGet.Port.StrVal != "health" || got.TimeoutSeconds < 2 {
 					t.Errorf("%s: the probe of %s is %v", name, probe, got)
@@ -62,15 +72,18 @@ func TestPodsOfComponents(t *testing.T) {
 			checkMemory(t, name, c)
 		}
 		slices.Sort(names)
-		want := []string{"gpuagent", "lifecycle", "webhook"}
+		want := []string{"certificates", "certificates", "gpuagent", "lifecycle", "webhook"}
 		if overlay == manifests.Minimal {
-			want = want[1:]
+			want = slices.Delete(want, 2, 3)
 		}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", overlay, diff)
 		}
 	}
 }
+
+// isRun reports whether a pod is a run of the program that renews certificates: the webhook's, with its configuration.
+func isRun(pod podTemplate) bool { return pod.name == "certificates" }
 
 // checkMemory compares the limit of the garbage collector with those of the container. Memory outside of Go's heap
 // takes at least a quarter, and the webhook and lifecycle have a child process.
@@ -106,6 +119,9 @@ func checkMemory(t *testing.T, name string, c corev1.Container) {
 func TestConfigurationFiles(t *testing.T) {
 	for _, overlay := range overlays {
 		for _, pod := range podTemplates(t, overlay) {
+			if isRun(pod) {
+				continue
+			}
 			var files corev1.ConfigMap
 			findObject(t, buildObjects(t, overlay), "ConfigMap", pod.name, &files)
 			c := pod.spec.Containers[0]

@@ -5,110 +5,122 @@ package certificates
 
 import (
 	"bytes"
-	"crypto/tls"
+	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
 )
 
-// The keys of the Secret, and the files of a directory, as those of cert-manager.
-const (
-	keyCertificate = corev1.TLSCertKey
-	keyPrivateKey  = corev1.TLSPrivateKeyKey
-	keyAuthority   = corev1.ServiceAccountRootCAKey
-	// keyAuthorityKey is the private key of the authority. Only a Secret that Sluice issues has it.
-	keyAuthorityKey = "ca.key"
-)
-
-// bundle is a serving certificate with its authorities.
-type bundle struct {
-	certificate *tls.Certificate
-	authorities []*x509.Certificate // of ca.crt
-	root        *x509.Certificate   // the authority of the certificate, one of authorities
+// writeBundles writes the authorities into each entry of both configurations, and nothing else of them. It reports whether one
+// changed, and whether an entry had a valid authority before.
+func (r *Renewal) writeBundles(ctx context.Context) (changed, trusted bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var validating admissionv1.ValidatingWebhookConfiguration
+		var mutating admissionv1.MutatingWebhookConfiguration
+		for _, configuration := range []client.Object{&validating, &mutating} {
+			if err := r.Client.Get(ctx, client.ObjectKey{Name: configurationName}, configuration); err != nil {
+				return fmt.Errorf("read %T %s, which the manifests contain: %w", configuration, configurationName, err)
+			}
+		}
+		// The Secret is read after the configurations, and a patch fails if these have changed since. So a run that removes
+		// an authority has observed every certificate whose authority is in them.
+		secret, err := r.readSecret(ctx)
+		if err != nil {
+			return err
+		}
+		validatingBundles, mutatingBundles := map[string][]byte{}, map[string][]byte{}
+		for i := range validating.Webhooks {
+			validatingBundles[validating.Webhooks[i].Name] = validating.Webhooks[i].ClientConfig.CABundle
+		}
+		for i := range mutating.Webhooks {
+			mutatingBundles[mutating.Webhooks[i].Name] = mutating.Webhooks[i].ClientConfig.CABundle
+		}
+		var present []string
+		for _, bundles := range []map[string][]byte{validatingBundles, mutatingBundles} {
+			for _, bundle := range bundles {
+				present = append(present, authorities(bundle, r.now())...)
+			}
+		}
+		trusted = trusted || len(present) > 0
+		bundle, err := desiredBundle(secret.Data, present, r.now())
+		if err != nil {
+			return err
+		}
+		for configuration, bundles := range map[client.Object]map[string][]byte{&validating: validatingBundles, &mutating: mutatingBundles} {
+			patch := bundlePatch(configuration.GetResourceVersion(), bundles, bundle)
+			if patch == nil {
+				continue
+			}
+			// A strategic merge patch merges the list of webhooks by their names.
+			merge := client.RawPatch(types.StrategicMergePatchType, patch)
+			if err := r.Client.Patch(ctx, configuration, merge, client.FieldOwner(v1alpha1.FieldManagerCertificates)); err != nil {
+				return fmt.Errorf("write the caBundle of %T %s: %w", configuration, configurationName, err)
+			}
+			changed = true
+			r.Logger.Info("Wrote caBundle", "configuration", fmt.Sprintf("%T", configuration), "certificates", bytes.Count(bundle, []byte("BEGIN")))
+		}
+		return nil
+	})
+	return changed, trusted, err
 }
 
-// parseBundle returns the bundle in the data of a Secret or directory. The certificate must be valid now, for all names, and
-// issued by an authority in ca.crt. Errors contain no key.
-func parseBundle(data map[string][]byte, names []string, now time.Time) (*bundle, error) {
-	for _, key := range []string{keyCertificate, keyPrivateKey, keyAuthority} {
-		if len(bytes.TrimSpace(data[key])) == 0 {
-			return nil, fmt.Errorf("%s is missing or empty", key)
-		}
+// desiredBundle returns the authorities of the served and the next certificate, and those that are in the configurations, as long
+// as a replica may serve a certificate of them.
+func desiredBundle(data map[string][]byte, present []string, now time.Time) ([]byte, error) {
+	next := authorities([]byte(pairOf(data, nextPrefix).authority), now)
+	all := append(authorities([]byte(pairOf(data, servedPrefix).authority), now), next...)
+	if len(all) == 0 {
+		return nil, errors.New("the Secret " + SecretName + " has no valid authority: run the program again")
 	}
-	pair, err := tls.X509KeyPair(data[keyCertificate], data[keyPrivateKey])
-	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", keyCertificate, keyPrivateKey, err)
+	// A certificate that this program did not store has no time, and no certificate before it.
+	since, err := time.Parse(time.RFC3339, string(data[keyServedSince]))
+	if len(next) > 0 || err == nil && now.Sub(since) < mountDelay {
+		all = append(all, present...)
 	}
-	b := &bundle{certificate: &pair}
-	if b.authorities, err = parseCertificates(data[keyAuthority]); err != nil {
-		return nil, fmt.Errorf("%s: %w", keyAuthority, err)
-	}
-	if now.Before(pair.Leaf.NotBefore) {
-		return nil, fmt.Errorf("%s is valid only from %s: check the clocks", keyCertificate, pair.Leaf.NotBefore.Format(time.RFC3339))
-	}
-	if now.After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("%s expired on %s", keyCertificate, pair.Leaf.NotAfter.Format(time.RFC3339))
-	}
-	if b.root, err = findRoot(pair, b.authorities, now); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if err := pair.Leaf.VerifyHostname(name); err != nil {
-			return nil, fmt.Errorf("%s is not valid for the name %s of certificates.dnsNames: %w", keyCertificate, name, err)
-		}
-	}
-	return b, nil
+	slices.Sort(all)
+	return []byte(strings.Join(slices.Compact(all), "")), nil
 }
 
-func parseCertificates(raw []byte) ([]*x509.Certificate, error) {
-	var parsed []*x509.Certificate
+// authorities returns the valid certificates of authorities in a bundle, each in PEM form.
+func authorities(bundle []byte, now time.Time) (all []string) {
 	for {
 		var block *pem.Block
-		if block, raw = pem.Decode(raw); block == nil {
-			break
+		if block, bundle = pem.Decode(bundle); block == nil {
+			return all
 		}
-		if block.Type != "CERTIFICATE" {
-			continue
+		parsed, err := x509.ParseCertificate(block.Bytes)
+		if block.Type == "CERTIFICATE" && err == nil && parsed.IsCA && now.Before(parsed.NotAfter) {
+			all = append(all, string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})))
 		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		parsed = append(parsed, c)
 	}
-	if len(parsed) == 0 {
-		return nil, errors.New("contains no certificate in PEM form")
-	}
-	return parsed, nil
 }
 
-// findRoot returns the authority to which the certificate chains.
-func findRoot(pair tls.Certificate, authorities []*x509.Certificate, now time.Time) (*x509.Certificate, error) {
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
-	for _, authority := range authorities {
-		roots.AddCert(authority)
-	}
-	for _, der := range pair.Certificate[1:] {
-		if intermediate, err := x509.ParseCertificate(der); err == nil {
-			intermediates.AddCert(intermediate)
+// bundlePatch returns the patch that sets the caBundle of each entry, by name; nil if all have it.
+func bundlePatch(resourceVersion string, bundles map[string][]byte, bundle []byte) []byte {
+	var webhooks []map[string]any
+	for name, present := range bundles {
+		if !bytes.Equal(present, bundle) {
+			webhooks = append(webhooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
 		}
 	}
-	chains, err := pair.Leaf.Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
+	if len(webhooks) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": resourceVersion}, "webhooks": webhooks})
 	if err != nil {
-		return nil, fmt.Errorf("%s is not issued by an authority in %s: %w", keyCertificate, keyAuthority, err)
+		panic(err) // strings and bytes always marshal
 	}
-	return chains[0][len(chains[0])-1], nil
+	return raw
 }
-
-// sameCertificate reports whether two bundles have the same serving certificate.
-func (b *bundle) sameCertificate(other *bundle) bool {
-	return bytes.Equal(b.certificate.Leaf.Raw, other.certificate.Leaf.Raw)
-}
-
-func (b *bundle) expired(now time.Time) bool { return now.After(b.certificate.Leaf.NotAfter) }

@@ -195,24 +195,3 @@ func TestProjectAuthorityOfManyMembers(t *testing.T) {
 		}
 	}
 }
-
-// The webhook creates its certificate and no other Secret, such as one that gets the token of another account.
-func TestWebhookCreatesOnlyItsCertificate(t *testing.T) {
-	const webhook = "system:serviceaccount:sluice-system:webhook"
-	rights := namedRights{"create secrets", "update secrets webhook-certificates"}
-	for name, tc := range map[string]struct {
-		user, secret, kind string
-		allowed            bool
-	}{
-		"its certificate":           {webhook, "webhook-certificates", "kubernetes.io/tls", true},
-		"another name":              {webhook, "other", "kubernetes.io/tls", false},
-		"the token of an account":   {webhook, "webhook-certificates", "kubernetes.io/service-account-token", false},
-		"a generated name":          {webhook, "", "kubernetes.io/tls", false},
-		"an administrator's Secret": {"root", "other", "Opaque", true},
-	} {
-		object := decodeObject(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: %q}, type: %s}", tc.secret, tc.kind))
-		if message := denyClusterRequest(t, "sluice-webhook-secrets", tc.user, rights, "secrets", nil, object); (message == "") != tc.allowed {
-			t.Errorf("%s: %q, want allowed %v", name, message, tc.allowed)
-		}
-	}
-}

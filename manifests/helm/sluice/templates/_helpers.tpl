@@ -15,17 +15,25 @@
 {{/* A configuration file: the shipped one with the fields of the values in their place. A configuration whose fields
      are all comments is null. */}}
 {{- define "sluice.webhook.configuration" -}}
-{{- $values := deepCopy (.Values.webhook.configuration | default dict) -}}
-{{- if eq .Values.certificates.issuer "CertManager" -}}
-{{- /* merge would take false for an empty value. */ -}}
-{{- $values = set $values "certificates" (set ($values.certificates | default dict) "issue" false) -}}
-{{- end -}}
-{{- toYaml (mustMergeOverwrite (include "sluice.webhook.shipped" . | fromYaml) $values) -}}
+{{- toYaml (mustMergeOverwrite (include "sluice.webhook.shipped" . | fromYaml) (deepCopy (.Values.webhook.configuration | default dict))) -}}
 {{- end -}}
 {{- define "sluice.lifecycle.configuration" -}}
 {{- $values := merge (dict "gpuPodsOutside" .Values.gpuPodsOutside) (deepCopy (.Values.lifecycle.configuration | default dict)) -}}
+{{- with .Values.workloadKinds }}{{ $values = set $values "podTemplates" . }}{{ end -}}
 {{- toYaml (mustMergeOverwrite (include "sluice.lifecycle.shipped" . | fromYaml) $values) -}}
 {{- end -}}
 {{- define "sluice.gpuagent.configuration" -}}
 {{- toYaml (mustMergeOverwrite (include "sluice.gpuagent.shipped" . | fromYaml) (deepCopy (.Values.agent.configuration | default dict))) -}}
+{{- end -}}
+
+{{/* The rules of a webhook for the kinds that the values add: sluice.addedRules (list .Values.workloadKinds (list "CREATE")). */}}
+{{- define "sluice.addedRules" -}}
+{{- $operations := index . 1 -}}
+{{- range index . 0 }}
+- apiGroups: [{{ regexReplaceAll "^[^.]*[.]" .kind "" | quote }}]
+  apiVersions: [{{ .version | default "*" | quote }}]
+  operations: {{ toJson $operations }}
+  resources: [{{ .resource | quote }}]
+  scope: Namespaced
+{{- end }}
 {{- end -}}

@@ -41,8 +41,8 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	// projects must not have them.
 	DeviceAnnotations []string `json:"deviceAnnotations,omitempty"`
 	// PodTemplates are kinds that Sluice does not know and that create pods. Policies evaluate their
-	// templates when an object is created or changed, and the webhook records its creator. It keeps
-	// the rules of its webhooks for these kinds.
+	// templates when an object is created or changed, and the webhook records its creator. `sluice
+	// workload-kinds` and the chart write the setting together with the rules of the webhooks for these kinds.
 	PodTemplates []PodTemplatesApplyConfiguration `json:"podTemplates,omitempty"`
 	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without
 	// a project. The system namespaces of Kubernetes, NVIDIA and the schedulers are always

@@ -48,6 +48,8 @@ var parameterTable = map[string][]Parameter{
 		{"maximumGraceSecondsOnGPUNodes", secondsKind, 60, "the maximum grace period of a pod without GPUs that can run on the nodes of a " +
 			"pool; a pod with GPUs that needs its place waits for its end"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
+		{"schedulingGates", gateListKind, []string{}, "scheduling gates that a pod with GPUs can have beside that of its scheduler; " +
+			"it holds its GPUs until the gate is removed, or its start timeout is over"},
 	},
 	"core.namespace": {
 		{"allowanceCPU", quantityKind, "50", "the CPU for pods without GPUs in the default quota of CPU"},
@@ -174,6 +176,7 @@ var (
 	secondsKind        = integerKind("seconds", 1, 86400)
 	nameKind           = ParameterKind{"a name of lower-case letters, digits, - and ., or empty", matchesString(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)}
 	nameListKind       = ParameterKind{"a list of names of lower-case letters, digits, - and .", matchesStringList(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)}
+	gateListKind       = ParameterKind{"a list of names such as example.org/gate", matchesStringList(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)}
 	adoptOrOwnKind     = ParameterKind{"adopt or own", matchesString(`^(adopt|own)$`)}
 	quantityKind       = ParameterKind{"a quantity above 0 such as 100m or 256Mi", matchesString(`^([1-9][0-9]*|0\.[0-9]*[1-9])(m|[kMGT]|[KMGT]i)?$`)}
 	pathListKind       = ParameterKind{"a list of absolute paths without . and .., such as /data", matchesStringList(`^/(([^/.]|\.[^/.]|\.\.[^/])[^/]*/?)*$`)}

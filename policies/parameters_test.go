@@ -100,11 +100,15 @@ func TestValidateParameters(t *testing.T) {
 			`spec.parameters.refuseEnvFrom: Invalid value: "no": must be true or false`,
 			`spec.parameters.runtimeClasses: Invalid value: ["NVIDIA"]: must be a list of names of lower-case letters, digits, - and .`,
 		}},
+		"gates": {"core.limits", `{"schedulingGates": ["example.org/quota", "later"]}`, nil},
+		"a gate with a space": {"core.limits", `{"schedulingGates": ["a b"]}`, []string{
+			`spec.parameters.schedulingGates: Invalid value: ["a b"]: must be a list of names such as example.org/gate`,
+		}},
 		"a capability with the kernel's prefix": {"core.devices", `{"allowedCapabilities": ["CAP_SYS_ADMIN"]}`, []string{
 			`spec.parameters.allowedCapabilities: Invalid value: ["CAP_SYS_ADMIN"]: must be a list of capabilities in upper case without CAP_, such as SYS_ADMIN`,
 		}},
 		"a name that is not there": {"core.limits", `{"minimumGrace": 5}`, []string{
-			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes maximumGraceSeconds, maximumGraceSecondsOnGPUNodes, minimumGraceSeconds`,
+			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes maximumGraceSeconds, maximumGraceSecondsOnGPUNodes, minimumGraceSeconds, schedulingGates`,
 		}},
 		"a policy that takes none": {"core.gpu", `{"a": {"b": 1}}`, []string{
 			`spec.parameters.a: Invalid value: {"b":1}: there is no such parameter; core.gpu takes none`,

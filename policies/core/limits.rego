@@ -1,8 +1,9 @@
-# Sets the time limit of a GPU pod's workload and the use from which on it counts as active, and
-# bounds the grace period of pods.
+# Sets the time limit of a GPU pod's workload and the use from which on it counts as active,
+# bounds the grace period of pods, and refuses GPU pods that hold quota behind a scheduling gate.
 package core.limits
 
 import data.sluice.lib.openpools
+import data.sluice.lib.pools
 import data.sluice.lib.request
 
 overrides.metadata.annotations["sluice.dev/time-limit"] := time_limit if request.includes_gpu
@@ -54,6 +55,21 @@ maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace]) if r
 else := min([input.parameters.maximumGraceSeconds, input.parameters.maximumGraceSecondsOnGPUNodes]) if openpools.can_run_in_one
 
 else := input.parameters.maximumGraceSeconds
+
+# A gated pod is charged, and after its admission holds GPUs, for as long as its author leaves the gate.
+deny contains {
+	"msg": sprintf("the scheduling gate %s keeps the pod from starting while its GPUs are reserved", [foreign[0]]),
+	"field": "spec.schedulingGates",
+	"fix": "leave the gate out and create the pod when it can start, or ask the cluster administrators to add the gate to the parameter schedulingGates of core.limits",
+} if {
+	request.includes_gpu
+	foreign := [gate.name |
+		some gate in input.object.spec.schedulingGates
+		not gate.name in pools.scheduling_gates
+		not gate.name in input.parameters.schedulingGates
+	]
+	count(foreign) > 0
+}
 
 warn contains {
 	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: the project's limit applies", [

@@ -79,3 +79,19 @@ test_maximum_grace_period_on_gpu_nodes if {
 	gpu := object.union(pod_input("train", "", 0), {"project": open, "object": {"spec": {"terminationGracePeriodSeconds": 61}}})
 	not policy.overrides.spec.terminationGracePeriodSeconds with input as gpu
 }
+
+gated(names, pool) := object.union(
+	fixtures.input_for(object.union(fixtures.gpus(1), {"type": "train", "maxRuntime": "", "maxRuntimeSeconds": 0}), [pool]),
+	{"object": {"spec": {"schedulingGates": [{"name": name} | some name in names]}}},
+)
+
+test_scheduling_gates if {
+	queue := object.union(fixtures.whole, {"scheduler": "kueue"})
+	{d.field | some d in policy.deny} == {"spec.schedulingGates"} with input as gated(["example.org/mine"], fixtures.whole)
+	count(policy.deny) == 1 with input as gated(["kueue.x-k8s.io/admission"], fixtures.whole)
+	count(policy.deny) == 0 with input as gated(["kueue.x-k8s.io/admission"], queue)
+	count(policy.deny) == 1 with input as gated(["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"], queue)
+	count(policy.deny) == 0 with input as gated(["example.org/mine"], queue) with input.parameters.schedulingGates as ["example.org/mine"]
+	cpu := object.union(fixtures.input_for(fixtures.cpu, [fixtures.whole]), {"object": {"spec": {"schedulingGates": [{"name": "mine"}]}}})
+	count(policy.deny) == 0 with input as cpu
+}

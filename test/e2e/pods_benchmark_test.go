@@ -68,6 +68,7 @@ const (
 func BenchmarkPodsPerSecond(b *testing.B) {
 	sharedCluster.createDepartment(b, governedSpeed, newPoolQuota("dgx", "0", "20000"))
 	sharedCluster.createGovernedProject(b, governedSpeed, governedSpeed, newPoolQuota("dgx", "0", "10000"))
+	sharedCluster.allowGate(b, "example.org/never")
 	for _, name := range []string{outsideSpeed, countedSpeed, noopWebhookSpeed} {
 		create(b, newNamespace(name))
 		eventually(b, func() error {

@@ -49,7 +49,7 @@ func TestProjectWithRunningWorkDeleted(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "default"}},
 	})
 	running, unbound := newGPUJob(name, "running", withGPU), newGPUJob(name, "unbound", withGPU, func(p *corev1.Pod) {
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
+		p.Spec.NodeSelector = map[string]string{"example.org/never": "true"}
 	})
 	for _, job := range []*batchv1.Job{running, unbound} {
 		eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), job) })

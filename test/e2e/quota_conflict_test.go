@@ -189,7 +189,7 @@ func newConflictPod(ns, prefix string, workloadType v1alpha1.WorkloadType, devic
 	return newPod(ns, "", func(p *corev1.Pod) {
 		p.GenerateName = prefix
 		p.Labels[v1alpha1.LabelWorkloadType] = string(workloadType)
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/never"}}
+		p.Spec.NodeSelector = map[string]string{"example.org/never": "true"}
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{device: resource.MustParse("1")}
 	})
 }

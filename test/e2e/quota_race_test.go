@@ -147,7 +147,7 @@ func newTrainingPod(ns string, i int) *corev1.Pod {
 	return newPod(ns, "", func(p *corev1.Pod) {
 		p.GenerateName = fmt.Sprintf("contender-%d-", i)
 		p.Labels[v1alpha1.LabelWorkloadType] = "train"
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/never"}}
+		p.Spec.NodeSelector = map[string]string{"example.org/never": "true"}
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: resource.MustParse("1")}
 	})
 }

@@ -77,12 +77,16 @@ func (c *policyTimeCluster) listWorkloadPods(t *testing.T, w workload) []corev1.
 // that pending time does not count.
 func (c *policyTimeCluster) testClockContinues(t *testing.T) {
 	const ns = "kept"
+	c.allowGate(t, "example.org/later")
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
 	job, web, gatedPod := newJobWorkload(ns, "train", migDevice), newDeploymentWorkload(ns, "web", migDevice), newPodWorkload(ns, "later", migDevice, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
 	})
 	// With the program of the job it would continue the job's clock while that is suspended.
 	web.Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Args = []string{"serve"} //nolint:forcetypeassert // as created
+	eventually(t, func() error {
+		return c.adminClient.Create(t.Context(), gatedPod.DeepCopyObject().(client.Object), client.DryRunAll)
+	})
 	c.createForTest(t, gatedPod.Object)
 	c.startWorkloads(t, job, web)
 	startedAt := map[string]*metav1.Time{"train": c.clockStatus(t, job).StartedAt, "web": c.clockStatus(t, web).StartedAt}

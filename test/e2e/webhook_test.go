@@ -122,10 +122,13 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	s.createGovernedProject(t, "outage", ns, newPoolQuota("dgx", "2", "4"))
 	s.createGovernedProject(t, "outage", other, newPoolQuota("dgx", "0", "1"))
 	pods := s.clientset.CoreV1().Pods(ns)
+	s.allowGate(t, "example.org/later")
 	// These exist before the outage: a pod that is not bound, a Job and a Deployment.
-	gated := s.createPod(t, newPod(ns, "gated", withGPU, func(p *corev1.Pod) {
+	gated := newPod(ns, "gated", withGPU, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
-	}))
+	})
+	eventually(t, func() error { return s.adminClient.Create(t.Context(), gated.DeepCopy(), client.DryRunAll) })
+	gated = s.createPod(t, gated)
 	job := s.createGPUJob(t, ns, "job")
 	deployment := s.createGPUDeployment(t, ns, "web", 2)
 	bystander := s.createPod(t, newPod(other, "bystander", withGPU))
@@ -295,6 +298,12 @@ func (s *sluiceCluster) webhookRequests(t *testing.T, webhook string) int64 {
 
 func withGPU(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: resource.MustParse("1")}
+}
+
+// allowGate allows a scheduling gate on pods with GPUs, by which a test keeps them from their nodes.
+func (s *sluiceCluster) allowGate(t testing.TB, gate string) {
+	t.Helper()
+	s.mustKubectl(t, "patch", "slpol", "core.limits", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"parameters":{"schedulingGates":[%q]}}}`, gate))
 }
 
 func (s *sluiceCluster) createPod(t *testing.T, p *corev1.Pod) *corev1.Pod {

@@ -88,6 +88,7 @@ parameters := {
 	"maximumGraceSeconds": 3600,
 	"maximumGraceSecondsOnGPUNodes": 60,
 	"minimumGraceSeconds": 30,
+	"schedulingGates": [],
 	"refuseOtherClasses": false,
 	"defaultClass": "",
 	"runtimeClasses": ["nvidia", "nvidia-cdi", "nvidia-legacy"],

@@ -28,6 +28,11 @@ usable := [pool | some pool in candidates; pool.unsupported == ""]
 # preferred is the first selected pool; undefined if no candidate is usable.
 preferred := selected[0]
 
+# scheduling_gates are the names of the gates that the scheduler of the preferred pool sets and removes.
+default scheduling_gates := set()
+
+scheduling_gates := {"kueue.x-k8s.io/admission"} if preferred.scheduler == "kueue"
+
 # selected are the pools in which the pod can run: the first usable one, and the pools
 # directly after it that resemble it and that the scheduler can tell apart. Kueue chooses
 # the pool after the pod is charged, so a pod that cannot be preempted is held to the first

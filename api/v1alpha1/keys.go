@@ -203,6 +203,8 @@ const (
 	LabelPodSecurityEnforce = "pod-security.kubernetes.io/enforce"
 	// LabelKueueQueue names the LocalQueue of a workload, in the workload's namespace.
 	LabelKueueQueue = "kueue.x-k8s.io/queue-name"
+	// LabelKueuePodGroup is Kueue's label of pods that are admitted together.
+	LabelKueuePodGroup = "kueue.x-k8s.io/pod-group-name"
 	// GateKueue is the scheduling gate of pods that Kueue has not admitted.
 	GateKueue = "kueue.x-k8s.io/admission"
 )

@@ -20,9 +20,6 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// LabelPodGroup is Kueue's label of pods that are admitted together.
-const LabelPodGroup = "kueue.x-k8s.io/pod-group-name"
-
 // podReader converts pods to compactPods.
 type podReader struct {
 	gpuNames      workload.ResourceUnits
@@ -60,7 +57,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 	}
 	p.shared = unique.Make(sharedFields{
 		controller:   controllerOf(pod),
-		group:        pod.Labels[LabelPodGroup],
+		group:        pod.Labels[v1alpha1.LabelKueuePodGroup],
 		milli:        charged,
 		resource:     resource,
 		pool:         pod.Labels[v1alpha1.LabelNodePool],

@@ -78,7 +78,7 @@ func TestReadFields(t *testing.T) {
 	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 3, 1, 9, minute, 0, 0, time.UTC)) }
 	p := newGPUPod("p").controlledBy("Job", "train").onNode("dgx-1").withPhase(corev1.PodRunning).
 		withLabel("sluice.dev/project", "thesis").withLabel("sluice.dev/node-pool", "dgx").withLabel("sluice.dev/workload-type", "train").
-		withLabel(LabelPodGroup, "g").
+		withLabel(v1alpha1.LabelKueuePodGroup, "g").
 		withAnnotation("sluice.dev/created-by", "anna").withAnnotation("sluice.dev/max-runtime", "1d12h").
 		withChange(func(p *corev1.Pod) {
 			deleted, started := at(9), at(1)

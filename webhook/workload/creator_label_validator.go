@@ -4,13 +4,18 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
@@ -19,8 +24,8 @@ import (
 )
 
 // CreatorLabelValidator refuses new pods whose label of the creator is that of another user, since that user's Services would select
-// them, and pods that keep the pods of others off their nodes, by terms that another webhook added after [AffinityNarrower]. It handles
-// new pods with the label or with such terms.
+// them, pods that keep the pods of others off their nodes, by terms that another webhook added after [AffinityNarrower], and pods in the
+// group of another user. It handles new pods with the label, with such terms or in a group.
 type CreatorLabelValidator struct {
 	// Creators resolves the creators of the owners of pods.
 	Creators *CreatorResolver
@@ -43,7 +48,7 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 	}
 	label, labeled := pod.Labels[v1alpha1.LabelCreator]
 	terms := termsAboutRivals(mergeschema.AsMap(object["spec"]))
-	if !labeled && len(terms) == 0 {
+	if group := pod.Labels[v1alpha1.LabelKueuePodGroup]; !labeled && len(terms) == 0 && group == "" {
 		return admission.Allowed("")
 	}
 	want, creator, err := v.Creators.labelOf(ctx, &req, &pod)
@@ -65,5 +70,47 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 				"after Sluice's; add matchLabels %s: %s to it in the workload", term.field, v1alpha1.LabelCreator, want))
 		}
 	}
-	return admission.Allowed("")
+	return v.validateGroup(ctx, &pod, req.Namespace, want)
+}
+
+// maxGroupMembers is the largest number of pods of a group among which the first is searched.
+const maxGroupMembers = 500
+
+// validateGroup refuses a pod that joins the pod group of another creator than the one with the label: Kueue admits a group only when
+// it has exactly its pods, and deletes the others. A group belongs to the creator of its first pod.
+func (v *CreatorLabelValidator) validateGroup(ctx context.Context, pod *metav1.PartialObjectMetadata, namespace, label string) admission.Response {
+	group := pod.Labels[v1alpha1.LabelKueuePodGroup]
+	if group == "" {
+		return admission.Allowed("")
+	}
+	members := &metav1.PartialObjectMetadataList{}
+	members.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group},
+		client.Limit(maxGroupMembers))
+	if err != nil {
+		return undecided(fmt.Errorf("list the pods of group %s: %w", group, err))
+	}
+	if len(members.Items) == 0 {
+		return admission.Allowed("")
+	}
+	first := slices.MinFunc(members.Items, func(a, b metav1.PartialObjectMetadata) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	if first.Labels[v1alpha1.LabelCreator] == label {
+		return admission.Allowed("")
+	}
+	first.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	creator, err := v.Creators.Of(ctx, &first)
+	switch reference := metav1.GetControllerOfNoCopy(&first); {
+	case errors.Is(err, errUnknownCreator) && reference != nil && v1alpha1.CreatorLabel(string(reference.UID)) == label:
+		return admission.Allowed("") // the same owner, whose creator is not known
+	case errors.Is(err, errUnknownCreator):
+		creator = "another workload"
+	case err != nil:
+		return undecided(fmt.Errorf("find the creator of pod group %s: %w", group, err))
+	case v1alpha1.CreatorLabel(creator) == label:
+		return admission.Allowed("")
+	}
+	return admission.Denied(fmt.Sprintf("metadata.labels[%s]: %q is the pod group of %s, whose pods would wait for this one; choose another name",
+		v1alpha1.LabelKueuePodGroup, group, creator))
 }

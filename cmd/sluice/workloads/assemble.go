@@ -257,7 +257,7 @@ func (c *objectCache) object(ctx context.Context, root owner.Root) (*unstructure
 
 // podOwnerOf returns the fields of a pod that its root depends on.
 func podOwnerOf(pod *corev1.Pod) *podcache.Pod {
-	found := &podcache.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Group: pod.Labels[podcache.LabelPodGroup]}
+	found := &podcache.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Group: pod.Labels[v1alpha1.LabelKueuePodGroup]}
 	if c := metav1.GetControllerOf(pod); c != nil {
 		found.Controller = podcache.Owner{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
 	}

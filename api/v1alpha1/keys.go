@@ -205,6 +205,8 @@ const (
 	LabelKueueQueue = "kueue.x-k8s.io/queue-name"
 	// LabelKueuePodGroup is Kueue's label of pods that are admitted together.
 	LabelKueuePodGroup = "kueue.x-k8s.io/pod-group-name"
+	// LabelKueuePodSet is Kueue's label of pods that it admitted.
+	LabelKueuePodSet = "kueue.x-k8s.io/podset"
 	// GateKueue is the scheduling gate of pods that Kueue has not admitted.
 	GateKueue = "kueue.x-k8s.io/admission"
 )

@@ -32,6 +32,9 @@ type Pod struct {
 
 	// Queued is true if the pod has Kueue's scheduling gate. Such a pod has no node.
 	Queued bool
+	// Admitted is true if Kueue admitted the pod: it holds quota from then on, bound or not. It is false
+	// for pods of other schedulers.
+	Admitted bool
 	// Running is true if the pod is bound and any of its containers has started, an init
 	// container included. It stays true while the pod is being deleted, until its containers
 	// have ended.

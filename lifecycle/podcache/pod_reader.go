@@ -52,6 +52,7 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		return gate.Name == v1alpha1.GateKueue
 	}))
 	p.flags.set(flagNonPreemptible, charged > 0 && slices.ContainsFunc(pod.Spec.Containers, isChargedGuarantee))
+	p.flags.set(flagAdmitted, pod.Labels[v1alpha1.LabelKueuePodSet] != "" && !p.flags.has(flagQueued))
 	if charged == 0 {
 		charged = request.GPUs
 	}

@@ -107,6 +107,13 @@ func TestReadFields(t *testing.T) {
 		}
 		waits.Spec.SchedulingGates = append(waits.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.GateKueue})
 	}
+	admitted := newGPUPod("p").withLabel(v1alpha1.LabelKueuePodSet, "main")
+	for _, want := range []bool{true, false} {
+		if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(admitted.Pod); f.toPod().Admitted != want {
+			t.Errorf("admitted %v with %v", !want, admitted.Spec.SchedulingGates)
+		}
+		admitted.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateKueue}}
+	}
 
 	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
 	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.Equal(at(1).Time) {

@@ -53,6 +53,7 @@ const (
 	flagUnreadable
 	flagQueued
 	flagNonPreemptible
+	flagAdmitted
 )
 
 func (f flags) has(one flags) bool { return f&one != 0 }
@@ -85,7 +86,7 @@ func (p *compactPod) toPod() *Pod {
 		Namespace: p.namespace.Value(), Name: p.name, UID: types.UID(p.uid),
 		Node: p.node.Value(), Controller: shared.controller, Group: shared.group, PodGroup: p.podGroup.Value(),
 		Running: p.flags.has(flagRunning), Deleting: p.graceEnd != 0, Unreadable: p.flags.has(flagUnreadable),
-		Queued: p.flags.has(flagQueued), NonPreemptible: p.flags.has(flagNonPreemptible),
+		Queued: p.flags.has(flagQueued), Admitted: p.flags.has(flagAdmitted), NonPreemptible: p.flags.has(flagNonPreemptible),
 		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started), BoundAt: fromUnixSeconds(p.bound),
 		GraceEndsAt: fromUnixSeconds(p.graceEnd),
 		Milli:       shared.milli, QuotaResource: shared.resource, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,

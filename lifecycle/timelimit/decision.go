@@ -150,8 +150,8 @@ type Observation struct {
 	// RunningSince is the start of the first running pod, or the creation of the project if
 	// that is later. The zero time means now.
 	RunningSince time.Time
-	// StartingSince is when the first pod was bound of a workload none of whose pods runs, or
-	// the creation of the project if that is later. It is zero if no pod is bound.
+	// StartingSince is when the first pod was bound or admitted of a workload none of whose pods
+	// runs, or the creation of the project if that is later. It is zero if no pod is either.
 	StartingSince time.Time
 	// Completed is true if the workload finished by itself.
 	Completed bool

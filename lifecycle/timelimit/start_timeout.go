@@ -11,7 +11,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// updateStartingTime updates the time since which pods are bound and none has started. Pods
+// updateStartingTime updates the time since which pods are bound or admitted and none has started. Pods
 // that are bound after a stop that is over start the workload again.
 func (d *decision) updateStartingTime() {
 	since := d.observed.StartingSince

@@ -30,6 +30,9 @@ type ObservedState struct {
 	// not admitted, the oldest first.
 	Rejected []Workload
 	Queued   []QueuedWorkload
+	// Reserved is the GPU quota by node pool that Kueue reserved for workloads that have no pods. The node
+	// pool is "" if several are possible.
+	Reserved poolCharges
 	// Workloads are the largest workloads that hold GPUs, MoreWorkloads the number of the
 	// others.
 	Workloads     []v1alpha1.WorkloadUsage
@@ -43,6 +46,10 @@ type ObservedState struct {
 func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
 	allocated, in := observed.Charges.allocatedByPool(project, observed.Quota)
+	allocated += observed.Reserved.total()
+	for pool, milli := range observed.Reserved {
+		in[pool] += milli
+	}
 	pending, by := observed.pendingCharges()
 	status.GPU.Allocated, status.GPU.Pending = milliQuantity(allocated), milliQuantity(pending)
 	status.NodePools = slices.DeleteFunc(status.NodePools, func(use v1alpha1.PoolUsage) bool { return isReleased(project, &use) })
@@ -161,14 +168,15 @@ func (c poolCharges) total() (all workload.Milli) {
 
 // PodCharges is the GPU quota of a project's pods by node pool.
 type PodCharges struct {
-	// Bound is the quota of pods that are bound to a node and Unbound that of all others. A
-	// ResourceQuota counts both.
+	// Bound is the quota of pods that are bound to a node or that Kueue admitted, and Unbound that of all
+	// others. A ResourceQuota counts both.
 	Bound, Unbound poolCharges
-	// Unscheduled is the part of Unbound of pods that Kueue does not hold back.
+	// Unscheduled is the quota of pods without a node that Kueue does not hold back.
 	Unscheduled poolCharges
 	// Pending is the part of Unbound of pods that are not being deleted.
 	Pending poolCharges
-	// PendingSince is the creation of the oldest of those pods; zero if there is none.
+	// PendingSince is the creation of the oldest pod without a node that is not being deleted; zero if there
+	// is none.
 	PendingSince time.Time
 }
 
@@ -183,13 +191,19 @@ func SumPodCharges(pods iter.Seq[*podcache.Pod], project string) PodCharges {
 			c.Bound[pod.Pool] += pod.Milli
 			continue
 		}
-		c.Unbound[pod.Pool] += pod.Milli
 		if !pod.Queued {
 			c.Unscheduled[pod.Pool] += pod.Milli
 		}
 		if !pod.Deleting {
-			c.Pending[pod.Pool] += pod.Milli
 			c.PendingSince = earliest(c.PendingSince, pod.CreatedAt)
+		}
+		if pod.Admitted {
+			c.Bound[pod.Pool] += pod.Milli
+			continue
+		}
+		c.Unbound[pod.Pool] += pod.Milli
+		if !pod.Deleting {
+			c.Pending[pod.Pool] += pod.Milli
 		}
 	}
 	return c
@@ -215,7 +229,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound pods.
+// allocatedByPool returns the allocated GPU quota in total and by node pool: that of bound and of admitted pods.
 // Pods without a node are pending and do not count twice. If a pool has its own quota resource,
 // the exact value of the ResourceQuota is used. If several pools share one, the quota has only
 // their sum, and the pods determine each pool's part. Where the quota counts none, as on

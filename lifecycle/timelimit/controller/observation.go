@@ -44,6 +44,8 @@ type workload struct {
 	unreportedPods map[types.UID]time.Time
 	// startingPods are its GPU pods that are bound and have not started.
 	startingPods []*podcache.Pod
+	// admittedPods are its GPU pods that Kueue admitted, and so hold quota, and that no node has.
+	admittedPods []*podcache.Pod
 	// unboundPods are its other GPU pods, if the project is suspended or being deleted.
 	unboundPods []*podcache.Pod
 	// completed is true if the workload finished by itself, missing if it does not exist.
@@ -63,7 +65,7 @@ type workload struct {
 	grantedExtensions []*v1alpha1.Extension
 	// requeueLimit is the longest time until the next reconciliation; zero for no limit.
 	requeueLimit time.Duration
-	// stopDeferred is true if the stop limiter does not allow the stop.
+	// stopDeferred is true if the stop limiter does not allow the stop, or the workload was put back.
 	stopDeferred bool
 }
 
@@ -119,13 +121,13 @@ func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedN
 	return w, r.observeExtensions(ctx, w)
 }
 
-// heldPods returns the pods that hold GPUs: those that run or, if none does, those that are
-// bound.
+// heldPods returns the pods that hold GPUs or quota: those that run or, if none does, those that are
+// bound or admitted.
 func (w *workload) heldPods() []*podcache.Pod {
 	if len(w.runningPods) > 0 {
 		return w.runningPods
 	}
-	return w.startingPods
+	return slices.Concat(w.startingPods, w.admittedPods)
 }
 
 // seemsEnded reports whether the pods ended that ran or started according to the clock. After a
@@ -138,7 +140,7 @@ func (w *workload) seemsEnded() bool {
 
 // allPods returns the pods that a stop must end.
 func (w *workload) allPods() []*podcache.Pod {
-	return slices.Concat(w.runningPods, w.startingPods, w.unboundPods)
+	return slices.Concat(w.runningPods, w.startingPods, w.admittedPods, w.unboundPods)
 }
 
 // heldGPUs returns the GPUs of the bound pods, or nil if no pod is bound.
@@ -161,7 +163,11 @@ func (r *Reconciler) observePods(ctx context.Context, w *workload, pods []*podca
 	w.hasPods = slices.ContainsFunc(pods, isActivePod)
 	for _, pod := range pods {
 		if !pod.IsBound() {
-			if w.tenant != nil && w.end() != "" {
+			switch {
+			case w.tenant == nil:
+			case pod.Admitted && !pod.Deleting:
+				w.admittedPods = append(w.admittedPods, pod)
+			case w.end() != "":
 				w.unboundPods = append(w.unboundPods, pod)
 			}
 			continue
@@ -207,12 +213,23 @@ func (r *Reconciler) runningSince(w *workload) time.Time {
 	})
 }
 
-// startingSince returns when the first pod was bound if none runs, or zero.
-func (r *Reconciler) startingSince(w *workload) time.Time {
-	if len(w.runningPods) > 0 || len(w.startingPods) == 0 {
+// startingSince returns when the first pod was bound if none runs, or when the first was observed as
+// admitted if none is bound: a pod does not show since when. It returns zero if none is either. A later time
+// is recorded if its nodes were not available.
+func (r *Reconciler) startingSince(w *workload) (since time.Time) {
+	recorded := w.clock.Status.StartingSince
+	switch {
+	case len(w.runningPods) > 0 || len(w.heldPods()) == 0:
 		return time.Time{}
+	case len(w.startingPods) > 0:
+		since = r.earliest(w, w.startingPods, func(pod *podcache.Pod) time.Time { return pod.BoundAt })
+	case recorded == nil:
+		return w.now
 	}
-	return r.earliest(w, w.startingPods, func(pod *podcache.Pod) time.Time { return pod.BoundAt })
+	if recorded != nil {
+		since = policytime.Later(since, recorded.Time)
+	}
+	return since
 }
 
 // earliest returns the earliest time of the pods, or the creation of the project if that is

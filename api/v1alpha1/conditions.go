@@ -30,6 +30,11 @@ const ConditionRequirementsMet = "RequirementsMet"
 // instance has one or will get one. If it is false, the message says what would help.
 const ConditionPlanned = "Planned"
 
+// ConditionStartTimeoutsHeld is true on a NodePool in which workloads that do not start are not stopped, since
+// the start timeouts of several people fell due together, as in an outage: for twelve hours from its transition, in
+// policy time. The message has what these workloads share.
+const ConditionStartTimeoutsHeld = "StartTimeoutsHeld"
+
 // ConditionOversubscribed is true on a Department that guarantees its projects more than its own
 // quota. The message has the amounts.
 const ConditionOversubscribed = "Oversubscribed"

@@ -73,6 +73,9 @@ const (
 	// AnnotationStoppedUntil is the time (RFC 3339) before which a root workload that Sluice
 	// stopped must not be started again. Only the lifecycle controller may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
+	// AnnotationPutBack is how often a Kueue Workload that did not start was put back into its queue, and
+	// until when (RFC 3339) it does not take part in it. Only the lifecycle controller may change it.
+	AnnotationPutBack = "sluice.dev/put-back"
 	// AnnotationReplicasBefore is the number of replicas that a root workload had before the
 	// lifecycle controller scaled it to zero. The user needs it to start the workload again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
@@ -148,7 +151,7 @@ func ManagedKeys() []string {
 		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, LabelCreator, AnnotationDecisions,
 		LabelDepartment,
 		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
-		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, LabelQueued,
+		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, AnnotationPutBack, LabelQueued,
 		AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt, AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
 	}
 }

@@ -250,7 +250,7 @@ type NodePoolStatus struct {
 	// +kubebuilder:validation:MaxProperties=32
 	Settings map[string]string `json:"settings,omitempty"`
 
-	// Conditions are Ready, RequirementsMet, Planned and Unsupported.
+	// Conditions are Ready, RequirementsMet, Planned, Unsupported and StartTimeoutsHeld.
 	//
 	// +optional
 	// +nullable

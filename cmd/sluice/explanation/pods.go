@@ -211,7 +211,7 @@ func explainContainers(f *Facts) *Answer {
 			a.Details = append(a.Details, "The kubelet reports: "+sentence(event.Message))
 		}
 		if f.Clock != nil && f.Clock.Status.Deadline != nil {
-			a.Details = append(a.Details, "If it has not started by "+f.minute(f.Clock.Status.Deadline.At.Time)+", Sluice stops it.")
+			a.Details = append(a.Details, "If it has not started by "+f.minute(f.Clock.Status.Deadline.At.Time)+", Sluice gives its GPUs to others.")
 		}
 		a.add("see the pod", f.describePod(pod))
 		return a

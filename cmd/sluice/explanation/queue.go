@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/policies/kaigroup"
@@ -47,6 +48,13 @@ func explainKueue(f *Facts) *Answer {
 			continue
 		}
 		if active, found, _ := unstructured.NestedBool(queued.Object, "spec", "active"); found && !active {
+			record := workloadkind.ParsePutBack(queued.GetAnnotations()[v1alpha1.AnnotationPutBack])
+			if !record.Until.IsZero() {
+				a := &Answer{State: StateWaiting, Reason: "PutBack", Text: fmt.Sprintf("No pod of it started within its start timeout, "+
+					"so its GPUs were given back. It keeps its place in Kueue's queue, and takes part again at %s.", f.minute(record.Until))}
+				a.add("see why its pods did not start", "kubectl get events -n "+f.namespace())
+				return a
+			}
 			a := &Answer{State: StatePaused, Reason: "QueueInactive", Text: "Kueue does not start it: its Workload is set to inactive (spec.active is false)."}
 			if evicted := meta.FindStatusCondition(conditions, "Evicted"); evicted != nil && evicted.Message != "" {
 				a.Details = append(a.Details, "Kueue reports: "+sentence(evicted.Message))

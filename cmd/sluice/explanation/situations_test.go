@@ -289,6 +289,10 @@ func situations(t testing.TB) map[string]Facts {
 			)}
 		}),
 		"paused-kueue-inactive": suspended(func(f *Facts) { f.Queued = []unstructured.Unstructured{kueueWorkload(false)} }),
+		"waiting-put-back": suspended(func(f *Facts) {
+			f.Queued = []unstructured.Unstructured{kueueWorkload(false)}
+			f.Queued[0].SetAnnotations(map[string]string{v1alpha1.AnnotationPutBack: "1 2026-11-27T12:05:00Z"})
+		}),
 		"waiting-kai": job(func(f *Facts) {
 			f.Pods = []corev1.Pod{pod(corev1.PodPending)}
 			f.Groups = []unstructured.Unstructured{{Object: map[string]any{

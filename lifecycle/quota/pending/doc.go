@@ -19,5 +19,6 @@
 //
 // It never creates, changes or deletes a pod and reserves no quota: a retry can fail
 // because another pod was faster. Of Kueue's objects it writes only spec.active of a Workload
-// that holds quota without pods for its start timeout.
+// that holds quota without pods for its start timeout, or that was put back into its queue, and the record of that. It deletes
+// the Workload of a pod group whose pods their user deleted.
 package pending

@@ -4,6 +4,7 @@
 package pending
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/api/workloadkind"
 )
 
 // kueueGroupVersion is the supported API version of Kueue.
@@ -103,7 +105,10 @@ func trimKueueWorkload(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	w.ManagedFields, w.Annotations, w.Labels, w.Finalizers = nil, nil, nil, nil
+	maps.DeleteFunc(w.Annotations, func(key, _ string) bool {
+		return key != v1alpha1.AnnotationPutBack && key != v1alpha1.AnnotationStoppedUntil
+	})
+	w.ManagedFields, w.Labels, w.Finalizers = nil, nil, nil
 	w.computeCharge()
 	w.Spec.PodSets = nil
 	w.Status.Conditions = slices.DeleteFunc(w.Status.Conditions, func(c metav1.Condition) bool {
@@ -162,8 +167,19 @@ func (w *kueueWorkload) hasCondition(condition string) bool {
 // isPending reports whether the Workload requests GPUs, is active, and is neither admitted nor
 // finished.
 func (w *kueueWorkload) isPending() bool {
-	active := w.Spec.Active == nil || *w.Spec.Active
-	return w.charge > 0 && active && w.DeletionTimestamp.IsZero() && !w.hasCondition(kueueAdmitted) && !w.hasCondition(kueueFinished)
+	return w.isOpen() && w.isActive() && !w.hasCondition(kueueAdmitted)
+}
+
+// isOpen reports whether the Workload requests GPUs, has not finished and is not being deleted.
+func (w *kueueWorkload) isOpen() bool {
+	return w.charge > 0 && w.DeletionTimestamp.IsZero() && !w.hasCondition(kueueFinished)
+}
+
+func (w *kueueWorkload) isActive() bool { return w.Spec.Active == nil || *w.Spec.Active }
+
+// putBack returns the record of a Workload that did not start.
+func (w *kueueWorkload) putBack() workloadkind.PutBack {
+	return workloadkind.ParsePutBack(w.Annotations[v1alpha1.AnnotationPutBack])
 }
 
 // DeepCopyObject implements runtime.Object.

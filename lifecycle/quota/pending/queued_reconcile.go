@@ -108,33 +108,39 @@ func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err 
 	}
 }
 
-// reconcileQueued returns the project's workloads that its schedulers have not admitted, and when it has to run
-// again. It records events on those that are new or have a new reason, and on evicted ones.
-func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, time.Duration, error) {
+// reconcileQueued returns the project's workloads that its schedulers have not admitted, the quota by node pool of those
+// that Kueue admitted and that have no pods, and when it has to run again. It records events on those that are new or have a new reason, and on evicted ones.
+func (r *Reconciler) reconcileQueued(
+	ctx context.Context, project *v1alpha1.Project,
+) (queued []QueuedWorkload, reserved poolCharges, wait time.Duration, err error) {
 	all, err := r.kueue.listWorkloads(ctx, project.NamespaceName())
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	queued := ListQueued(all, r.Pods.ByUID)
+	queued = ListQueued(all, r.Pods.ByUID)
 	unscheduled, err := r.listUnscheduled(ctx, project)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if queued = append(queued, unscheduled...); len(unscheduled) > 0 {
 		slices.SortFunc(queued, compareQueued)
 	}
 	before, now := r.announced[project.Name], announcements{}
 	if err := r.announceQueued(ctx, project, queued, before, now); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if err := r.announceEvicted(ctx, project, listEvictions(all, r.Pods.ByUID), before, now); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if r.announced[project.Name] = now; len(now) == 0 {
 		delete(r.announced, project.Name)
 	}
-	wait, err := r.reconcileUnused(ctx, project, all)
-	return queued, wait, err
+	if err := r.releaseDeletedGroups(ctx, all); err != nil {
+		return nil, nil, 0, err
+	}
+	unused := r.listWithoutPods(project.NamespaceName(), all)
+	wait, err = r.reconcileUnused(ctx, project, all, unused)
+	return queued, sumReserved(unused), wait, err
 }
 
 // Reasons of the events on queued workloads.

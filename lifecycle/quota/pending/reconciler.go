@@ -152,12 +152,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		result.RequeueAfter = retryGracePeriod
 	}
-	queued, unusedWait, err := r.reconcileQueued(ctx, &project)
+	queued, reserved, unusedWait, err := r.reconcileQueued(ctx, &project)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	r.waitTimes.observeWaits(&project)
-	observed := ObservedState{Quota: quota, Rejected: pending, Queued: queued}
+	observed := ObservedState{Quota: quota, Rejected: pending, Queued: queued, Reserved: reserved}
 	recordPending(project.Name, observed.countReasons(), observed.oldestPending())
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter

@@ -63,6 +63,10 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 				g.writes = append(g.writes, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
 				return c.Patch(ctx, o, patch, opts...)
 			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				g.writes = append(g.writes, "delete "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
+				return c.Delete(ctx, o, opts...)
+			},
 			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 				g.writes = append(g.writes, "update "+sub+" "+*o.(interface{ GetName() *string }).GetName()) //nolint:forcetypeassert // generated
 				return c.SubResource(sub).Apply(ctx, o, opts...)

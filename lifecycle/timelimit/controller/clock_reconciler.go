@@ -119,9 +119,18 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 		Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), StartingSince: r.startingSince(w),
 		Completed: w.completed, Missing: w.missing, HasPods: w.hasPods, Utilization: w.utilization,
 		ProjectEnd: w.end(), HasPodsToEnd: len(w.allPods()) > 0,
-		PausedUntil: pausedUntil,
 	}
+	pool, err := r.startPool(ctx, w)
+	if err != nil {
+		return timelimit.Decision{}, err
+	}
+	observed.PausedUntil = policytime.Later(pausedUntil, holdEnd(pool))
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
+	if decision.Stopped && decision.Status.Stopped.Reason == v1alpha1.EndStartTimeout {
+		if decision, err = r.decideStartTimeout(ctx, w, pool, observed, decision); err != nil {
+			return decision, err
+		}
+	}
 	if !w.isStoppedEarly(decision) {
 		return decision, nil
 	}
@@ -137,11 +146,17 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 			return decision, nil
 		}
 	}
-	decision.Stop, decision.Stopped = false, false
-	decision.Status.Stopped, decision.Status.Deadline = w.clock.Status.Stopped, w.clock.Status.Deadline
+	decision = w.withoutStop(decision)
 	decision.Status.State = v1alpha1.ClockStateRunning
-	decision.NextDecision = time.Time{}
 	return decision, nil
+}
+
+// withoutStop returns the decision without its new stop, which is decided again at the next reconciliation.
+func (w *workload) withoutStop(d timelimit.Decision) timelimit.Decision {
+	w.stopDeferred = true
+	d.Stop, d.Stopped, d.NextDecision = false, false, time.Time{}
+	d.Status.Stopped, d.Status.Deadline, d.Status.State = w.clock.Status.Stopped, w.clock.Status.Deadline, w.clock.Status.State
+	return d
 }
 
 // isStoppedEarly reports whether a decision stops the workload at an end that was brought forward.

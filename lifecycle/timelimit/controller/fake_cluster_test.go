@@ -128,7 +128,7 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	c.mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
 	c.rawClient = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
 		WithObjects(append(objects, department, project)...).
-		WithStatusSubresource(&v1alpha1.WorkloadClock{}, &v1alpha1.Notice{}, &v1alpha1.Extension{}, &v1alpha1.GPUNode{}).
+		WithStatusSubresource(&v1alpha1.WorkloadClock{}, &v1alpha1.Notice{}, &v1alpha1.Extension{}, &v1alpha1.GPUNode{}, &v1alpha1.NodePool{}).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Project).Spec.Department}

@@ -22,6 +22,10 @@ var (
 		Name: "sluice_stop_limiter_engaged",
 		Help: "1 while the stop limiter is engaged in a department: ends that were brought forward wait until an administrator releases it.",
 	}, []string{"department"})
+	startTimeoutsHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sluice_start_timeouts_held",
+		Help: "1 while the start timeouts in a node pool are held, because those of several people fell due together, as in an outage.",
+	}, []string{"pool"})
 	unstoppableWorkloads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_workload_unstoppable_total",
 		Help: "Workloads that ran although Sluice stopped them, by reason: StopWithoutEffect, RestartedAfterStop, Forbidden, UnknownKind.",
@@ -29,7 +33,7 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(workloadStops, deadlineLag, stopLimiterEngaged, unstoppableWorkloads)
+	metrics.Registry.MustRegister(workloadStops, deadlineLag, stopLimiterEngaged, startTimeoutsHeld, unstoppableWorkloads)
 	// A query of the increase ignores the first value of a series, so each begins at 0.
 	for _, reason := range []string{reasonNoEffect, reasonFlapping, reasonUnsupported, reasonForbidden} {
 		unstoppableWorkloads.WithLabelValues(reason)

@@ -37,6 +37,9 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		if err := r.removeExpiredClocks(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Failed to delete expired clocks")
 		}
+		if err := r.releaseStartHolds(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Failed to release held start timeouts")
+		}
 		select {
 		case <-ctx.Done():
 			return nil

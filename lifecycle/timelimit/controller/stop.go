@@ -31,6 +31,7 @@ import (
 type Stopper interface {
 	Stop(ctx context.Context, target suspend.Target, until time.Time, why string) error
 	Release(ctx context.Context, target suspend.Target) error
+	PutBack(ctx context.Context, target suspend.Target, now time.Time, ownFault bool) (until time.Time, first bool, err error)
 	EvictPod(ctx context.Context, pod suspend.Target, gracePeriod *int64, why string) error
 	IsPaused(ctx context.Context, object *unstructured.Unstructured) (bool, error)
 }

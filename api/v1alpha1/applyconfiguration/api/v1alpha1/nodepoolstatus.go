@@ -36,7 +36,7 @@ type NodePoolStatusApplyConfiguration struct {
 	// Settings are values that the pool's policy reads from the scheduler's configuration,
 	// such as the key of its queue label.
 	Settings map[string]string `json:"settings,omitempty"`
-	// Conditions are Ready, RequirementsMet, Planned and Unsupported.
+	// Conditions are Ready, RequirementsMet, Planned, Unsupported and StartTimeoutsHeld.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

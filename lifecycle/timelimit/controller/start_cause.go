@@ -1,0 +1,82 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// startCause is why a pod that holds GPUs or quota does not start.
+type startCause string
+
+const (
+	causeGate          startCause = "SchedulingGate" // a scheduling gate of its author
+	causeNoNode        startCause = "NoNode"         // a node that no pool has, even when it is empty
+	causeNoRoom        startCause = "NoRoom"         // it would fit if pods of others ended
+	causeMissingObject startCause = "MissingObject"  // a Secret, ConfigMap or volume claim that does not exist
+	causeImage         startCause = "Image"          // its image cannot be pulled
+	causeStarting      startCause = "Starting"       // its node has not created its containers
+)
+
+// isOwnFault says for each cause whether the author of the workload has to mend it.
+var isOwnFault = map[startCause]bool{
+	causeGate: true, causeNoNode: true, causeMissingObject: true, causeImage: true, causeNoRoom: false, causeStarting: false,
+}
+
+// imageReasons are the kubelet's reasons of containers whose image cannot be pulled.
+var imageReasons = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed",
+}
+
+var (
+	missingClaim = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found`)
+	// noPreemptionHelps matches the message of kube-scheduler if no node would do without its pods.
+	noPreemptionHelps = regexp.MustCompile(`preemption: 0/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling\.?$`)
+	// temporary are the parts of such a message that name what others change: a node that is cordoned, not ready
+	// or repartitioned, and devices that partitioning can make.
+	temporary = []string{"were unschedulable", "{node.kubernetes.io/", "{sluice.dev/", "Insufficient nvidia.com/", "Insufficient sluice.dev/"}
+)
+
+// startCauseOf returns why a pod that has not started does not start, with the scheduler's or the kubelet's
+// words, and the image for causeImage.
+func startCauseOf(pod *corev1.Pod) (cause startCause, reason, image string) {
+	if pod.Spec.NodeName == "" {
+		if len(pod.Spec.SchedulingGates) > 0 {
+			return causeGate, pod.Spec.SchedulingGates[0].Name, ""
+		}
+		message := ""
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled {
+				message = c.Message
+			}
+		}
+		preemption := noPreemptionHelps.FindStringSubmatch(message)
+		switch {
+		case missingClaim.MatchString(message):
+			return causeMissingObject, message, ""
+		case preemption != nil && preemption[1] == preemption[2] &&
+			!slices.ContainsFunc(temporary, func(part string) bool { return strings.Contains(message, part) }):
+			return causeNoNode, message, ""
+		}
+		return causeNoRoom, message, ""
+	}
+	reason = "no container was created"
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		waiting := status.State.Waiting
+		if waiting == nil {
+			continue
+		}
+		switch reason = waiting.Reason; {
+		case slices.Contains(imageReasons, reason):
+			return causeImage, reason, status.Image
+		case reason == "CreateContainerConfigError":
+			return causeMissingObject, reason, ""
+		}
+	}
+	return causeStarting, reason, ""
+}

@@ -35,6 +35,7 @@ const (
 	affinities   class = "affinity"
 	volumeClaims class = "volume claims"
 	nodeShares   class = "shares of a node"
+	reservations class = "reserved GPUs"
 )
 
 // row is one attack. It holds for each role and engine.

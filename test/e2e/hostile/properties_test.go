@@ -42,7 +42,8 @@ const (
 
 // Members of two projects create, change and delete workloads of their own and of others, at random
 // and at the same time, with forged fields and any requests of CPU and memory. No request succeeds that its sender has no right to, no
-// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off nodes, no clock counts a workload
+// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off nodes or joins their group, none
+// with a GPU has a scheduling gate, no clock counts a workload
 // for another user, no project runs more than its limit for longer than the bound, and no pod has more CPU or memory than its GPUs' share
 // of the node. Guards invariants 3, 4 and 12 of the design.
 func TestNoMemberHarmsAnother(t *testing.T) {
@@ -201,6 +202,7 @@ var forgeries = []string{
 	`{spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1", sluice.dev/gpu-milli.direct: "1"}}}]}}`,
 	`{metadata: {labels: {sluice.dev/workload-type: inference}}}`,
 	antiAffinity(ownReplicas), antiAffinity(everybody), antiAffinity(everybody + ", namespaceSelector: {}"),
+	mineGate, mineGate, inGroup("g0"), inGroup("g0"), inGroup("g1"),
 	antiAffinity("topologyKey: kubernetes.io/os, labelSelector: {}"), antiAffinity(everybody + ", mismatchLabelKeys: [sluice.dev/creator]"),
 }
 
@@ -242,6 +244,7 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	w := &workload{object: object, creator: m}
 	s.mu.Lock()
 	s.byName[name] = w
+	others := s.memberOfGroup(w)
 	s.mu.Unlock()
 	err = m.client.Create(ctx, object)
 	s.mu.Lock()
@@ -258,6 +261,25 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	if by := object.GetAnnotations()[v1alpha1.AnnotationCreatedBy]; by != m.user {
 		s.t.Errorf("%s created %s %s in the name of %q", m.user, kind, name, by)
 	}
+	if others != nil && !others.touched {
+		s.t.Errorf("%s created pod %s in the pod group of %s", m.user, name, others.creator.user)
+	}
+	if gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates"); len(gates) > 0 && fragments[0] == limits("nvidia.com/gpu") {
+		s.t.Errorf("%s created pod %s with a GPU and a scheduling gate", m.user, name)
+	}
+}
+
+// memberOfGroup returns a pod of another member that no request was allowed to change, in the pod group of a new pod; nil
+// without one. The caller holds the lock.
+func (s *simulation) memberOfGroup(joins *workload) *workload {
+	group := joins.object.GetLabels()[v1alpha1.LabelKueuePodGroup]
+	for _, w := range s.workloads[joins.object.GetNamespace()] {
+		if group != "" && w.object.GetKind() == "Pod" && joins.object.GetKind() == "Pod" && w.creator != joins.creator && !w.touched &&
+			w.object.GetLabels()[v1alpha1.LabelKueuePodGroup] == group {
+			return w
+		}
+	}
+	return nil
 }
 
 // extend requests more time for a workload, which only its creator may do here.

@@ -73,9 +73,6 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 	return v.validateGroup(ctx, &pod, req.Namespace, want)
 }
 
-// maxGroupMembers is the largest number of pods of a group among which the first is searched.
-const maxGroupMembers = 500
-
 // validateGroup refuses a pod that joins the pod group of another creator than the one with the label: Kueue admits a group only when
 // it has exactly its pods, and deletes the others. A group belongs to the creator of its first pod.
 func (v *CreatorLabelValidator) validateGroup(ctx context.Context, pod *metav1.PartialObjectMetadata, namespace, label string) admission.Response {
@@ -85,12 +82,11 @@ func (v *CreatorLabelValidator) validateGroup(ctx context.Context, pod *metav1.P
 	}
 	members := &metav1.PartialObjectMetadataList{}
 	members.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group},
-		client.Limit(maxGroupMembers))
-	if err != nil {
+	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group}, client.Limit(500))
+	switch {
+	case err != nil:
 		return undecided(fmt.Errorf("list the pods of group %s: %w", group, err))
-	}
-	if len(members.Items) == 0 {
+	case len(members.Items) == 0:
 		return admission.Allowed("")
 	}
 	first := slices.MinFunc(members.Items, func(a, b metav1.PartialObjectMetadata) int {

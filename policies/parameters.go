@@ -176,7 +176,7 @@ var (
 	secondsKind        = integerKind("seconds", 1, 86400)
 	nameKind           = ParameterKind{"a name of lower-case letters, digits, - and ., or empty", matchesString(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)}
 	nameListKind       = ParameterKind{"a list of names of lower-case letters, digits, - and .", matchesStringList(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)}
-	gateListKind       = ParameterKind{"a list of names such as example.org/gate", matchesStringList(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)}
+	gateListKind       = ParameterKind{"a list of names such as example.org/gate", matchesStringList(`^[a-zA-Z0-9][-\w./]*$`)}
 	adoptOrOwnKind     = ParameterKind{"adopt or own", matchesString(`^(adopt|own)$`)}
 	quantityKind       = ParameterKind{"a quantity above 0 such as 100m or 256Mi", matchesString(`^([1-9][0-9]*|0\.[0-9]*[1-9])(m|[kMGT]|[KMGT]i)?$`)}
 	pathListKind       = ParameterKind{"a list of absolute paths without . and .., such as /data", matchesStringList(`^/(([^/.]|\.[^/.]|\.\.[^/])[^/]*/?)*$`)}

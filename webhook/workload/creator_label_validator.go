@@ -75,14 +75,17 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 
 // validateGroup refuses a pod that joins the pod group of another creator than the one with the label: Kueue admits a group only when
 // it has exactly its pods, and deletes the others. A group belongs to the creator of its first pod.
-func (v *CreatorLabelValidator) validateGroup(ctx context.Context, pod *metav1.PartialObjectMetadata, namespace, label string) admission.Response {
+func (v *CreatorLabelValidator) validateGroup(
+	ctx context.Context, pod *metav1.PartialObjectMetadata, namespace, label string,
+) admission.Response {
 	group := pod.Labels[v1alpha1.LabelKueuePodGroup]
 	if group == "" {
 		return admission.Allowed("")
 	}
 	members := &metav1.PartialObjectMetadataList{}
 	members.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group}, client.Limit(500))
+	inGroup := client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group}
+	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), inGroup, client.Limit(500))
 	switch {
 	case err != nil:
 		return undecided(fmt.Errorf("list the pods of group %s: %w", group, err))
@@ -107,6 +110,6 @@ func (v *CreatorLabelValidator) validateGroup(ctx context.Context, pod *metav1.P
 	case v1alpha1.CreatorLabel(creator) == label:
 		return admission.Allowed("")
 	}
-	return admission.Denied(fmt.Sprintf("metadata.labels[%s]: %q is the pod group of %s, whose pods would wait for this one; choose another name",
-		v1alpha1.LabelKueuePodGroup, group, creator))
+	return admission.Denied(fmt.Sprintf("metadata.labels[%s]: %q is the pod group of %s, whose pods would wait for this one; "+
+		"choose another name", v1alpha1.LabelKueuePodGroup, group, creator))
 }

@@ -109,7 +109,8 @@ func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err 
 }
 
 // reconcileQueued returns the project's workloads that its schedulers have not admitted, the quota by node pool of those
-// that Kueue admitted and that have no pods, and when it has to run again. It records events on those that are new or have a new reason, and on evicted ones.
+// that Kueue admitted and that have no pods, and when it has to run again. It records events on those that are new or
+// have a new reason, and on evicted ones.
 func (r *Reconciler) reconcileQueued(
 	ctx context.Context, project *v1alpha1.Project,
 ) (queued []QueuedWorkload, reserved poolCharges, wait time.Duration, err error) {

@@ -171,7 +171,8 @@ func (r *Reconciler) setActive(ctx context.Context, w *kueueWorkload, active boo
 		"spec":     map[string]any{"active": active},
 	})
 	if err == nil {
-		err = r.Client.Patch(ctx, w.metadataOnly(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
+		owner := client.FieldOwner(v1alpha1.FieldManagerLifecycle)
+		err = r.Client.Patch(ctx, w.metadataOnly(), client.RawPatch(types.MergePatchType, patch), owner)
 	}
 	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) {
 		return nil // it was deleted, or replaced by another object

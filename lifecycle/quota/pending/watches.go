@@ -153,5 +153,6 @@ func (p *podChangeSource) WaitForSync(ctx context.Context) error {
 // hasSameCharge reports whether a pod counts as before.
 func hasSameCharge(before, after *podcache.Pod) bool {
 	return before != nil && after != nil && before.Project == after.Project && before.Pool == after.Pool && before.Milli == after.Milli &&
-		before.Queued == after.Queued && before.Admitted == after.Admitted && before.Deleting == after.Deleting && (before.Node == "") == (after.Node == "")
+		before.Queued == after.Queued && before.Admitted == after.Admitted && before.Deleting == after.Deleting &&
+		(before.Node == "") == (after.Node == "")
 }

@@ -178,8 +178,9 @@ func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warnin
 			at, w.limits.IdleTimeout)
 	}
 	if warning.Reason == v1alpha1.EndStartTimeout {
-		return fmt.Sprintf("The pods hold GPUs and do not start. Unless they start, the workload loses its GPUs at %s, %s after they were bound or admitted: "+
-			"it is put back into its queue, or stopped. To see why they do not start: kubectl describe pods -n %s", at, w.limits.StartTimeout, w.clock.Namespace)
+		return fmt.Sprintf("The pods hold GPUs and do not start. Unless they start, the workload loses its GPUs at %s, "+
+			"%s after they were bound or admitted: it is put back into its queue, or stopped. "+
+			"To see why they do not start: kubectl describe pods -n %s", at, w.limits.StartTimeout, w.clock.Namespace)
 	}
 	root := w.clock.Spec.Root
 	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+

@@ -30,7 +30,8 @@ var isOwnFault = map[startCause]bool{
 
 // imageReasons are the kubelet's reasons of containers whose image cannot be pulled.
 var imageReasons = []string{
-	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed",
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
+	"ImageInspectError", "SignatureValidationFailed",
 }
 
 var (

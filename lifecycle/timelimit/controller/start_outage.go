@@ -74,7 +74,8 @@ func (r *Reconciler) holdInOutage(ctx context.Context, w *workload, pool *v1alph
 		return time.Time{}, err
 	}
 	end := w.now.Add(holdLength)
-	ctrl.LoggerFrom(ctx).Info("Held start timeouts, since those of several people fell due together", "pool", pool.Name, "people", people, "shared", shared)
+	ctrl.LoggerFrom(ctx).Info("Held start timeouts, since those of several people fell due together",
+		"pool", pool.Name, "people", people, "shared", shared)
 	return end, r.setHold(ctx, pool, metav1.ConditionTrue, "Outage", w.now, fmt.Sprintf(
 		"the start timeouts of %d people fell due within %s, so workloads that do not start are not stopped until %s; they share %s",
 		people, outageWindow, end.UTC().Format(time.RFC3339), shared))
@@ -123,7 +124,9 @@ func (r *Reconciler) describeShared(ctx context.Context, due []*podcache.Pod) (s
 }
 
 // setHold writes the condition, and the metric.
-func (r *Reconciler) setHold(ctx context.Context, pool *v1alpha1.NodePool, held metav1.ConditionStatus, reason string, at time.Time, message string) error {
+func (r *Reconciler) setHold(
+	ctx context.Context, pool *v1alpha1.NodePool, held metav1.ConditionStatus, reason string, at time.Time, message string,
+) error {
 	startTimeoutsHeld.WithLabelValues(pool.Name).Set(map[metav1.ConditionStatus]float64{metav1.ConditionTrue: 1}[held])
 	condition := apply.Conditions([]metav1.Condition{{
 		Type: v1alpha1.ConditionStartTimeoutsHeld, Status: held, Reason: reason, ObservedGeneration: pool.Generation,

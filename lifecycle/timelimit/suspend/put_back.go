@@ -36,7 +36,8 @@ func (s *Stopper) PutBack(ctx context.Context, t Target, now time.Time, ownFault
 			}
 			record = record.Next(now)
 			until, first = record.Until, true
-			return s.applyPatch(ctx, workload.object, workload.mergePatch(workload.stopPatch(), map[string]any{v1alpha1.AnnotationPutBack: record.String()}))
+			annotations := map[string]any{v1alpha1.AnnotationPutBack: record.String()}
+			return s.applyPatch(ctx, workload.object, workload.mergePatch(workload.stopPatch(), annotations))
 		})
 	})
 	return until, first, t.wrapError("put back", err)

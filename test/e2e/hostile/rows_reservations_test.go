@@ -21,7 +21,7 @@ var queueing = []engine{kube, kueue}
 var _ = attacks(
 	gated("Pod"), gated("Job"), gated("CronJob"), gated("Deployment"), gated("StatefulSet"),
 	row{
-		class: reservations, name: "the gate of another scheduler", engines: []engine{kube, kai}, want: "the scheduling gate kueue.x-k8s.io/admission keeps the pod from starting",
+		class: reservations, name: "the gate of another scheduler", engines: []engine{kube}, want: "the scheduling gate kueue.x-k8s.io/admission keeps the pod from starting",
 		attack: createWith("Pod", limits("nvidia.com/gpu"), "{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}]}}"),
 	},
 	row{

@@ -5,6 +5,7 @@ package suspend
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -21,8 +22,8 @@ const maxPutBacks = 2
 // PutBack gives back the quota of a workload that did not start, and keeps its place in the queue: it
 // deactivates the root's Kueue Workloads, and records in the same write until when. Kueue orders its queues by
 // the creation of the Workload. It returns when the workload is queued again, or the zero time if it cannot be
-// put back: without a Kueue Workload, or if it is its own fault that it did not start and it was put back
-// maxPutBacks times. A workload that is put back already is not written: then first is false.
+// put back: without a root or a Kueue Workload that lifecycle may write, or if it is its own fault that it did not
+// start and it was put back maxPutBacks times. A workload that is put back already is not written: then first is false.
 func (s *Stopper) PutBack(ctx context.Context, t Target, now time.Time, ownFault bool) (until time.Time, first bool, err error) {
 	err = s.retryOnConflict(ctx, t, func(r root) error {
 		return s.forEachQueued(ctx, r, func(workload root) error {
@@ -40,6 +41,9 @@ func (s *Stopper) PutBack(ctx context.Context, t Target, now time.Time, ownFault
 			return s.applyPatch(ctx, workload.object, workload.mergePatch(workload.stopPatch(), annotations))
 		})
 	})
+	if errors.Is(err, ErrGone) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrForbidden) {
+		return time.Time{}, false, nil
+	}
 	return until, first, t.wrapError("put back", err)
 }
 

@@ -62,3 +62,12 @@ func TestPutBack(t *testing.T) {
 		})
 	}
 }
+
+// A root that is gone, whose pods still hold their GPUs, cannot be put back: it is stopped as others are.
+func TestPutBackOfDeletedRoot(t *testing.T) {
+	job := newObject(t, groupKind("batch", "Job"), `spec: {suspend: false}`)
+	until, first, err := newFakeAPI(t).stopper().PutBack(t.Context(), targetOf(job), time.Now(), false)
+	if !until.IsZero() || first || err != nil {
+		t.Errorf("until %s, first %t, %v", until, first, err)
+	}
+}

@@ -47,7 +47,7 @@ func (s *Stopper) PutBack(ctx context.Context, t Target, now time.Time, ownFault
 	return until, first, t.wrapError("put back", err)
 }
 
-// hasQuota reports whether Kueue reserved quota for a Workload. Others with the label of the root can be anyone's.
+// hasQuota reports whether Kueue reserved quota for a Workload. Any user can create others with the label of the root.
 func hasQuota(workload *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {

@@ -40,15 +40,15 @@ func (r *Renewal) writeBundles(ctx context.Context) (changed, trusted bool, err 
 		if err != nil {
 			return err
 		}
-		validatingBundles, mutatingBundles := map[string][]byte{}, map[string][]byte{}
+		var validatingBundles, mutatingBundles [][]byte
 		for i := range validating.Webhooks {
-			validatingBundles[validating.Webhooks[i].Name] = validating.Webhooks[i].ClientConfig.CABundle
+			validatingBundles = append(validatingBundles, validating.Webhooks[i].ClientConfig.CABundle)
 		}
 		for i := range mutating.Webhooks {
-			mutatingBundles[mutating.Webhooks[i].Name] = mutating.Webhooks[i].ClientConfig.CABundle
+			mutatingBundles = append(mutatingBundles, mutating.Webhooks[i].ClientConfig.CABundle)
 		}
 		var present []string
-		for _, bundles := range []map[string][]byte{validatingBundles, mutatingBundles} {
+		for _, bundles := range [][][]byte{validatingBundles, mutatingBundles} {
 			for _, bundle := range bundles {
 				present = append(present, authorities(bundle, r.now())...)
 			}
@@ -58,14 +58,12 @@ func (r *Renewal) writeBundles(ctx context.Context) (changed, trusted bool, err 
 		if err != nil {
 			return err
 		}
-		for configuration, bundles := range map[client.Object]map[string][]byte{&validating: validatingBundles, &mutating: mutatingBundles} {
+		for configuration, bundles := range map[client.Object][][]byte{&validating: validatingBundles, &mutating: mutatingBundles} {
 			patch := bundlePatch(configuration.GetResourceVersion(), bundles, bundle)
 			if patch == nil {
 				continue
 			}
-			// A strategic merge patch merges the list of webhooks by their names.
-			merge := client.RawPatch(types.StrategicMergePatchType, patch)
-			if err := r.Client.Patch(ctx, configuration, merge, client.FieldOwner(v1alpha1.FieldManagerCertificates)); err != nil {
+			if err := r.Client.Patch(ctx, configuration, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManagerCertificates)); err != nil {
 				return fmt.Errorf("write the caBundle of %T %s: %w", configuration, configurationName, err)
 			}
 			changed = true
@@ -107,18 +105,19 @@ func authorities(bundle []byte, now time.Time) (all []string) {
 	}
 }
 
-// bundlePatch returns the patch that sets the caBundle of each entry, by name; nil if all have it.
-func bundlePatch(resourceVersion string, bundles map[string][]byte, bundle []byte) []byte {
-	var webhooks []map[string]any
-	for name, present := range bundles {
+// bundlePatch returns the patch that sets the caBundle of each entry; nil if all have it. It keeps the order of the entries, in which
+// the API server calls them: a strategic merge patch would not.
+func bundlePatch(resourceVersion string, bundles [][]byte, bundle []byte) []byte {
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": resourceVersion}}
+	for i, present := range bundles {
 		if !bytes.Equal(present, bundle) {
-			webhooks = append(webhooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
+			operations = append(operations, map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": bundle})
 		}
 	}
-	if len(webhooks) == 0 {
+	if len(operations) == 1 {
 		return nil
 	}
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": resourceVersion}, "webhooks": webhooks})
+	raw, err := json.Marshal(operations)
 	if err != nil {
 		panic(err) // strings and bytes always marshal
 	}

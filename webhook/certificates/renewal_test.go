@@ -77,7 +77,7 @@ func newTestCluster(t *testing.T) *testCluster {
 			{Name: "projects.sluice.dev", ClientConfig: service, FailurePolicy: &fail}, {Name: "pods.sluice.dev", ClientConfig: service},
 		}},
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}, Webhooks: []admissionv1.MutatingWebhook{
-			{Name: "pods.sluice.dev", ClientConfig: service},
+			{Name: "pods.sluice.dev", ClientConfig: service}, {Name: "decisions.sluice.dev", ClientConfig: service},
 		}},
 	).Build()
 	c.stored = stored
@@ -230,6 +230,10 @@ func (c *testCluster) checkComplete(authorities int) {
 	}
 	if next := pairOf(data, nextPrefix); next != (pair{}) {
 		c.t.Error("a next certificate is left")
+	}
+	var mutating admissionv1.MutatingWebhookConfiguration
+	if err := c.stored.Get(c.t.Context(), client.ObjectKey{Name: configurationName}, &mutating); err != nil || mutating.Webhooks[0].Name != "pods.sluice.dev" {
+		c.t.Errorf("the API server calls %s first, %v", mutating.Webhooks[0].Name, err)
 	}
 	for i, bundle := range c.bundles() {
 		if got := bytes.Count(bundle, []byte("BEGIN CERTIFICATE")); got != authorities {

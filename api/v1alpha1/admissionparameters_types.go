@@ -41,6 +41,15 @@ func (p NamespacePattern) Matches(namespace string) bool {
 	return matches && err == nil
 }
 
+// ResourcePattern is the name of an extended resource, or a prefix of names with the domain, followed by
+// one asterisk, such as rdma/*. All resources of nvidia.com are not allowed, since device plugins rename
+// GPUs there.
+//
+// +kubebuilder:validation:MaxLength=317
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/([*]|[A-Za-z0-9][-A-Za-z0-9_.]*[*]?)$`
+// +kubebuilder:validation:XValidation:rule="self != 'nvidia.com/*'",message="must be more specific: a device plugin can offer GPUs under any name of nvidia.com"
+type ResourcePattern string
+
 // KindControllers are the controllers of one kind.
 type KindControllers struct {
 	// Kind is the kind with its API group, such as PyTorchJob.kubeflow.org, or Pod.
@@ -113,15 +122,25 @@ type AdmissionParametersSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 
-	// GPUResources are the extended resources that represent GPUs or shares of a GPU. MIG
-	// slices and the GPU quota unit need no entry.
+	// GPUResources are the extended resources that represent GPUs or shares of a GPU, with those of
+	// other vendors. MIG slices and the GPU quota unit need no entry. Lifecycle adds the resources
+	// that NodePools name.
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317
 	GPUResources []string `json:"gpuResources,omitempty"`
+
+	// NonGPUResources are the extended resources that are no GPUs, such as rdma/*. Pods of projects
+	// may request them without a charge. Any other resource that nodes of a NodePool offer and that
+	// neither Sluice nor a NodePool knows as a GPU is rejected in projects.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=128
+	NonGPUResources []ResourcePattern `json:"nonGPUResources,omitempty"`
 
 	// DeviceAnnotations are the annotations of pods by which a container runtime or one of its
 	// plugins gives a container devices: whole keys, or their part before the slash. Pods of

@@ -26,6 +26,10 @@ const ConditionMembersBound = "MembersBound"
 // need is installed.
 const ConditionRequirementsMet = "RequirementsMet"
 
+// ConditionUnlistedResources is true on a NodePool whose nodes offer extended resources that no list
+// knows. The message names them, what to do, and running pods of projects that have them.
+const ConditionUnlistedResources = "UnlistedResources"
+
 // ConditionPlanned is on a NodePool with MIG. It is true if every pod that requests a MIG
 // instance has one or will get one. If it is false, the message says what would help.
 const ConditionPlanned = "Planned"

@@ -8,7 +8,42 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// GPUResource is an extended resource under which nodes of a pool offer GPUs.
+type GPUResource struct {
+	// Name is the resource, such as nvidia.com/a100 or amd.com/gpu. It must not be one that Sluice knows:
+	// nvidia.com/gpu, a MIG profile, or a resource of a scheduler.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores']) && !self.startsWith('nvidia.com/mig-') && !self.startsWith('volcano.sh/') && !self.startsWith('koordinator.sh/') && !self.startsWith('sluice.dev/') && !self.contains('kubernetes.io/')",message="must not be a resource that Sluice knows: nvidia.com/gpu, its replicas and sizes, MIG profiles, and those of Volcano, Koordinator, Kubernetes and Sluice"
+	Name string `json:"name"`
+
+	// GPUs is what one unit of the resource is and is charged: a number of GPUs, or a part of one, such
+	// as 1, 500m or 0.5.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 16 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m > 0.9 && m < 16000.1 && [int(m + 0.5)].all(r, m - double(r) < 0.000001 && double(r) - m < 0.000001 && (r <= 1000 || r % 1000 == 0)))",message="must be a whole number of GPUs from 1 to 16, or a part of one in steps of a thousandth, such as 1, 500m or 0.5"
+	GPUs resource.Quantity `json:"gpus"`
+}
+
+// UnlistedResource is an extended resource that nodes of a pool offer and no list knows.
+type UnlistedResource struct {
+	// Name is the resource.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	Name string `json:"name"`
+
+	// GoneSince is when the last node stopped offering it. It is absent while a node offers it. The
+	// entry is removed 24 hours later.
+	//
+	// +optional
+	GoneSince metav1.Time `json:"goneSince,omitempty,omitzero"`
+}
 
 // ResourceFactor is a number above 0 and below 1000 with at most three decimals, such as "1.5", or
 // Unlimited.

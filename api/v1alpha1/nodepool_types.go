@@ -84,6 +84,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.burst != 'Allow' || self.sharing in ['TimeSlicing', 'KAI']",fieldPath=".burst",messageExpression="'Allow requires sharing TimeSlicing or KAI, under which a share has no fixed size; with ' + self.sharing + ' it must be Refuse'"
 // +kubebuilder:validation:XValidation:rule="!has(self.mig) || self.sharing == 'MIG'",fieldPath=".mig",messageExpression="'is for sharing MIG only; it is ' + self.sharing + ' here'"
 // +kubebuilder:validation:XValidation:rule="self.cpuPods != 'Refuse' || size(self.nodeSelector) == 1",fieldPath=".cpuPods",message="Refuse needs a nodeSelector with a single label, by which pods can avoid the nodes: label them, for example with sluice.dev/node-pool, and select them by this label alone"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || size(self.resources) == 0 || self.sharing == 'None' && self.scheduler in ['kube-scheduler', 'yunikorn', 'kueue']",fieldPath=".resources",message="needs sharing None, and kube-scheduler, yunikorn or kueue as scheduler: other schedulers count GPUs by names of their own"
 type NodePoolSpec struct {
 	// NodeSelector selects the nodes that have all of these labels. A node that two pools
 	// select belongs to neither, and both pools report it.
@@ -148,6 +149,18 @@ type NodePoolSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	TopologyKeys []string `json:"topologyKeys,omitempty"`
+
+	// Resources are the names under which the pool's nodes offer GPUs, beyond those that Sluice
+	// knows: a device plugin can rename the GPUs of NVIDIA, and other vendors have names of their own.
+	// A pod that requests one of them is charged its GPUs, in the pools that name it. A pod that
+	// requests a whole GPU by an annotation gets the first that counts as one GPU. It requires sharing
+	// None.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Resources []GPUResource `json:"resources,omitempty"`
 
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	//
@@ -226,6 +239,17 @@ type NodePoolStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	NodeKinds []NodeKind `json:"nodeKinds,omitempty"`
 
+	// UnlistedResources are the extended resources that nodes of the pool offer, or offered in the last
+	// 24 hours, and that no list knows: they can be GPUs. Pods of projects that request them are
+	// rejected.
+	//
+	// +optional
+	// +nullable
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	UnlistedResources []UnlistedResource `json:"unlistedResources,omitempty"`
+
 	// Taints are the taints of effect NoSchedule or NoExecute that all nodes of the pool have, without
 	// those by which Kubernetes and Sluice keep pods off a node for some time. At most 16.
 	//
@@ -250,7 +274,7 @@ type NodePoolStatus struct {
 	// +kubebuilder:validation:MaxProperties=32
 	Settings map[string]string `json:"settings,omitempty"`
 
-	// Conditions are Ready, RequirementsMet, Planned, Unsupported and StartTimeoutsHeld.
+	// Conditions are Ready, RequirementsMet, Planned, UnlistedResources, Unsupported and StartTimeoutsHeld.
 	//
 	// +optional
 	// +nullable

@@ -113,7 +113,9 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	request, requested := all.Requests[name]
 	switch {
 	case unit == unitOther:
-		r.otherResources = append(r.otherResources, string(name))
+		if !quantity.IsZero() || !request.IsZero() {
+			r.otherResources = append(r.otherResources, string(name))
+		}
 		return
 	case !limited && unit != unitDeviceClass:
 		r.addInvalid(c.resourcePath(requests, name), request.String(), "needs the same amount as limit, in "+c.resourcePath(limits, name))

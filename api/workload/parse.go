@@ -64,6 +64,9 @@ type parser struct {
 }
 
 func (n ResourceUnits) parse(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (Request, error) {
+	if n == nil {
+		n = defaultResourceUnits
+	}
 	r := parser{units: n, spec: spec, admitted: meta.Labels[v1alpha1.LabelProject] != "", annotations: collectAnnotations(meta.Annotations)}
 	request := Request{Form: FormNone, Owner: parseOwner(meta), Claims: parseClaims(spec)}
 	if len(spec.Containers) > 0 {

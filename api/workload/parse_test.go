@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
@@ -327,26 +328,42 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Other vendors' names come from outside.
-func TestParseWithCustomResourceUnits(t *testing.T) {
-	names := workload.DefaultResourceUnits()
-	names["amd.com/gpu"] = workload.UnitGPU
-	asking := newPod().withLimit("amd.com/gpu", "2")
-
-	got, err := names.Parse(asking.PodTemplateSpec)
-	if err != nil {
-		t.Fatal(err)
+// A resource that a NodePool names is so many GPUs, and what the AdmissionParameters list is none. No list
+// changes what Sluice knows.
+func TestParseWithListedResources(t *testing.T) {
+	listed := workload.NewListedResources([]v1alpha1.NodePool{
+		{Spec: v1alpha1.NodePoolSpec{Resources: []v1alpha1.GPUResource{
+			{Name: "amd.com/gpu", GPUs: resource.MustParse("1")}, {Name: "nvidia.com/half", GPUs: resource.MustParse("500m")},
+			{Name: "example.com/pair", GPUs: resource.MustParse("2")},
+		}}},
+		{Spec: v1alpha1.NodePoolSpec{Resources: []v1alpha1.GPUResource{{Name: "nvidia.com/half", GPUs: resource.MustParse("0.25")}}}},
+	}, []v1alpha1.ResourcePattern{"rdma/*", "nvidia.com/gpu", "nvidia.com/mig-*"})
+	for name, tc := range map[string]struct {
+		resource corev1.ResourceName
+		amount   string
+		want     workload.Request
+	}{
+		"a GPU of another vendor":  {"amd.com/gpu", "2", workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 2000, Resources: singleAmount("amd.com/gpu", 2)}},
+		"the largest of two parts": {"nvidia.com/half", "3", workload.Request{Form: workload.FormShare, Devices: 3, Share: 500, GPUs: 1500, Resources: singleAmount("nvidia.com/half", 3)}},
+		"several GPUs":             {"example.com/pair", "2", workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 4000, Resources: singleAmount("example.com/pair", 2)}},
+		"what is no GPU":           {"rdma/hca", "1", workload.Request{}},
+		"what no list knows":       {"nvidia.com/a100", "1", workload.Request{OtherResources: []string{"nvidia.com/a100"}}},
+		"none of it":               {"nvidia.com/a100", "0", workload.Request{}},
+		"a known GPU":              {"nvidia.com/gpu", "1", workload.Request{Form: workload.FormWhole, Devices: 1, Share: 1000, GPUs: 1000, Resources: singleAmount("nvidia.com/gpu", 1)}},
+		"a known slice":            {"nvidia.com/mig-1g.5gb", "1", workload.Request{Form: workload.FormMIG, Devices: 1, MIGProfile: "1g.5gb", GPUs: 1000, Resources: singleAmount("nvidia.com/mig-1g.5gb", 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := listed.Units().Parse(newPod().withLimit(tc.resource, tc.amount).PodTemplateSpec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(withDefaults(tc.want), got, withoutRequests, cmpopts.IgnoreFields(workload.Request{}, "Container")); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
 	}
-	want := withDefaults(workload.Request{Form: workload.FormWhole, Devices: 2, Share: 1000, GPUs: 2000, Resources: singleAmount("amd.com/gpu", 2)})
-	if diff := cmp.Diff(want, got, withoutRequests); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-
-	got, err = workload.Parse(asking.PodTemplateSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.RequestsGPU() || len(got.OtherResources) != 1 {
-		t.Errorf("the table of one's own changed the default: %+v", got)
+	got, err := workload.Parse(newPod().withLimit("amd.com/gpu", "2").PodTemplateSpec)
+	if err != nil || got.RequestsGPU() || len(got.OtherResources) != 1 {
+		t.Errorf("the lists of one cluster changed the default: %+v, %v", got, err)
 	}
 }

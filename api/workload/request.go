@@ -76,8 +76,8 @@ type Request struct {
 	// Resources are the extended GPU resources of the containers, summed as the API server
 	// does. Resources for the size of devices (HAMi's memory and cores) are left out.
 	Resources Amounts `json:"resources"`
-	// OtherResources are the names of extended resources that are not known as GPUs, sorted:
-	// other devices, or GPUs of an unlisted vendor.
+	// OtherResources are the names of extended resources that no list knows, sorted: neither as
+	// GPUs, by Sluice or a NodePool, nor as other devices, by the AdmissionParameters.
 	OtherResources []string `json:"otherResources"`
 	// Requests are what a scheduler reserves for the pod, with all its containers and its
 	// overhead, of the resources of the node itself: cpu in thousandths of a CPU, and memory,

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +14,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Unit is the meaning of one unit of an extended resource.
-type Unit uint8
+// Unit is the meaning of one unit of an extended resource. A resource that a NodePool names as its GPU has
+// the unit unitNamed + its thousandths of a GPU.
+type Unit uint16
 
 // The units. The first three are counted. The next three are the size of each counted device
 // of the same domain (nvidia.com, volcano.sh) in the same container.
@@ -40,11 +42,14 @@ const (
 	unitNone        // not an extended resource, or one of Sluice's own
 	unitMIG         // a MIG instance, recognized by its prefix
 	unitDeviceClass // a DRA device class as an extended resource
-	unitOther       // an unknown extended resource
+	unitOther       // an extended resource that no list knows
+
+	unitNamed Unit = 1 << 8
 )
 
 // ResourceUnits maps extended GPU resources to their units. MIG resources need no entry: their
-// prefix is nvidia.com/mig-.
+// prefix is nvidia.com/mig-. A name with an asterisk at its end stands for all others with that prefix.
+// A nil map stands for the [DefaultResourceUnits].
 type ResourceUnits map[corev1.ResourceName]Unit
 
 // defaultResourceUnits are the resources of NVIDIA's device plugin and of the supported
@@ -75,6 +80,59 @@ var defaultResourceUnits = ResourceUnits{
 // Volcano and Koordinator. Callers may add other vendors: units["amd.com/gpu"] = UnitGPU.
 func DefaultResourceUnits() ResourceUnits { return maps.Clone(defaultResourceUnits) }
 
+// ListedResources are the extended resources that the objects of a cluster list, beside those that
+// Sluice knows.
+type ListedResources struct {
+	// GPUs are those that NodePools name as their GPUs, with the GPUs of one: the most, where NodePools
+	// differ.
+	GPUs map[corev1.ResourceName]Milli `json:"gpus,omitempty"`
+	// Others are those that the AdmissionParameters list as no GPUs.
+	Others []v1alpha1.ResourcePattern `json:"others,omitempty"`
+}
+
+// NewListedResources returns the listed resources of a cluster with these NodePools and, of its
+// AdmissionParameters, nonGPUResources.
+func NewListedResources(pools []v1alpha1.NodePool, others []v1alpha1.ResourcePattern) ListedResources {
+	listed := ListedResources{GPUs: make(map[corev1.ResourceName]Milli), Others: others}
+	for i := range pools {
+		for _, named := range pools[i].Spec.Resources {
+			name := corev1.ResourceName(named.Name)
+			listed.GPUs[name] = max(listed.GPUs[name], Milli(named.GPUs.MilliValue()))
+		}
+	}
+	return listed
+}
+
+// Units returns the default units with those of the listed resources.
+func (l ListedResources) Units() ResourceUnits {
+	units := DefaultResourceUnits()
+	for _, name := range l.Others {
+		units[corev1.ResourceName(name)] = unitNone
+	}
+	for name, each := range l.GPUs {
+		units[name] = unitNamed + Unit(each)
+	}
+	maps.Copy(units, defaultResourceUnits) // no list changes what Sluice knows
+	return units
+}
+
+// IsUnlisted reports whether no list knows the resource: it is an extended resource, and neither known as
+// a GPU nor as anything else.
+func (n ResourceUnits) IsUnlisted(name corev1.ResourceName) bool { return n.unitOf(name) == unitOther }
+
+// Requested returns the first of the unlisted resources that the pod requests; empty if it requests none, or
+// has ended.
+func (n ResourceUnits) Requested(pod *corev1.Pod, unlisted []string) string {
+	request, err := n.ParsePod(pod)
+	if err != nil || IsPodTerminal(pod) {
+		return ""
+	}
+	if at := slices.IndexFunc(unlisted, func(name string) bool { return slices.Contains(request.OtherResources, name) }); at >= 0 {
+		return unlisted[at]
+	}
+	return ""
+}
+
 // sluicePrefix is the prefix of Sluice's own resources.
 const sluicePrefix = v1alpha1.Group + "/"
 
@@ -94,6 +152,11 @@ func (n ResourceUnits) unitOf(name corev1.ResourceName) Unit {
 	case strings.HasPrefix(text, sluicePrefix), strings.Contains(text, corev1.ResourceDefaultNamespacePrefix):
 		return unitNone
 	default:
+		for pattern, unit := range n {
+			if prefix, ok := strings.CutSuffix(string(pattern), "*"); ok && strings.HasPrefix(text, prefix) {
+				return unit
+			}
+		}
 		return unitOther
 	}
 }

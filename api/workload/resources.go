@@ -42,6 +42,14 @@ func (r *parser) applyResources(request *Request) {
 	case UnitPercent:
 		r.applyPercent(request, requested)
 	default:
+		if each := requested.unit.namedGPUs(); each > 0 {
+			request.Form, request.Share = FormWhole, oneGPU
+			if each < oneGPU {
+				request.Form, request.Share = FormShare, each
+			}
+			request.GPUs = Milli(total) * each
+			return
+		}
 		request.applySize(requested.size)
 	}
 	request.countGPUs()
@@ -111,6 +119,9 @@ type deviceSize struct{ memoryMiB, memoryPercent, computePercent int64 }
 // maxMemoryMiB is the largest memory request, 16 TiB, far more than any GPU has. Larger values
 // were probably meant in another unit.
 const maxMemoryMiB = 16 << 20
+
+// namedGPUs returns what a resource that a NodePool names as its GPU is; 0 for others.
+func (u Unit) namedGPUs() Milli { return Milli(max(u, unitNamed) - unitNamed) }
 
 func (u Unit) isSize() bool { return u >= UnitMemoryMiB && u <= UnitComputePercent }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // MayRequestGPUs reports whether the pods of an object can request GPUs, by its pod templates. It returns true for a kind
-// without known templates, and for an invalid template, whose pods are denied.
+// without known templates, for an invalid template, whose pods are denied, and for resources that a NodePool may name as
+// its GPUs.
 func MayRequestGPUs(kind schema.GroupKind, object map[string]any) bool {
 	templates := workloadkind.Templates(kind, object)
 	if len(templates) == 0 {
@@ -24,7 +25,7 @@ func MayRequestGPUs(kind schema.GroupKind, object map[string]any) bool {
 			return true
 		}
 		request, err := Parse(&template)
-		if err != nil || request.Form != FormNone || len(request.Claims) > 0 {
+		if err != nil || request.Form != FormNone || len(request.Claims) > 0 || len(request.OtherResources) > 0 {
 			return true
 		}
 	}

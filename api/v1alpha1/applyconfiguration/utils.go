@@ -51,6 +51,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.GPUModelApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GPUQuota"):
 		return &apiv1alpha1.GPUQuotaApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GPUResource"):
+		return &apiv1alpha1.GPUResourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GPUUsage"):
 		return &apiv1alpha1.GPUUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Holiday"):
@@ -133,6 +135,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ResourceSharesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceTerms"):
 		return &apiv1alpha1.ServiceTermsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("UnlistedResource"):
+		return &apiv1alpha1.UnlistedResourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadLimits"):
 		return &apiv1alpha1.WorkloadLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadUsage"):

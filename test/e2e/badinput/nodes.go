@@ -6,6 +6,8 @@ package badinput
 import (
 	"fmt"
 	"strings"
+
+	"sluice.dev/api/workload"
 )
 
 // schedulerSharing lists the sharing modes that each scheduler supports.
@@ -41,6 +43,8 @@ func nodePoolTable() table {
 			{name: "shares of a node", patch: `{spec: {resourceShares: {nonPreemptible: "0.95", preemptible: Unlimited}}}`},
 			{name: "the largest share of a node", patch: `{spec: {resourceShares: {preemptible: "999.999"}}}`},
 			{name: "a label of blocks of nodes", patch: `{spec: {topologyKeys: [example.com/block]}}`},
+			{name: "GPUs of other names", patch: newNamedGPUs(`{name: a/b, gpus: 500m}, {name: b.c/D_1.x, gpus: "2"}, {name: a/c, gpus: 0.001}`)},
+			{name: "a GPU name in Kueue", patch: `{spec: {scheduler: kueue, sharing: None, mig: null, resources: [{name: a/b, gpus: 16}]}}`},
 			{name: "no limits of the driver", patch: `{spec: {driverMemoryLimits: Never}}`},
 			{name: "pods without GPUs refused", patch: `{spec: {cpuPods: Refuse}}`},
 			{name: "pods without GPUs allowed, with two labels", patch: `{spec: {cpuPods: Allow, nodeSelector: {a: b, c: d}}}`},
@@ -64,6 +68,11 @@ func nodePoolTable() table {
 			{"a minimum runtime that is no duration", `{spec: {preemption: {minimumRuntime: soon}}}`, "spec.preemption.minimumRuntime", duration},
 			{"a negative minimum runtime", `{spec: {preemption: {minimumRuntime: -1h}}}`, "spec.preemption.minimumRuntime", duration},
 			{"a minimum runtime as a number", `{spec: {preemption: {minimumRuntime: 600}}}`, "spec.preemption.minimumRuntime", "must be of type string"},
+			{"GPUs of other names with MIG", `{spec: {resources: [{name: a/b, gpus: 1}]}}`, "spec.resources", "needs sharing None"},
+			{
+				"GPUs of other names with KAI", `{spec: {scheduler: kai, sharing: None, mig: null, resources: [{name: a/b, gpus: 1}]}}`,
+				"spec.resources", "needs sharing None, and kube-scheduler",
+			},
 			{"an unknown rule for pods without GPUs", `{spec: {cpuPods: Deny}}`, "spec.cpuPods", `"Allow", "Refuse"`},
 			{"pods without GPUs refused, with two labels", `{spec: {cpuPods: Refuse, nodeSelector: {a: b, c: d}}}`, "spec.cpuPods", "a single label"},
 			{"an unknown compute mode", `{spec: {compute: Loose}}`, "spec.compute", `"Fair", "Strict"`},
@@ -138,8 +147,42 @@ func nodePoolTable() table {
 			{"a GPU model twice", `{status: {products: [{name: A, memoryMiB: 1}, {name: A, memoryMiB: 2}]}}`, "status.products[1]", "Duplicate value"},
 			{"a GPU model with negative memory", `{status: {products: [{name: A, memoryMiB: -1}]}}`, "status.products[0].memoryMiB", "greater than or equal to 0"},
 			{"an invalid profile", `{status: {products: [{name: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.products[0].migProfiles[0]", "such as 3g.40gb"},
+			{
+				"an unlisted resource twice", `{status: {unlistedResources: [{name: a/b}, {name: a/b}]}}`,
+				"status.unlistedResources[1]", "Duplicate value",
+			},
+			{
+				"an unlisted resource since no time", `{status: {unlistedResources: [{name: a/b, goneSince: x}]}}`,
+				"status.unlistedResources[0].goneSince", "date-time",
+			},
 			{"a condition twice", `{status: {conditions: [` + newCondition("Ready") + `, ` + newCondition("Ready") + `]}}`, "status.conditions[1]", "Duplicate value"},
 		},
+	}
+	for _, e := range []edit{
+		{"a GPU without a number", `{name: nvidia.com/a100}`, "[0].gpus", "Required value"},
+		{"no GPUs for a resource", `{name: nvidia.com/a100, gpus: 0}`, "[0].gpus", "a whole number of GPUs from 1 to 16, or a part of one"},
+		{"a negative number of GPUs", `{name: nvidia.com/a100, gpus: -1}`, "[0].gpus", "from 1 to 16"},
+		{"too many GPUs for a resource", `{name: nvidia.com/a100, gpus: 17}`, "[0].gpus", "from 1 to 16"},
+		{"one GPU and a half", `{name: nvidia.com/a100, gpus: "1.5"}`, "[0].gpus", "from 1 to 16"},
+		{"less than a thousandth", `{name: nvidia.com/a100, gpus: 100u}`, "[0].gpus", "in steps of a thousandth"},
+		{"GPUs that are no quantity", `{name: nvidia.com/a100, gpus: one}`, "[0].gpus", ""},
+		{"a resource without a domain", `{name: a100, gpus: 1}`, "[0].name", "should match"},
+		{"a pattern of resources", `{name: nvidia.com/*, gpus: 1}`, "[0].name", "should match"},
+		{"a resource of no name", `{name: nvidia.com/, gpus: 1}`, "[0].name", "should match"},
+		{"a long resource", `{name: ` + longText(120) + `/` + longText(20) + `, gpus: 1}`, "[0].name", "may not be more than 128"},
+		{"a MIG profile as a GPU of its own name", `{name: nvidia.com/mig-1g.5gb, gpus: 125m}`, "[0].name", knownResource},
+		{"Sluice's quota as a GPU", `{name: sluice.dev/gpu-milli, gpus: 1m}`, "[0].name", knownResource},
+		{"a DeviceClass as a GPU", `{name: deviceclass.resource.kubernetes.io/gpu.nvidia.com, gpus: 1}`, "[0].name", knownResource},
+		{"a GPU of its own name twice", `{name: nvidia.com/a100, gpus: 1}, {name: nvidia.com/a100, gpus: 2}`, "[1]", "Duplicate value"},
+		{"too many GPUs of other names", repeatItems(9, `{name: nvidia.com/a%d, gpus: 1}`), "", "at most 8 items"},
+	} {
+		k.rejected = append(k.rejected, edit{e.name, newNamedGPUs(e.patch), "spec.resources" + e.field, e.wantMessage})
+	}
+	// The schema names what the code knows.
+	for name := range workload.DefaultResourceUnits() {
+		k.rejected = append(k.rejected, edit{
+			"the known resource " + string(name), newNamedGPUs(`{name: ` + string(name) + `, gpus: 1}`), "spec.resources[0].name", knownResource,
+		})
 	}
 	for _, key := range []string{"product", "count", "replicas", "memory", "sharing-strategy"} {
 		k.rejected = append(k.rejected, edit{
@@ -160,6 +203,13 @@ func nodePoolTable() table {
 		}
 	}
 	return k
+}
+
+const knownResource = "must not be a resource that Sluice knows"
+
+// newNamedGPUs is a pool of whole GPUs with resources.
+func newNamedGPUs(entries string) string {
+	return `{spec: {sharing: None, mig: null, resources: [` + entries + `]}}`
 }
 
 func newLayout(entry string) string {

@@ -75,6 +75,16 @@ func admissionParametersTable() table {
 	}
 	k.rejected = append(k.rejected,
 		edit{"deviceAnnotations: a pattern", `{spec: {deviceAnnotations: ["cdi.*"]}}`, "spec.deviceAnnotations[0]", "should match"},
+		edit{"nonGPUResources: no domain", `{spec: {nonGPUResources: [fuse]}}`, "spec.nonGPUResources[0]", "should match"},
+		edit{"nonGPUResources: every resource", `{spec: {nonGPUResources: ["*"]}}`, "spec.nonGPUResources[0]", "should match"},
+		edit{"nonGPUResources: every domain", `{spec: {nonGPUResources: ["*/fuse"]}}`, "spec.nonGPUResources[0]", "should match"},
+		edit{"nonGPUResources: an asterisk inside", `{spec: {nonGPUResources: ["a/b*c"]}}`, "spec.nonGPUResources[0]", "should match"},
+		edit{"nonGPUResources: all of NVIDIA's", `{spec: {nonGPUResources: ["nvidia.com/*"]}}`, "spec.nonGPUResources[0]", "more specific"},
+		edit{
+			"nonGPUResources: a name that is too long", fmt.Sprintf(`{spec: {nonGPUResources: [a/%s]}}`, longText(316)),
+			"spec.nonGPUResources[0]", "may not be more than 317",
+		},
+		edit{"nonGPUResources: a name twice", `{spec: {nonGPUResources: [a/b, a/b]}}`, "spec.nonGPUResources[1]", "Duplicate value"},
 		edit{"reservedNamespaces: all namespaces", `{spec: {reservedNamespaces: ["*"]}}`, "spec.reservedNamespaces[0]", "should match"},
 		edit{"reservedNamespaces: an asterisk inside", `{spec: {reservedNamespaces: ["a-*-b"]}}`, "spec.reservedNamespaces[0]", "should match"},
 		edit{"reservedNamespaces: a name that is too long", fmt.Sprintf(`{spec: {reservedNamespaces: [%s]}}`, longText(64)), "spec.reservedNamespaces[0]", "may not be more than 63"},

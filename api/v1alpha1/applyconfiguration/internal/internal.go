@@ -122,6 +122,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 256
+    - name: nonGPUResources
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.ResourcePattern
+          elementRelationship: associative
     - name: podTemplates
       type:
         list:
@@ -486,6 +492,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 1
+- name: dev.sluice.api.v1alpha1.GPUResource
+  map:
+    fields:
+    - name: gpus
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: name
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.GPUUsage
   map:
     fields:
@@ -679,6 +694,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: dev.sluice.api.v1alpha1.ResourceShares
       default: {}
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.GPUResource
+          elementRelationship: associative
+          keys:
+          - name
     - name: scheduler
       type:
         namedType: dev.sluice.api.v1alpha1.Scheduler
@@ -749,6 +772,14 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.core.v1.Taint
           elementRelationship: atomic
+    - name: unlistedResources
+      type:
+        list:
+          elementType:
+            namedType: dev.sluice.api.v1alpha1.UnlistedResource
+          elementRelationship: associative
+          keys:
+          - name
 - name: dev.sluice.api.v1alpha1.NoticeTerms
   map:
     fields:
@@ -1448,6 +1479,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: dev.sluice.api.v1alpha1.ResourceFactor
   scalar: string
+- name: dev.sluice.api.v1alpha1.ResourcePattern
+  scalar: string
 - name: dev.sluice.api.v1alpha1.ResourceQuota
   map:
     fields:
@@ -1493,6 +1526,15 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: dev.sluice.api.v1alpha1.Sharing
   scalar: string
+- name: dev.sluice.api.v1alpha1.UnlistedResource
+  map:
+    fields:
+    - name: goneSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: name
+      type:
+        scalar: string
 - name: dev.sluice.api.v1alpha1.UserPattern
   scalar: string
 - name: dev.sluice.api.v1alpha1.WorkloadClockMode

@@ -33,9 +33,14 @@ type AdmissionParametersSpecApplyConfiguration struct {
 	Managers []apiv1alpha1.UserPattern `json:"managers,omitempty"`
 	// DeviceClasses are the DeviceClasses whose devices are GPUs.
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
-	// GPUResources are the extended resources that represent GPUs or shares of a GPU. MIG
-	// slices and the GPU quota unit need no entry.
+	// GPUResources are the extended resources that represent GPUs or shares of a GPU, with those of
+	// other vendors. MIG slices and the GPU quota unit need no entry. Lifecycle adds the resources
+	// that NodePools name.
 	GPUResources []string `json:"gpuResources,omitempty"`
+	// NonGPUResources are the extended resources that are no GPUs, such as rdma/*. Pods of projects
+	// may request them without a charge. Any other resource that nodes of a NodePool offer and that
+	// neither Sluice nor a NodePool knows as a GPU is rejected in projects.
+	NonGPUResources []apiv1alpha1.ResourcePattern `json:"nonGPUResources,omitempty"`
 	// DeviceAnnotations are the annotations of pods by which a container runtime or one of its
 	// plugins gives a container devices: whole keys, or their part before the slash. Pods of
 	// projects must not have them.
@@ -139,6 +144,16 @@ func (b *AdmissionParametersSpecApplyConfiguration) WithDeviceClasses(values ...
 func (b *AdmissionParametersSpecApplyConfiguration) WithGPUResources(values ...string) *AdmissionParametersSpecApplyConfiguration {
 	for i := range values {
 		b.GPUResources = append(b.GPUResources, values[i])
+	}
+	return b
+}
+
+// WithNonGPUResources adds the given value to the NonGPUResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NonGPUResources field.
+func (b *AdmissionParametersSpecApplyConfiguration) WithNonGPUResources(values ...apiv1alpha1.ResourcePattern) *AdmissionParametersSpecApplyConfiguration {
+	for i := range values {
+		b.NonGPUResources = append(b.NonGPUResources, values[i])
 	}
 	return b
 }

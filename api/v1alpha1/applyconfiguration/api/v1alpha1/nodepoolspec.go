@@ -41,6 +41,12 @@ type NodePoolSpecApplyConfiguration struct {
 	// (kubernetes.io/hostname, topology.kubernetes.io/zone, topology.kubernetes.io/rack) are allowed
 	// without it. By a label that many nodes share, one pod keeps others off all of them.
 	TopologyKeys []string `json:"topologyKeys,omitempty"`
+	// Resources are the names under which the pool's nodes offer GPUs, beyond those that Sluice
+	// knows: a device plugin can rename the GPUs of NVIDIA, and other vendors have names of their own.
+	// A pod that requests one of them is charged its GPUs, in the pools that name it. A pod that
+	// requests a whole GPU by an annotation gets the first that counts as one GPU. It requires sharing
+	// None.
+	Resources []GPUResourceApplyConfiguration `json:"resources,omitempty"`
 	// Tolerations are added to every GPU pod that is assigned to this pool.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
 	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
@@ -133,6 +139,19 @@ func (b *NodePoolSpecApplyConfiguration) WithDriverMemoryLimits(value apiv1alpha
 func (b *NodePoolSpecApplyConfiguration) WithTopologyKeys(values ...string) *NodePoolSpecApplyConfiguration {
 	for i := range values {
 		b.TopologyKeys = append(b.TopologyKeys, values[i])
+	}
+	return b
+}
+
+// WithResources adds the given value to the Resources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Resources field.
+func (b *NodePoolSpecApplyConfiguration) WithResources(values ...*GPUResourceApplyConfiguration) *NodePoolSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithResources")
+		}
+		b.Resources = append(b.Resources, *values[i])
 	}
 	return b
 }

@@ -27,6 +27,10 @@ type NodePoolStatusApplyConfiguration struct {
 	// NodeKinds are the kinds of the pool's nodes, by GPU model and number of GPUs, with what they
 	// offer for each GPU. Nodes whose GPUs are unknown are left out.
 	NodeKinds []NodeKindApplyConfiguration `json:"nodeKinds,omitempty"`
+	// UnlistedResources are the extended resources that nodes of the pool offer, or offered in the last
+	// 24 hours, and that no list knows: they can be GPUs. Pods of projects that request them are
+	// rejected.
+	UnlistedResources []UnlistedResourceApplyConfiguration `json:"unlistedResources,omitempty"`
 	// Taints are the taints of effect NoSchedule or NoExecute that all nodes of the pool have, without
 	// those by which Kubernetes and Sluice keep pods off a node for some time. At most 16.
 	Taints []v1.Taint `json:"taints,omitempty"`
@@ -36,7 +40,7 @@ type NodePoolStatusApplyConfiguration struct {
 	// Settings are values that the pool's policy reads from the scheduler's configuration,
 	// such as the key of its queue label.
 	Settings map[string]string `json:"settings,omitempty"`
-	// Conditions are Ready, RequirementsMet, Planned, Unsupported and StartTimeoutsHeld.
+	// Conditions are Ready, RequirementsMet, Planned, UnlistedResources, Unsupported and StartTimeoutsHeld.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -92,6 +96,19 @@ func (b *NodePoolStatusApplyConfiguration) WithNodeKinds(values ...*NodeKindAppl
 			panic("nil value passed to WithNodeKinds")
 		}
 		b.NodeKinds = append(b.NodeKinds, *values[i])
+	}
+	return b
+}
+
+// WithUnlistedResources adds the given value to the UnlistedResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the UnlistedResources field.
+func (b *NodePoolStatusApplyConfiguration) WithUnlistedResources(values ...*UnlistedResourceApplyConfiguration) *NodePoolStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithUnlistedResources")
+		}
+		b.UnlistedResources = append(b.UnlistedResources, *values[i])
 	}
 	return b
 }

@@ -66,6 +66,8 @@ var parameterTable = map[string][]Parameter{
 	},
 	"core.quota": {
 		{"allowClaims", BoolParameter, false, "whether pods can have resource claims, for clusters where claims never contain GPUs"},
+		{"unlistedResources", warnOrDenyKind, "Warn", "what a pod with an extended resource gets that no list knows and no node of a pool " +
+			"offers: a warning or a denial; what nodes of a pool offer is always denied"},
 	},
 	"schedulers.kai": {
 		{"krm", adoptOrOwnKind, "own", "whether Sluice creates KAI-Scheduler's queues itself (own), " +
@@ -178,6 +180,7 @@ var (
 	nameListKind       = ParameterKind{"a list of names of lower-case letters, digits, - and .", matchesStringList(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)}
 	gateListKind       = ParameterKind{"a list of names such as example.org/gate", matchesStringList(`^[a-zA-Z0-9][-\w./]*$`)}
 	adoptOrOwnKind     = ParameterKind{"adopt or own", matchesString(`^(adopt|own)$`)}
+	warnOrDenyKind     = ParameterKind{"Warn or Deny", matchesString(`^(Warn|Deny)$`)}
 	quantityKind       = ParameterKind{"a quantity above 0 such as 100m or 256Mi", matchesString(`^([1-9][0-9]*|0\.[0-9]*[1-9])(m|[kMGT]|[KMGT]i)?$`)}
 	pathListKind       = ParameterKind{"a list of absolute paths without . and .., such as /data", matchesStringList(`^/(([^/.]|\.[^/.]|\.\.[^/])[^/]*/?)*$`)}
 	capabilityListKind = ParameterKind{"a list of capabilities in upper case without CAP_, such as SYS_ADMIN", matchesList(func(value any) bool {

@@ -20,6 +20,7 @@ type Tenants struct {
 	pools       []v1alpha1.NodePool
 	limits      decision.SizeLimits
 	added       []v1alpha1.PodTemplates
+	others      []v1alpha1.ResourcePattern
 	templates   workloadkind.AddedTemplates
 	namespaces  func(name string) (*corev1.Namespace, error)
 
@@ -37,7 +38,8 @@ func NewTenants(
 ) *Tenants {
 	t := &Tenants{
 		projects: make(map[string]*v1alpha1.Project, len(projects)), departments: make(map[string]*v1alpha1.Department, len(departments)),
-		pools: pools, added: parameters.PodTemplates, templates: workloadkind.NewAddedTemplates(parameters.PodTemplates), namespaces: namespaces,
+		pools: pools, others: parameters.NonGPUResources, added: parameters.PodTemplates,
+		templates: workloadkind.NewAddedTemplates(parameters.PodTemplates), namespaces: namespaces,
 		limits: decision.SizeLimits{Labels: int(parameters.MaxLabels), Annotations: int(parameters.MaxAnnotations)},
 	}
 	for i := range projects {
@@ -83,7 +85,8 @@ func (t *Tenants) create(namespace string) (*decision.Tenant, error) {
 		return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
 	}
 	tenant, err := decision.NewTenant(decision.TenantSources{
-		Project: project, Department: department, NodePools: t.pools, SizeLimits: t.limits, PodTemplates: t.added, Namespace: object,
+		Project: project, Department: department, NodePools: t.pools, SizeLimits: t.limits, PodTemplates: t.added, NonGPUResources: t.others,
+		Namespace: object,
 	})
 	if err != nil {
 		return nil, err

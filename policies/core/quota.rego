@@ -128,6 +128,41 @@ deny contains {
 	not input.parameters.allowClaims
 }
 
+# A device plugin can offer GPUs under any name. What the nodes of a pool offer and no list
+# knows can be a GPU, which no quota would count.
+deny contains {
+	"msg": sprintf("nodes of node pool %s offer %s, and no list knows whether it is a GPU: it would be counted by no quota", [pool, name]),
+	"field": sprintf("spec.containers[*].resources.limits[%s]", [name]),
+	"fix": sprintf("request GPUs as nvidia.com/gpu, or ask the cluster administrators to list it: %s", [lists]),
+} if {
+	some name in input.workload.otherResources
+	pool := input.project.unlistedResources[name]
+}
+
+deny contains unoffered if {
+	input.parameters.unlistedResources == "Deny"
+	some unoffered in unoffered_resources
+}
+
+warn contains unoffered if {
+	input.parameters.unlistedResources != "Deny"
+	some unoffered in unoffered_resources
+}
+
+# unoffered_resources are the findings about resources that no list knows and that no node
+# of a pool offers.
+unoffered_resources contains {
+	"msg": sprintf("no node of a node pool offers %s, and no list knows it", [name]),
+	"field": sprintf("spec.containers[*].resources.limits[%s]", [name]),
+	"fix": sprintf("remove it, or ask the cluster administrators to list it: %s", [lists]),
+} if {
+	some name in input.workload.otherResources
+	not input.project.unlistedResources[name]
+}
+
+# lists are where administrators list a resource.
+lists := "in spec.resources of the NodePool if it is a GPU, else in nonGPUResources of the AdmissionParameters"
+
 # The following rules check the changes of the other policies. They never deny a pod
 # if all other policies are built in.
 

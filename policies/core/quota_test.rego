@@ -113,3 +113,27 @@ test_limit_of_zero if {
 	some message in messages with input as fixtures.input_for(fixtures.gpus(1), [none])
 	endswith(message, "may have no GPUs there")
 }
+
+test_resource_of_a_pool_s_name if {
+	pool := fixtures.named({"nvidia.com/a100": 1})
+	limits == {"sluice.dev/gpu-milli.named": "2000"} with input as fixtures.input_for(fixtures.named_gpus("nvidia.com/a100", 2), [pool])
+	count(policy.deny) == 0 with input as fixtures.input_for(fixtures.named_gpus("nvidia.com/a100", 2), [pool])
+	messages == {"the pod requests amd.com/gpu, which is no GPU of node pool named"} with input as fixtures.input_for(fixtures.named_gpus("amd.com/gpu", 1), [pool])
+}
+
+unlisted(name) := object.union(
+	fixtures.input_for(object.union(fixtures.cpu, {"otherResources": [name]}), [fixtures.whole]),
+	{"project": {"unlistedResources": {"nvidia.com/a100": "whole"}}},
+)
+
+test_resource_that_nodes_offer_and_no_list_knows if {
+	messages == {"nodes of node pool whole offer nvidia.com/a100, and no list knows whether it is a GPU: it would be counted by no quota"} with input as unlisted("nvidia.com/a100")
+	count(policy.warn) == 0 with input as unlisted("nvidia.com/a100")
+}
+
+test_resource_that_no_node_offers if {
+	count(policy.deny) == 0 with input as unlisted("example.com/gpu")
+	{warning.msg | some warning in policy.warn} == {"no node of a node pool offers example.com/gpu, and no list knows it"} with input as unlisted("example.com/gpu")
+	count(policy.deny) == 1 with input as unlisted("example.com/gpu") with input.parameters.unlistedResources as "Deny"
+	count(policy.warn) == 0 with input as unlisted("example.com/gpu") with input.parameters.unlistedResources as "Deny"
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
@@ -31,6 +32,8 @@ type Snapshot struct {
 	MaxAnnotations int `json:"maxAnnotations,omitempty"`
 	// AddedTemplates are the pod templates of kinds that Sluice does not know, by Kind.group.
 	AddedTemplates map[string][][]string `json:"addedTemplates,omitempty"`
+	// Listed are the extended resources that the cluster's objects list.
+	Listed workload.ListedResources `json:"listed,omitzero"`
 	// PausedUntil is the end of the pause in force, in policy time; zero without one.
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 }
@@ -40,7 +43,7 @@ func (t *Tenant) Snapshot() (*Snapshot, error) {
 	s := &Snapshot{
 		Project: t.Project, Department: t.Department, TimeZone: t.TimeZone.String(), PausedUntil: t.PausedUntil,
 		MaxLabels: t.SizeLimits.Labels, MaxAnnotations: t.SizeLimits.Annotations,
-		Input: make(map[string]json.RawMessage),
+		Input: make(map[string]json.RawMessage), Listed: t.Listed,
 	}
 	for _, part := range t.Documents.named() {
 		raw, err := part.document.MarshalJSON()
@@ -66,7 +69,7 @@ func (s *Snapshot) Tenant() (*Tenant, error) {
 	}
 	t := &Tenant{
 		Project: s.Project, Department: s.Department, PausedUntil: s.PausedUntil,
-		SizeLimits: SizeLimits{Labels: s.MaxLabels, Annotations: s.MaxAnnotations},
+		SizeLimits: SizeLimits{Labels: s.MaxLabels, Annotations: s.MaxAnnotations}, Listed: s.Listed, Units: s.Listed.Units(),
 	}
 	var err error
 	if t.TimeZone, err = time.LoadLocation(s.TimeZone); err != nil {

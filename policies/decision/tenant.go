@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
@@ -46,6 +47,9 @@ type Tenant struct {
 	PausedUntil time.Time
 	// AddedTemplates are the pod templates of kinds that Sluice does not know.
 	AddedTemplates workloadkind.AddedTemplates
+	// Listed are the extended resources that the cluster's objects list, and Units those of all that it knows.
+	Listed workload.ListedResources
+	Units  workload.ResourceUnits
 	// Version is a digest of all the other fields but Documents.Use and AddedTemplates, which no pod depends on: it changes only if one of them does, and not with
 	// each new status of the project.
 	Version string
@@ -92,8 +96,9 @@ type TenantSources struct {
 	SizeLimits SizeLimits
 	// PausedUntil is the end of the present pause, in policy time; zero without one.
 	PausedUntil time.Time
-	// PodTemplates are those of the cluster's AdmissionParameters.
-	PodTemplates []v1alpha1.PodTemplates
+	// PodTemplates and NonGPUResources are those of the cluster's AdmissionParameters.
+	PodTemplates    []v1alpha1.PodTemplates
+	NonGPUResources []v1alpha1.ResourcePattern
 }
 
 // nodePool returns a node pool by name; nil if it does not exist.
@@ -126,6 +131,9 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 	tenant.TimeZone = zone
 	projectInput := input.NewProject(project, department, input.RefusedNodes(from.NodePools))
 	projectInput.OpenPools = input.OpenPools(from.NodePools)
+	tenant.Listed = workload.NewListedResources(from.NodePools, from.NonGPUResources)
+	tenant.Units = tenant.Listed.Units()
+	projectInput.UnlistedResources = input.UnlistedResources(from.NodePools, tenant.Units)
 	tenant.Closed, tenant.Owners = projectInput.Closed, projectInput.Owners
 	if project.Status.ClosedAt != nil {
 		tenant.ClosedAt = project.Status.ClosedAt.Time
@@ -159,7 +167,7 @@ func NewTenant(from TenantSources) (*Tenant, error) {
 // digest returns the Version of a tenant. The department's document has the time zone, that of the node pools their
 // schedulers, and that of the project whether it is closed.
 func (t *Tenant) digest() (string, error) {
-	parts := []any{t.LongestExtension, t.SizeLimits, t.PausedUntil}
+	parts := []any{t.LongestExtension, t.SizeLimits, t.PausedUntil, t.Listed}
 	for _, part := range t.Documents.named() {
 		if part.name != useDocument {
 			parts = append(parts, part.document)

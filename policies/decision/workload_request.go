@@ -49,7 +49,7 @@ func (r *Request) workloadRequest(object map[string]any) (workload.Request, erro
 	if err := decodeEnvVars(template, &typed.Spec); err != nil {
 		return workload.Request{}, &DecodeError{kind, err}
 	}
-	request, err := workload.Parse(&typed)
+	request, err := r.Tenant.Units.Parse(&typed)
 	if r.IsTemplate {
 		request.Owner = r.Owner
 	}

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine/document"
 )
@@ -53,7 +57,7 @@ func TestWorkloadRequestMatchesFullParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, gotErr := (&Request{}).workloadRequest(object.Object())
+			got, gotErr := (&Request{Tenant: &Tenant{}}).workloadRequest(object.Object())
 			if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
 				t.Errorf("errors %v and %v (-whole +relevant):\n%s", wantErr, gotErr, diff)
 			}
@@ -71,8 +75,42 @@ func TestWorkloadRequestRejectsInvalidPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := (&Request{}).workloadRequest(object.Object()); err == nil {
+		if got, err := (&Request{Tenant: &Tenant{}}).workloadRequest(object.Object()); err == nil {
 			t.Errorf("%s is parsed as %+v", raw, got)
 		}
+	}
+}
+
+// A replayed decision knows the resources that the cluster's objects listed then.
+func TestSnapshotKeepsListedResources(t *testing.T) {
+	pools := []v1alpha1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}}}
+	pools[0].Spec.Resources = []v1alpha1.GPUResource{{Name: "nvidia.com/half", GPUs: resource.MustParse("500m")}}
+	pools[0].Status.UnlistedResources = []v1alpha1.UnlistedResource{{Name: "nvidia.com/a100"}}
+	tenant, err := NewTenant(TenantSources{
+		Project:    &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "lab"}},
+		Department: &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "research"}}, NodePools: pools,
+		NonGPUResources: []v1alpha1.ResourcePattern{"rdma/*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := tenant.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Snapshot
+	if err := json.Unmarshal(raw, &read); err != nil {
+		t.Fatal(err)
+	}
+	again, err := read.Tenant()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tenant.Units, again.Units); diff != "" || !strings.Contains(string(raw), `"unlistedResources":{"nvidia.com/a100":"dgx"}`) {
+		t.Errorf("%s (-want +got):\n%s", raw, diff)
 	}
 }

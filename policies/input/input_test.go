@@ -50,7 +50,7 @@ func TestNewProjectLimits(t *testing.T) {
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
 			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 		},
-		Activity: "20%/5m", Objects: objects, RefusedNodes: refused, OpenPools: []input.OpenPool{},
+		Activity: "20%/5m", Objects: objects, RefusedNodes: refused, OpenPools: []input.OpenPool{}, UnlistedResources: map[string]string{},
 		PodSecurity: v1alpha1.PodSecurityBaseline,
 	}
 	if diff := cmp.Diff(want, input.NewProject(project, department, refused)); diff != "" {
@@ -137,7 +137,7 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	pools := map[string]*v1alpha1.NodePool{
 		"mig": {
 			ObjectMeta: metav1.ObjectMeta{Name: "mig"},
-			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "mig"}},
+			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "mig"}, Resources: []v1alpha1.GPUResource{{Name: "nvidia.com/a100", GPUs: resource.MustParse("0.5")}}},
 			Status: v1alpha1.NodePoolStatus{Products: []v1alpha1.GPUModel{{
 				Name: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
 			}}, NodeKinds: []v1alpha1.NodeKind{{Product: "A100", GPUs: 8, PerGPU: corev1.ResourceList{
@@ -164,14 +164,32 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{},"topologyKeys":[],"tolerations":[],"unsupported":"not yet",` +
 		`"settings":{"queueLabelKey":"team"},"gpus":16,"quotaResource":"sluice.dev/gpu-milli","guaranteedResource":"sluice.dev/guaranteed-milli","quotaApplied":false,"guaranteed":0,"limit":2,"weight":1,"subscribed":0,"products":[],` +
-		`"nodeKinds":[{"product":"","gpus":0,"perGPU":{"cpu":12000,"ephemeral-storage":53687091200,"memory":85899345920}}],"resourceFactors":{"nonPreemptible":0.9,"preemptible":0}},` +
+		`"nodeKinds":[{"product":"","gpus":0,"perGPU":{"cpu":12000,"ephemeral-storage":53687091200,"memory":85899345920}}],"resourceFactors":{"nonPreemptible":0.9,"preemptible":0},"resources":[]},` +
 		`{"name":"mig","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","burst":"Refuse","driverReservePercent":3,"driverLimits":false,"nodeSelector":{"pool":"mig"},"topologyKeys":[],"tolerations":[],"unsupported":"",` +
 		`"settings":{},"gpus":0,"quotaResource":"sluice.dev/gpu-milli.mig","guaranteedResource":"sluice.dev/guaranteed-milli.mig","quotaApplied":false,"guaranteed":0.5,"limit":0.5,"weight":0,"subscribed":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"quotaCharge":0.125,"plain":false},` +
 		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"quotaCharge":0.5,"plain":true}]}],` +
-		`"nodeKinds":[{"product":"A100","gpus":8,"perGPU":{"cpu":31875,"hugepages-2Mi":2097152,"memory":1073741824}}],"resourceFactors":{"nonPreemptible":1,"preemptible":1.5}}]`
+		`"nodeKinds":[{"product":"A100","gpus":8,"perGPU":{"cpu":31875,"hugepages-2Mi":2097152,"memory":1073741824}}],"resourceFactors":{"nonPreemptible":1,"preemptible":1.5},"resources":[{"name":"nvidia.com/a100","gpus":0.5}]}]`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUnlistedResources(t *testing.T) {
+	pool := func(name string, offered ...string) v1alpha1.NodePool {
+		p := v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, resource := range offered {
+			p.Status.UnlistedResources = append(p.Status.UnlistedResources, v1alpha1.UnlistedResource{Name: resource})
+		}
+		return p
+	}
+	pools := []v1alpha1.NodePool{pool("b", "nvidia.com/a100", "rdma/hca"), pool("a", "nvidia.com/a100"), pool("c", "example.com/gpu", "amd.com/gpu")}
+	pools[1].Spec.Resources = []v1alpha1.GPUResource{{Name: "amd.com/gpu", GPUs: resource.MustParse("1")}}
+	// What was listed since lifecycle wrote the status counts at once.
+	units := workload.NewListedResources(pools, []v1alpha1.ResourcePattern{"rdma/*"}).Units()
+	want := map[string]string{"nvidia.com/a100": "a", "example.com/gpu": "c"}
+	if diff := cmp.Diff(want, input.UnlistedResources(pools, units)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

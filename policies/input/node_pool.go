@@ -69,6 +69,15 @@ type NodePool struct {
 	NodeKinds []NodeKind `json:"nodeKinds"`
 	// ResourceFactors are those of the NodePool's resourceShares.
 	ResourceFactors ResourceFactors `json:"resourceFactors"`
+	// Resources are the extended resources that the NodePool names as its GPUs, beyond those that Sluice knows.
+	Resources []GPUResource `json:"resources"`
+}
+
+// GPUResource is an extended resource that a NodePool names as its GPU.
+type GPUResource struct {
+	// Name is the resource, and GPUs what one unit of it is, such as 1 or 0.5.
+	Name string         `json:"name"`
+	GPUs workload.Milli `json:"gpus"`
 }
 
 // NodeKind is a kind of nodes in a pool.
@@ -160,6 +169,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Limit:         toMilli(quota.MaxInUse()),
 		Weight:        quota.Weight(),
 		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
+		Resources:     make([]GPUResource, len(pool.Spec.Resources)),
 
 		GuaranteedResource:   GuaranteedResource(pool),
 		DriverReservePercent: pool.Spec.DriverReserve(),
@@ -177,6 +187,9 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 	}
 	if result.Burst == "" {
 		result.Burst = v1alpha1.BurstRefuse
+	}
+	for i, named := range pool.Spec.Resources {
+		result.Resources[i] = GPUResource{named.Name, toMilli(named.GPUs)}
 	}
 	for i := range pool.Status.Products {
 		result.Products = append(result.Products, newGPUModel(&pool.Status.Products[i]))

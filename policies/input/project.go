@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 )
 
 // Project is input.project.
@@ -56,6 +57,9 @@ type Project struct {
 	RefusedNodes []NodeLabel `json:"refusedNodes"`
 	// OpenPools are the node pools of the cluster on whose nodes its pods without GPUs may run. They are empty in objects.
 	OpenPools []OpenPool `json:"openPools"`
+	// UnlistedResources are the extended resources that no list knows and that nodes of a node pool of the cluster offer, or
+	// offered in the last day: by name, the first of these node pools. They are empty in objects.
+	UnlistedResources map[string]string `json:"unlistedResources"`
 	// PodSecurity is the effective level of its namespace; see [EffectivePodSecurity].
 	PodSecurity v1alpha1.PodSecurity `json:"podSecurity"`
 }
@@ -111,6 +115,20 @@ func OpenPools(pools []v1alpha1.NodePool) []OpenPool {
 	return open
 }
 
+// UnlistedResources returns the extended resources that nodes of the node pools offer and no list knows, each with the
+// first node pool by name.
+func UnlistedResources(pools []v1alpha1.NodePool, units workload.ResourceUnits) map[string]string {
+	unlisted := map[string]string{}
+	for i := range pools {
+		for _, offered := range pools[i].Status.UnlistedResources {
+			if first, ok := unlisted[offered.Name]; units.IsUnlisted(corev1.ResourceName(offered.Name)) && (!ok || pools[i].Name < first) {
+				unlisted[offered.Name] = pools[i].Name
+			}
+		}
+	}
+	return unlisted
+}
+
 // NewProject returns input.project. The department is nil if it does not exist.
 func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refused []NodeLabel) Project {
 	result := Project{
@@ -127,6 +145,8 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department, refu
 		RefusedNodes: append([]NodeLabel{}, refused...),
 		OpenPools:    []OpenPool{},
 		PodSecurity:  EffectivePodSecurity(project, department),
+
+		UnlistedResources: map[string]string{},
 	}
 	switch {
 	case !project.DeletionTimestamp.IsZero():

@@ -209,6 +209,9 @@ requires contains object.union(object.filter(required, ["is"]), {
 	some required in required_settings
 }
 
+# named_gpus are the GPUs of the pool's own names that nvidia.com/ does not cover.
+named_gpus := [named.name | some named in input.nodePool.resources; not startswith(named.name, "nvidia.com/")]
+
 required_settings := [
 	{
 		"path": ["fairSharing"],
@@ -221,8 +224,8 @@ required_settings := [
 	},
 	{
 		"path": ["resources", "excludeResourcePrefixes"],
-		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli.", "sluice.dev/guaranteed-milli"],
-		"fix": "add cpu, memory, nvidia.com/, sluice.dev/gpu-milli. (with the dot) and sluice.dev/guaranteed-milli to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli",
+		"is": array.concat(["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli.", "sluice.dev/guaranteed-milli"], named_gpus),
+		"fix": sprintf("add cpu, memory, nvidia.com/, sluice.dev/gpu-milli. (with the dot) and sluice.dev/guaranteed-milli%s to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli", [concat("", [sprintf(", %s", [name]) | some name in named_gpus])]),
 	},
 	{
 		"path": ["integrations", "frameworks"],

@@ -171,6 +171,10 @@ test_requirements if {
 		"fairSharing", "integrations.frameworks", "managedJobsNamespaceSelector", "resources.excludeResourcePrefixes",
 	}
 	every requirement in requirements { requirement.fix }
+	named := object.union(whole, {"resources": [{"name": "amd.com/gpu", "gpus": 1}, {"name": "nvidia.com/a100", "gpus": 1}]})
+	excluded := [requirement | some requirement in policy.requires; requirement.setting.path[3] == "excludeResourcePrefixes"] with input as pool_input(named)
+	excluded[0].is == ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli.", "sluice.dev/guaranteed-milli", "amd.com/gpu"]
+	contains(excluded[0].fix, "sluice.dev/guaranteed-milli, amd.com/gpu to resources")
 	count(policy.requires) == 0 with input as pool_input(fixtures.whole)
 	count(policy.requires) == 0 with input as project_input([whole])
 }

@@ -32,7 +32,7 @@ func (f *Folder) Tenant(project string, now time.Time) (*decision.Tenant, string
 func (f *Folder) tenant(project string, now time.Time, metadata *NamespaceMetadata) (*decision.Tenant, string, error) {
 	from := decision.TenantSources{NodePools: slices.Clone(f.NodePools), SizeLimits: decision.SizeLimits{
 		Labels: int(f.parameters.Spec.MaxLabels), Annotations: int(f.parameters.Spec.MaxAnnotations),
-	}, PodTemplates: f.parameters.Spec.PodTemplates}
+	}, PodTemplates: f.parameters.Spec.PodTemplates, NonGPUResources: f.parameters.Spec.NonGPUResources}
 	if pause := f.parameters.Status.Pause; pause.IsInForce(now) {
 		from.PausedUntil = pause.Until.Time
 	}

@@ -113,26 +113,27 @@ func (r *TenantResolver) addParameters(ctx context.Context, from *decision.Tenan
 	if pause := parameters.Status.Pause; r.Clock != nil && pause.IsInForce(r.Clock.Now()) {
 		from.PausedUntil = pause.Until.Time
 	}
-	from.PodTemplates = parameters.Spec.PodTemplates
+	from.PodTemplates, from.NonGPUResources = parameters.Spec.PodTemplates, parameters.Spec.NonGPUResources
 	from.SizeLimits = decision.SizeLimits{Labels: int(parameters.Spec.MaxLabels), Annotations: int(parameters.Spec.MaxAnnotations)}
 	return nil
 }
 
 // versionsOf returns the versions of a tenant's sources. Of node pools that are not the project's only counts
-// what pods without GPUs find there.
+// what pods without GPUs find there, and the names of resources.
 func versionsOf(from *decision.TenantSources) string {
 	versions := make([]string, len(from.NodePools))
 	for i := range from.NodePools {
 		pool := &from.NodePools[i]
 		version := pool.ResourceVersion
 		if !slices.ContainsFunc(from.Project.Spec.NodePools, func(quota v1alpha1.PoolQuota) bool { return quota.Name == pool.Name }) {
-			version = fmt.Sprint(pool.Generation, pool.Status.Nodes > 0, pool.Status.Taints)
+			version = fmt.Sprint(pool.Generation, pool.Status.Nodes > 0, pool.Status.Taints, pool.Status.UnlistedResources)
 		}
 		versions[i] = string(pool.UID) + "/" + version
 	}
 	slices.Sort(versions)
 	return fmt.Sprint(from.Project.UID, "/", from.Project.ResourceVersion, " ", from.Department.UID, "/", from.Department.ResourceVersion, " ",
-		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits, from.PodTemplates, from.PausedUntil.Unix())
+		versions, from.Namespace.UID, "/", from.Namespace.ResourceVersion, " ", from.SizeLimits,
+		from.PodTemplates, from.NonGPUResources, from.PausedUntil.Unix())
 }
 
 // ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to

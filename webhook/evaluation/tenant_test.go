@@ -103,6 +103,9 @@ func TestTenantFollowsOtherPools(t *testing.T) {
 		{"a taint", func(status *v1alpha1.NodePoolStatus) {
 			status.Taints = []corev1.Taint{{Key: "nvidia.com/gpu", Effect: "NoSchedule"}}
 		}, false},
+		{"a resource that no list knows", func(status *v1alpha1.NodePoolStatus) {
+			status.UnlistedResources = []v1alpha1.UnlistedResource{{Name: "nvidia.com/a100"}}
+		}, false},
 	} {
 		var pool v1alpha1.NodePool
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "other"}, &pool); err != nil {

@@ -4,6 +4,7 @@ package sluice.lib.denials
 
 import data.sluice.lib.format
 import data.sluice.lib.gpumodels
+import data.sluice.lib.grants
 import data.sluice.lib.kai
 import data.sluice.lib.pools
 import data.sluice.lib.request
@@ -49,7 +50,9 @@ unsupported_fix := sprintf("name another of the project's pools: %s", [format.li
 usable_names := [pool.name | some pool in input.nodePools; pool.unsupported == ""]
 
 # grant_msg denies a request that the preferred pool cannot grant.
-grant_msg := sprintf("the pod requests %s; node pool %s offers %s", [request.description, pools.preferred.name, offer])
+grant_msg := sprintf("the pod requests %s, which is no GPU of node pool %s", [grants.named_resource, pools.preferred.name]) if {
+	grants.named_resource
+} else := sprintf("the pod requests %s; node pool %s offers %s", [request.description, pools.preferred.name, offer])
 
 # offer describes what the preferred pool can grant.
 offer := "whole GPUs only" if pools.preferred.sharing == "None"

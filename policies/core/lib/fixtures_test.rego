@@ -33,7 +33,13 @@ pool(name, sharing, products) := {
 	"products": products,
 	"nodeKinds": [{"product": "", "gpus": 0, "perGPU": {"cpu": 12000, "memory": 85899345920}}],
 	"resourceFactors": {"nonPreemptible": 1, "preemptible": 1.5},
+	"resources": [],
 }
+
+# named is a pool whose nodes offer GPUs by these names.
+named(resources) := object.union(pool("named", "None", []), {"resources": [{"name": name, "gpus": gpus} | some name, gpus in resources]})
+
+named_gpus(name, count) := object.union(gpus(count), {"resources": {name: count}})
 
 profile(name, compute, memory, quota_charge) := {
 	"name": name,
@@ -50,7 +56,7 @@ has_no_attribute(name) := false if contains(name, "+")
 
 cpu := {
 	"type": "train", "hasTTY": false, "owner": {"group": "", "kind": ""},
-	"form": "None", "devices": 0, "share": 0, "shareLimit": 0, "memoryMiB": 0, "memoryLimitMiB": 0, "migProfile": "", "container": "", "resources": {}, "requests": {},
+	"form": "None", "devices": 0, "share": 0, "shareLimit": 0, "memoryMiB": 0, "memoryLimitMiB": 0, "migProfile": "", "container": "", "resources": {}, "requests": {}, "otherResources": [],
 	"claims": [], "deviceClasses": {}, "nodePools": [], "maxRuntime": "", "maxRuntimeSeconds": 0,
 }
 
@@ -77,6 +83,7 @@ project := {
 	"objects": {},
 	"refusedNodes": [],
 	"openPools": [],
+	"unlistedResources": {},
 }
 
 # pod returns a pod whose container main has these limits.
@@ -85,6 +92,7 @@ pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resour
 # parameters are the default parameters of all policies.
 parameters := {
 	"allowClaims": false,
+	"unlistedResources": "Warn",
 	"maximumGraceSeconds": 3600,
 	"maximumGraceSecondsOnGPUNodes": 60,
 	"minimumGraceSeconds": 30,

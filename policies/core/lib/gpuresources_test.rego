@@ -14,6 +14,7 @@ test_milli if {
 	value(fixtures.time_sliced, {"nvidia.com/gpu.shared": 3}) == 750
 	value(fixtures.whole, {"koordinator.sh/gpu": 50}) == 500
 	value(fixtures.whole, {}) == 0
+	value(fixtures.named({"nvidia.com/pair": 2}), {"nvidia.com/pair": 3}) == 6000
 }
 
 test_unknown_resource_is_whole_gpu if {

@@ -9,17 +9,33 @@ import data.sluice.lib.quotas
 # from_pool returns the grant of a pool: the resource of one device, its singular and
 # plural names, and its charge in thousandths of a GPU. It is undefined if the pool
 # cannot grant the request.
-from_pool(pool) := whole_gpu if {
+from_pool(pool) := by_sharing(pool) if not named_resource
+
+# Only the pools that name a resource of their own as their GPU have it.
+from_pool(pool) := {"resource": offered.name, "milli": quotas.milli(offered.gpus), "singular": offered.name, "plural": offered.name} if {
+	some offered in pool.resources
+	offered.name == named_resource
+}
+
+# named_resource is the resource that the pod requests and that Sluice knows as a GPU only
+# because a node pool names it.
+named_resource := name if {
+	some name, _ in input.workload.resources
+	not name in {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
+	not strings.any_prefix_match(name, {"nvidia.com/mig-", "volcano.sh/", "koordinator.sh/"})
+}
+
+by_sharing(pool) := whole_gpu(pool) if {
 	pool.sharing == "None"
 	input.workload.form == "Whole"
 }
 
-from_pool(pool) := slice_grant(profile) if {
+by_sharing(pool) := slice_grant(profile) if {
 	pool.sharing == "MIG"
 	profile := requested_profile(pool)
 }
 
-from_pool(pool) := grant if {
+by_sharing(pool) := grant if {
 	pool.sharing in {"MPS", "TimeSlicing"}
 	replica := gpumodels.replica(pool)
 	fits_replica(replica)
@@ -28,26 +44,26 @@ from_pool(pool) := grant if {
 
 # KAI-Scheduler grants whole GPUs by a resource, and shares by an annotation. A share of
 # more than 0.99 becomes a whole GPU.
-from_pool(pool) := whole_gpu if {
+by_sharing(pool) := whole_gpu(pool) if {
 	pool.sharing == "KAI"
 	input.workload.form in {"Whole", "Share"}
 	kai_share_milli == 1000
 }
 
-from_pool(pool) := annotated_share(kai_share_milli) if {
+by_sharing(pool) := annotated_share(kai_share_milli) if {
 	pool.sharing == "KAI"
 	input.workload.form == "Share"
 	kai_share_milli < 1000
 }
 
-from_pool(pool) := annotated_share(kai.memory_milli(pool, input.workload.memoryMiB)) if {
+by_sharing(pool) := annotated_share(kai.memory_milli(pool, input.workload.memoryMiB)) if {
 	pool.sharing == "KAI"
 	input.workload.form == "Memory"
 }
 
 kai_share_milli := kai.share_milli(quotas.milli(input.workload.share))
 
-whole_gpu := {"resource": whole_gpu_resource, "milli": 1000, "singular": "a whole GPU", "plural": "whole GPUs"}
+whole_gpu(pool) := {"resource": whole_gpu_resource(pool), "milli": 1000, "singular": "a whole GPU", "plural": "whole GPUs"}
 
 annotated_share(milli) := {"resource": "", "milli": milli, "singular": format.gpus(milli), "plural": sprintf("times %s", [format.gpus(milli)])}
 
@@ -95,11 +111,8 @@ size_fits_replica(replica) if {
 	replica.resource in object.keys(input.workload.resources)
 }
 
-# whole_gpu_resource is the resource of a whole GPU. It is the resource that the pod
-# requests, so GPUs of other vendors keep their resource. Resources of other
-# schedulers are replaced.
-whole_gpu_resource := name if {
-	some name, _ in input.workload.resources
-	not startswith(name, "volcano.sh/")
-	not startswith(name, "koordinator.sh/")
+# whole_gpu_resource returns the resource of a whole GPU of a pool, for a pod that does not
+# request it by a name of the pool's own: the first of these, if the pod names none.
+whole_gpu_resource(pool) := [offered.name | some offered in pool.resources; offered.gpus == 1][0] if {
+	not input.workload.resources["nvidia.com/gpu"]
 } else := "nvidia.com/gpu"

@@ -9,9 +9,22 @@ test_whole_gpus if {
 	not grants.from_pool(fixtures.time_sliced) with input.workload as fixtures.gpus(1)
 }
 
-test_other_vendors_keep_their_resource if {
-	grants.from_pool(fixtures.whole).resource == "amd.com/gpu" with input.workload as fixtures.gpus(1)
-		with input.workload.resources as {"amd.com/gpu": 1}
+test_named_resources if {
+	pool := fixtures.named({"amd.com/gpu": 1, "nvidia.com/half": 0.5})
+	grants.from_pool(pool).resource == "amd.com/gpu" with input.workload as fixtures.named_gpus("amd.com/gpu", 1)
+	grants.from_pool(pool).milli == 500 with input.workload as fixtures.named_gpus("nvidia.com/half", 1)
+	grants.from_pool(pool).resource == "nvidia.com/gpu" with input.workload as fixtures.gpus(1)
+	grants.from_pool(pool).resource == "amd.com/gpu" with input.workload as fixtures.gpus(1) with input.workload.resources as {}
+}
+
+# Only a pool that names a resource has it, with every sharing.
+test_named_resources_of_other_pools if {
+	every pool in [fixtures.whole, fixtures.mig, fixtures.time_sliced, fixtures.pool("shared", "KAI", [])] {
+		not grants.from_pool(pool) with input.workload as fixtures.named_gpus("amd.com/gpu", 1)
+	}
+}
+
+test_resources_of_other_schedulers_are_replaced if {
 	grants.from_pool(fixtures.whole).resource == "nvidia.com/gpu" with input.workload as fixtures.gpus(1)
 		with input.workload.resources as {"koordinator.sh/gpu": 100}
 }

@@ -38,9 +38,10 @@ type Summary struct {
 }
 
 // SummarizeNode returns the GPUs of a node: from its GPUNode if that lists any, else from the
-// labels of GPU feature discovery. observed is nil if there is no GPUNode. The error names the
-// missing or invalid label and what to do. A node without GPUs has the count 0.
-func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode) (Summary, error) {
+// labels of GPU feature discovery, else from the resources that one of the pools names as its GPUs.
+// observed is nil if there is no GPUNode. The error names the missing or invalid label and what to do. A node
+// without GPUs has the count 0.
+func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode, pools ...v1alpha1.NodePool) (Summary, error) {
 	if observed != nil && len(observed.Status.GPUs) > 0 {
 		summary := summaryFromGPUNode(observed)
 		// Only the labels have the division by the device plugin.
@@ -49,7 +50,27 @@ func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode) (Summary, erro
 		}
 		return summary, nil
 	}
+	if _, labeled := node.Labels[v1alpha1.LabelGPUCount]; !labeled {
+		for i := range pools {
+			if summary := summaryFromResources(node, &pools[i]); summary.GPUs > 0 {
+				return summary, nil
+			}
+		}
+	}
 	return summaryFromLabels(node)
+}
+
+// summaryFromResources counts the GPUs of other vendors, which no label reports, on a node of the pool. A resource is
+// its model.
+func summaryFromResources(node *corev1.Node, pool *v1alpha1.NodePool) (summary Summary) {
+	for _, resource := range pool.Spec.Resources {
+		capacity := node.Status.Capacity[corev1.ResourceName(resource.Name)]
+		if gpus := capacity.Value() * resource.GPUs.MilliValue() / 1000; gpus > 0 && gpus <= maxGPUs && SelectsNode(pool, node) {
+			summary.GPUs += int32(gpus)
+			summary.GPUModels = mergeModel(summary.GPUModels, v1alpha1.GPUModel{Name: resource.Name, GPUs: int32(gpus)})
+		}
+	}
+	return summary
 }
 
 func summaryFromGPUNode(observed *v1alpha1.GPUNode) Summary {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
@@ -42,6 +43,7 @@ func TestSummarizeNode(t *testing.T) {
 	tests := map[string]struct {
 		node     *corev1.Node
 		observed *v1alpha1.GPUNode
+		named    []v1alpha1.GPUResource
 		want     inventory.Summary
 		wrong    []string
 	}{
@@ -103,6 +105,19 @@ func TestSummarizeNode(t *testing.T) {
 			node: newNode(map[string]string{v1alpha1.LabelGPUCount: "2"}),
 			want: inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{model("unknown", 2, 0)}},
 		},
+		"GPUs of the pool's own names": {
+			node:  withCapacity(newNode(nil), "amd.com/gpu", "4", "example.com/half", "5", "nvidia.com/gpu", "1"),
+			named: []v1alpha1.GPUResource{{Name: "amd.com/gpu", GPUs: resource.MustParse("1")}, {Name: "example.com/half", GPUs: resource.MustParse("500m")}, {Name: "example.com/gone", GPUs: resource.MustParse("1")}},
+			want:  inventory.Summary{GPUs: 6, GPUModels: []v1alpha1.GPUModel{model("amd.com/gpu", 4, 0), model("example.com/half", 2, 0)}},
+		},
+		"renamed GPUs, which labels count": {
+			node:  withCapacity(newNode(featureLabels(productA100, "8", "40960")), "nvidia.com/a100", "4"),
+			named: []v1alpha1.GPUResource{{Name: "nvidia.com/a100", GPUs: resource.MustParse("1")}},
+			want:  inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(productA100, 8, 40960)}},
+		},
+		"none of the pool's own names": {
+			node: newNode(nil), named: []v1alpha1.GPUResource{{Name: "amd.com/gpu", GPUs: resource.MustParse("1")}}, wrong: []string{v1alpha1.LabelGPUCount},
+		},
 		"zero":              {node: newNode(featureLabels(productA100, "0", "40960"))},
 		"a word for count":  {node: newNode(featureLabels(productA100, "eight", "40960")), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "eight", "0 to 1024"}},
 		"negative":          {node: newNode(featureLabels(productA100, "-1", "40960")), wrong: []string{"-1"}},
@@ -114,7 +129,15 @@ func TestSummarizeNode(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := inventory.SummarizeNode(tc.node, tc.observed)
+			node := tc.node.DeepCopy()
+			if node.Labels == nil {
+				node.Labels = map[string]string{}
+			}
+			node.Labels["pool"] = "own"
+			own, other := newPool("own", map[string]string{"pool": "own"}), newPool("other", map[string]string{"pool": "other"})
+			own.Spec.Resources = tc.named
+			other.Spec.Resources = []v1alpha1.GPUResource{{Name: "nvidia.com/gpu", GPUs: resource.MustParse("1")}}
+			got, err := inventory.SummarizeNode(node, tc.observed, other, own)
 			if len(tc.wrong) > 0 {
 				for _, want := range tc.wrong {
 					if err == nil || !strings.Contains(err.Error(), want) {
@@ -131,6 +154,14 @@ func TestSummarizeNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withCapacity(node *corev1.Node, of ...string) *corev1.Node {
+	node.Status.Capacity = corev1.ResourceList{}
+	for i := 0; i < len(of); i += 2 {
+		node.Status.Capacity[corev1.ResourceName(of[i])] = resource.MustParse(of[i+1])
+	}
+	return node
 }
 
 func withReplicas(model v1alpha1.GPUModel, replicas int32, resource string) v1alpha1.GPUModel {

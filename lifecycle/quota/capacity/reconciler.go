@@ -122,7 +122,7 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 	if len(names) != 1 {
 		return nil, nil
 	}
-	summary, err := inventory.SummarizeNode(node, observed)
+	summary, err := inventory.SummarizeNode(node, observed, pools...)
 	if err != nil {
 		return nil, err
 	}

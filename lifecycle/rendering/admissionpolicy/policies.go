@@ -139,7 +139,8 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		Managers:        union(further.Managers, lifecycleUser),
 		// The other classes of NVIDIA's DRA driver (compute-domain-...) hold channels between nodes.
 		DeviceClasses:      union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
-		GPUResources:       union(further.GPUResources, resources...),
+		GPUResources:       union(further.GPUResources, slices.Concat(resources, otherVendors)...),
+		NonGPUResources:    union(further.NonGPUResources, nonGPUResources...),
 		DeviceAnnotations:  union(further.DeviceAnnotations, deviceAnnotations...),
 		ReservedNamespaces: union(further.ReservedNamespaces, reservedNamespaces...),
 		ExemptNamespaces:   union(further.ExemptNamespaces),
@@ -147,6 +148,30 @@ func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionPar
 		MaxLabels:          cmp.Or(further.MaxLabels, v1alpha1.DefaultMaxLabels),
 		MaxAnnotations:     cmp.Or(further.MaxAnnotations, v1alpha1.DefaultMaxAnnotations),
 	}
+}
+
+// otherVendors are the GPUs of other vendors' device plugins, and those that NVIDIA's passes to virtual machines.
+var otherVendors = []string{
+	"amd.com/gpu", // github.com/ROCm/k8s-device-plugin
+	// github.com/intel/intel-device-plugins-for-kubernetes (cmd/gpu_plugin)
+	"gpu.intel.com/i915", "gpu.intel.com/xe",
+	"habana.ai/gaudi",                    // Intel Gaudi's device plugin (docs.habana.ai)
+	"nvidia.com/pgpu", "nvidia.com/vgpu", // GPU operator with Kata Containers (docs.nvidia.com, Confidential Containers)
+}
+
+// nonGPUResources are the usual devices that are no GPUs. Of plugins that offer any device file by its name only single
+// names are listed.
+var nonGPUResources = []v1alpha1.ResourcePattern{
+	"rdma/*", // github.com/Mellanox/k8s-rdma-shared-dev-plugin, which offers network cards only
+	// NVIDIA's network operator (docs.nvidia.com/networking/display/kubernetes2570/quick-start)
+	"nvidia.com/hostdev", "nvidia.com/rdma_*",
+	"intel.com/intel_sriov_*", // github.com/k8snetworkplumbingwg/sriov-network-device-plugin (README)
+	"openshift.io/*",          // github.com/k8snetworkplumbingwg/sriov-network-operator (doc/basic-examples.md)
+	"vpc.amazonaws.com/efa",   // AWS's device plugin of Elastic Fabric Adapters (github.com/aws/eks-charts)
+	// github.com/kubevirt/kubevirt
+	"devices.kubevirt.io/kvm", "devices.kubevirt.io/sev", "devices.kubevirt.io/tun", "devices.kubevirt.io/vhost-net",
+	// github.com/microsoft/pai (device plugins), github.com/smarter-project/smarter-device-manager, github.com/squat/generic-device-plugin
+	"github.com/fuse", "smarter-devices/fuse", "squat.ai/fuse",
 }
 
 // deviceAnnotations are the annotations by which a container gets devices, mounts or priorities of its node. The policy

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,7 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
@@ -361,6 +363,20 @@ func TestNewParametersMergesLists(t *testing.T) {
 	}
 	if got.MaxLabels != v1alpha1.DefaultMaxLabels || got.MaxAnnotations != v1alpha1.DefaultMaxAnnotations {
 		t.Errorf("at most %d labels and %d annotations", got.MaxLabels, got.MaxAnnotations)
+	}
+	for _, name := range []string{"amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi", "nvidia.com/pgpu", "nvidia.com/vgpu"} {
+		if !slices.Contains(got.GPUResources, name) {
+			t.Errorf("%s of another vendor is not shipped", name)
+		}
+	}
+	units := workload.NewListedResources(nil, got.NonGPUResources).Units()
+	for name, unlisted := range map[corev1.ResourceName]bool{
+		"rdma/hca_shared": false, "nvidia.com/rdma_ib": false, "nvidia.com/hostdev": false, "nvidia.com/a100": true, "amd.com/gpu": true,
+		"devices.kubevirt.io/kvm": false, "devices.kubevirt.io/gpu": true, "squat.ai/fuse": false, "squat.ai/nvidia0": true,
+	} {
+		if units.IsUnlisted(name) != unlisted {
+			t.Errorf("%s is in no list: %v, want %v", name, !unlisted, unlisted)
+		}
 	}
 	if !slices.Contains(got.Managers, "system:serviceaccount:sluice-system:lifecycle") || !slices.Contains(got.GPUResources, "nvidia.com/gpu") {
 		t.Errorf("managers %v, GPU resources %v", got.Managers, got.GPUResources)

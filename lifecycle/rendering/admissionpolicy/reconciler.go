@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -92,6 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, toAll, managed).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, toAll, managed).
 		Watches(&v1alpha1.AdmissionParameters{}, toAll).
+		Watches(&v1alpha1.NodePool{}, toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Sluice's own namespace always exists, so its first event applies the policies at startup.
 		Watches(&corev1.Namespace{}, toAll, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetName() == v1alpha1.SystemNamespace
@@ -110,7 +112,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // reconcileParameters applies the parameter object. If the API server does not serve its kind, it
 // restores the CustomResourceDefinition and requeues.
 func (r *Reconciler) reconcileParameters(ctx context.Context) (reconcile.Result, error) {
-	parameters, err := apply.ToUnstructured(NewParameters(r.Parameters))
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
+	}
+	further := r.Parameters
+	for i := range pools.Items {
+		for _, named := range pools.Items[i].Spec.Resources {
+			further.GPUResources = append(slices.Clip(further.GPUResources), named.Name)
+		}
+	}
+	parameters, err := apply.ToUnstructured(NewParameters(further))
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -37,6 +37,10 @@ type Observation struct {
 	// have; sorted.
 	NodeKinds []v1alpha1.NodeKind
 	Taints    []corev1.Taint
+	// UnlistedResources are what nodes offer, or offered lately, and no list knows; UnlistedPods are the
+	// running pods of projects that have it. Both are sorted.
+	UnlistedResources []v1alpha1.UnlistedResource
+	UnlistedPods      []string
 	// UnknownGPUs are the reasons why the GPUs of a node are not fully known; sorted.
 	UnknownGPUs []string
 }
@@ -64,7 +68,7 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 		if node.Labels[v1alpha1.LabelMIGStrategy] == "mixed" {
 			observation.MixedMIGNodes = append(observation.MixedMIGNodes, node.Name)
 		}
-		summary, err := inventory.SummarizeNode(node, gpuNodes[node.Name])
+		summary, err := inventory.SummarizeNode(node, gpuNodes[node.Name], *pool)
 		if err != nil {
 			observation.UnknownGPUs = append(observation.UnknownGPUs, err.Error())
 			continue

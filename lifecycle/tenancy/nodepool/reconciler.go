@@ -4,7 +4,7 @@
 // Package nodepool writes the status of NodePools.
 //
 // It reads NodePools, Nodes and GPUNodes, the policies in force, and what these require
-// of the cluster. A status has the pool's nodes, GPUs and GPU models, the settings of
+// of the cluster, and the pods of nodes that offer what no list knows. A status has the pool's nodes, GPUs and GPU models, the settings of
 // its scheduler that policies read, and conditions that name each problem with its
 // remedy. The package writes nothing else.
 package nodepool
@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("nodepool").
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(predicate.Or[client.Object](inventory.NodeChanged, taintsChanged))).
+		Watches(&v1alpha1.AdmissionParameters{}, everyPool, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapGPUNodeToPools)).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
 		Complete(r)
@@ -93,7 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, &pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	observation, err := r.observe(ctx, &pool)
+	now := policytime.MachineNow()
+	observation, err := r.observe(ctx, &pool, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -101,11 +103,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := BuildStatus(&pool, observation, support, metav1.NewTime(policytime.MachineNow()))
+	status := BuildStatus(&pool, observation, support, metav1.NewTime(now))
 	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&pool, &pool.Status), statusFields(&pool, &status)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of node pool %s: %w", pool.Name, err)
 	}
-	return support.requeue(), support.CheckErr
+	result := support.requeue()
+	if len(status.UnlistedResources) > 0 && result.RequeueAfter == 0 {
+		result.RequeueAfter = unlistedRequeue
+	}
+	return result, support.CheckErr
 }
 
 // requeue returns when the pool is reconciled again.
@@ -121,7 +127,7 @@ func (s SchedulerSupport) requeue() reconcile.Result {
 	return reconcile.Result{}
 }
 
-func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Observation, error) {
+func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool, now time.Time) (Observation, error) {
 	var pools v1alpha1.NodePoolList
 	var nodes corev1.NodeList
 	var gpuNodes v1alpha1.GPUNodeList
@@ -135,7 +141,8 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 	for i := range gpuNodes.Items {
 		byNode[gpuNodes.Items[i].Name] = &gpuNodes.Items[i]
 	}
-	return Observe(pool, pools.Items, nodes.Items, byNode), nil
+	observation := Observe(pool, pools.Items, nodes.Items, byNode)
+	return observation, r.observeUnlisted(ctx, pool, pools.Items, nodes.Items, now, &observation)
 }
 
 // mapGPUNodeToPools returns the pools that select the node. The agent writes a GPUNode often, and

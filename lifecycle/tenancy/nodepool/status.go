@@ -38,13 +38,20 @@ func statusFields(pool *v1alpha1.NodePool, status *v1alpha1.NodePoolStatus) *ac.
 	fields := ac.NodePoolStatus().WithObservedGeneration(status.ObservedGeneration).WithNodes(status.Nodes).WithGPUs(status.GPUs).
 		WithSettings(status.Settings).WithTaints(status.Taints...).
 		WithConditions(apply.Conditions(status.Conditions,
-			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet)...)
+			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet, v1alpha1.ConditionUnlistedResources)...)
 	if status.DriverVersion != "" {
 		fields.WithDriverVersion(status.DriverVersion)
 	}
 	for i := range status.NodeKinds {
 		k := &status.NodeKinds[i]
 		fields.WithNodeKinds(ac.NodeKind().WithProduct(k.Product).WithGPUs(k.GPUs).WithNodes(k.Nodes).WithPerGPU(k.PerGPU))
+	}
+	for _, unlisted := range status.UnlistedResources {
+		entry := ac.UnlistedResource().WithName(unlisted.Name)
+		if !unlisted.GoneSince.IsZero() {
+			entry.WithGoneSince(unlisted.GoneSince)
+		}
+		fields.WithUnlistedResources(entry)
 	}
 	for i := range status.Products {
 		m := &status.Products[i]
@@ -71,9 +78,12 @@ func BuildStatus(pool *v1alpha1.NodePool, observation Observation, support Sched
 	status.Nodes, status.GPUs, status.Products = observation.Nodes, observation.Inventory.GPUs, observation.Inventory.GPUModels
 	status.DriverVersion = observation.Inventory.DriverVersion
 	status.NodeKinds, status.Taints = observation.NodeKinds, observation.Taints
+	status.UnlistedResources = observation.UnlistedResources
 	observed := *pool
 	observed.Status = status
-	conditions := []metav1.Condition{readyCondition(pool, observation), unsupportedCondition(&observed, observation, support)}
+	conditions := []metav1.Condition{
+		readyCondition(pool, observation), unsupportedCondition(&observed, observation, support), unlistedCondition(observation),
+	}
 	if support.CheckErr == nil {
 		status.Settings = mergeSettings(pool, support)
 		conditions = append(conditions, requirementsCondition(pool, observation, support))

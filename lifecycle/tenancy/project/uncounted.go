@@ -76,21 +76,26 @@ func (r *Reconciler) observeUncounted(
 		}
 		nodes[name] = &node
 	}
-	uncounted := FindUncounted(pods.Items, pools, func(node string) []string { return inventory.PoolsForNode(nodes[node], all.Items) })
+	units := workload.NewListedResources(all.Items, nil).Units()
+	uncounted := FindUncounted(pods.Items, units, pools, func(node string) []string {
+		return inventory.PoolsForNode(nodes[node], all.Items)
+	})
 	// Without governance, more uncounted pods may come.
 	return uncounted, governed || len(uncounted) > 0, nil
 }
 
-// FindUncounted returns the pods that hold GPUs without being counted, sorted by name. The
-// pools are the project's; poolsForNode returns the names of the pools that select a node.
-func FindUncounted(pods []corev1.Pod, pools []input.NodePool, poolsForNode func(node string) []string) []UncountedPod {
+// FindUncounted returns the pods that hold GPUs, by these units, without being counted, sorted by
+// name. The pools are the project's; poolsForNode returns the names of the pools that select a node.
+func FindUncounted(
+	pods []corev1.Pod, units workload.ResourceUnits, pools []input.NodePool, poolsForNode func(node string) []string,
+) []UncountedPod {
 	var uncounted []UncountedPod
 	for i := range pods {
 		pod := &pods[i]
 		if workload.IsPodTerminal(pod) {
 			continue
 		}
-		request, err := workload.ParsePod(pod)
+		request, err := units.ParsePod(pod)
 		if err == nil && !request.RequestsGPU() {
 			continue
 		}

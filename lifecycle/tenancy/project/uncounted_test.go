@@ -95,13 +95,15 @@ func TestFindUncounted(t *testing.T) {
 		"on a node of another pool":  {newGPUPod("p", gpu, withNodeName("n-other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of no pool":       {newGPUPod("p", gpu, withNodeName("both")), []UncountedPod{{Pod: "p"}}},
 		"of a pool that it had":      {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.old", "1000"), withNodeName("n-other")), nil},
+		"GPUs of a NodePool's name":  {newGPUPod("p", withResource("example.com/pair", "2"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 4000, false, false}}},
 		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false, false}}},
 		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 1000, false, false}}},
 		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-mig")), []UncountedPod{{"p", "mig", 2000, false, false}}},
 	}
+	units := workload.ListedResources{GPUs: map[corev1.ResourceName]workload.Milli{"example.com/pair": 2000}}.Units()
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, FindUncounted([]corev1.Pod{tc.pod}, newTestPools(), poolsForTestNode)); diff != "" {
+			if diff := cmp.Diff(tc.want, FindUncounted([]corev1.Pod{tc.pod}, units, newTestPools(), poolsForTestNode)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -115,7 +117,7 @@ func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 	slice := withResource("nvidia.com/mig-3g.20gb", "1")
 	got := FindUncounted([]corev1.Pod{
 		newGPUPod("old", slice, withNodeName("n-mig")), newGPUPod("new", slice, withResource("sluice.dev/gpu-milli.mig", "500"), withNodeName("n-mig")),
-	}, pools, poolsForTestNode)
+	}, nil, pools, poolsForTestNode)
 	if diff := cmp.Diff([]UncountedPod{{"old", "mig", 1000, false, false}}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -31,7 +31,7 @@ type poolUse struct {
 
 // addUse computes the quotas of the project from the GPU pods that have not ended.
 func (a *adoption) addUse(state *adoptionState, pods []corev1.Pod) {
-	pools := state.projectPools()
+	pools, units := state.projectPools(), workload.NewListedResources(state.pools, nil).Units()
 	uses := map[string]*poolUse{}
 	var outside, invalid []string
 	for i := range pods {
@@ -40,7 +40,7 @@ func (a *adoption) addUse(state *adoptionState, pods []corev1.Pod) {
 			continue
 		}
 		a.pods++
-		request, err := workload.ParsePod(pod)
+		request, err := units.ParsePod(pod)
 		switch {
 		case err != nil:
 			invalid = append(invalid, pod.Name)

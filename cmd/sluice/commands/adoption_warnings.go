@@ -34,9 +34,9 @@ type podProblem struct {
 
 // addPodWarnings adds what the adoption changes for the pods that run, and for their successors.
 func (a *adoption) addPodWarnings(state *adoptionState, pods []corev1.Pod) {
-	running := []string{}
+	running, units := []string{}, workload.NewListedResources(state.pools, nil).Units()
 	for i := range pods {
-		if request, err := workload.ParsePod(&pods[i]); err == nil && request.RequestsGPU() && isRunning(&pods[i]) {
+		if request, err := units.ParsePod(&pods[i]); err == nil && request.RequestsGPU() && isRunning(&pods[i]) {
 			running = append(running, pods[i].Name)
 		}
 	}

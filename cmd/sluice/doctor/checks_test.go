@@ -135,6 +135,15 @@ func TestChecksFindProblems(t *testing.T) {
 			second.Name = "second"
 			o.NodePools.Value = append(o.NodePools.Value, *second)
 		}, "node-capacity", "several node pools select it, so that it belongs to none: dgx, second", nil},
+		"a resource that no list knows": {func(o *Observation) {
+			o.NodePools.Value[0].Status.UnlistedResources = []v1alpha1.UnlistedResource{{Name: "nvidia.com/a100"}, {Name: "rdma/hca"}}
+		}, "unlisted-resources", "Warning NodePool dgx: its nodes offer nvidia.com/a100, or offered it", nil},
+		"a pod whose resource a pool began to offer": {func(o *Observation) {
+			o.NodePools.Value[0].Status.UnlistedResources = []v1alpha1.UnlistedResource{{Name: "nvidia.com/a100"}}
+			pod := newGPUPod("lab", "early")
+			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/a100": resource.MustParse("1")}
+			o.UnlistedPods = []corev1.Pod{pod}
+		}, "unlisted-resources", "Error Pod lab/early: it requests nvidia.com/a100, which nodes of node pool dgx began to offer later", nil},
 		"a node of no pool":  {func(o *Observation) { delete(o.Nodes.Value[0].Labels, v1alpha1.LabelNodePool) }, "node-capacity", "Warning Node dgx-1: it has GPUs, and no node pool selects it", nil},
 		"no agent on a node": {func(o *Observation) { o.Nodes.Value = append(o.Nodes.Value, newGPUNode("dgx-2")) }, "agents", "Warning Node dgx-2: it has GPUs and no agent reports it", nil},
 		"a stale sample":     {func(o *Observation) { o.GPUNodes.Value[0].Status.SampledAt.Time = testNow.Add(-time.Hour) }, "agents", "Error GPUNode dgx-1: its agent has not reported for 1h0m0s", nil},

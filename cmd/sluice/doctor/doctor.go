@@ -134,6 +134,7 @@ var checks = []check{
 	{"node-pools", areaNodes, false, checkNodePools},
 	{"gpus-known", areaNodes, true, checkGPUsKnown},
 	{"node-capacity", areaNodes, false, checkNodeCapacity},
+	{"unlisted-resources", areaNodes, false, checkUnlistedResources},
 	{"agents", areaNodes, false, checkAgents},
 	{"gpus", areaNodes, false, checkGPUs},
 	{"policies", areaPolicies, false, checkPolicies},

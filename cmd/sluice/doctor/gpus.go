@@ -15,7 +15,9 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
+	"sluice.dev/policies/input"
 )
 
 func isAgent(d appsv1.DaemonSet) bool { return d.Name == agentName }
@@ -114,6 +116,34 @@ func (o *Observation) parameters() v1alpha1.AdmissionParametersSpec {
 		return o.Parameters.Value.Spec
 	}
 	return admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}).Spec
+}
+
+// unlistedResources returns what nodes of a pool offer and no list knows, with the first of these pools, and the units of the
+// others.
+func (o *Observation) unlistedResources() (map[string]string, workload.ResourceUnits) {
+	units := workload.NewListedResources(o.NodePools.Value, o.parameters().NonGPUResources).Units()
+	return input.UnlistedResources(o.NodePools.Value, units), units
+}
+
+// checkUnlistedResources finds resources of the pools' nodes that can be GPUs, and the pods of projects that have them.
+func checkUnlistedResources(o *Observation) (out outcome) {
+	if reason := firstUnread(o.NodePools, o.GPUPods, o.Namespaces); reason != "" {
+		return skip("%s", reason)
+	}
+	unlisted, units := o.unlistedResources()
+	for _, name := range sortedKeys(unlisted) {
+		out.add(Warning, "NodePool "+unlisted[name], fmt.Sprintf("its nodes offer %s, or offered it in the last 24 hours, and no list knows "+
+			"whether it is a GPU; pods of projects that request it are rejected", name),
+			"name it in spec.resources of the NodePool if it is a GPU, else in nonGPUResources of the AdmissionParameters")
+	}
+	for i := range o.UnlistedPods {
+		pod := &o.UnlistedPods[i]
+		name := units.Requested(pod, sortedKeys(unlisted))
+		out.add(Error, "Pod "+pod.Namespace+"/"+pod.Name, fmt.Sprintf("it requests %s, which nodes of node pool %s began to offer later: "+
+			"it can have a GPU that no quota counts", name, unlisted[name]), "delete the pod, or list the resource")
+	}
+	out.ok = "Sluice, a NodePool or the AdmissionParameters know every extended resource of the pools' nodes"
+	return out
 }
 
 // maxListedPods limits the pods that a finding names.

@@ -89,7 +89,7 @@ func checkGPUsKnown(o *Observation) (out outcome) {
 	known, gpus := 0, int32(0)
 	for i := range o.Nodes.Value {
 		node := &o.Nodes.Value[i]
-		summary, err := inventory.SummarizeNode(node, o.gpuNode(node.Name))
+		summary, err := inventory.SummarizeNode(node, o.gpuNode(node.Name), o.NodePools.Value...)
 		switch {
 		case err != nil && !o.mayHaveGPUs(node): // such as a node of the control plane
 		case err != nil:

@@ -111,6 +111,9 @@ type Observation struct {
 	Nodes      Read[[]corev1.Node]
 	// GPUPods are the pods that request a GPU and have not ended.
 	GPUPods Read[[]corev1.Pod]
+	// UnlistedPods are the pods of projects that request what nodes of a pool offer and no list knows. They are read with
+	// GPUPods.
+	UnlistedPods []corev1.Pod
 
 	Departments Read[[]v1alpha1.Department]
 	Projects    Read[[]v1alpha1.Project]

@@ -78,7 +78,9 @@ func Observe(ctx context.Context, source Source, o *Observation) error {
 	o.Nodes = list(r, "nodes", &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node { return l.Items })
 	o.Namespaces = list(r, "namespaces", &corev1.NamespaceList{}, func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items })
 	o.Parameters = get(r, "admissionparameters.sluice.dev", client.ObjectKey{Name: v1alpha1.AdmissionParametersName}, &v1alpha1.AdmissionParameters{})
-	o.GPUPods = readGPUPods(r, o.parameters())
+	o.NodePools = list(r, "nodepools.sluice.dev", &v1alpha1.NodePoolList{},
+		func(l *v1alpha1.NodePoolList) []v1alpha1.NodePool { return l.Items })
+	o.readPods(r)
 	if o.mayBeInstalled() {
 		o.readSluice(r)
 		o.readComponents(r)
@@ -133,30 +135,37 @@ func readResources(resources discovery.ServerResourcesInterface) Read[map[string
 // podPageSize is the number of pods in one request.
 const podPageSize = 500
 
-// readGPUPods lists all pods in pages, and keeps those that request a GPU and have not ended.
-func readGPUPods(r reader, parameters v1alpha1.AdmissionParametersSpec) Read[[]corev1.Pod] {
+// readPods lists all pods in pages, and keeps those that have not ended and request a GPU, or in a project what can be one.
+func (o *Observation) readPods(r reader) {
+	parameters := o.parameters()
+	unlisted, units := o.unlistedResources()
+	names := sortedKeys(unlisted)
 	read := Read[[]corev1.Pod]{What: "list pods -A"}
 	for next := ""; ; {
 		var page corev1.PodList
 		if read.Err = r.client.List(r.ctx, &page, client.Limit(podPageSize), client.Continue(next)); read.Err != nil {
-			return read
+			break
 		}
 		for i := range page.Items {
-			if pod := &page.Items[i]; !workload.IsPodTerminal(pod) && gpuRequest(pod, &parameters) != "" {
+			pod := &page.Items[i]
+			if !workload.IsPodTerminal(pod) && gpuRequest(pod, &parameters) != "" {
 				read.Value = append(read.Value, *pod)
+			}
+			if units.Requested(pod, names) != "" && o.namespaceLabels(pod.Namespace)[v1alpha1.LabelProject] != "" {
+				o.UnlistedPods = append(o.UnlistedPods, *pod)
 			}
 		}
 		if next = page.Continue; next == "" {
-			return read
+			break
 		}
 	}
+	o.GPUPods = read
 }
 
 // readSluice reads Sluice's own objects.
 func (o *Observation) readSluice(r reader) {
 	o.Departments = list(r, "departments.sluice.dev", &v1alpha1.DepartmentList{}, func(l *v1alpha1.DepartmentList) []v1alpha1.Department { return l.Items })
 	o.Projects = list(r, "projects.sluice.dev", &v1alpha1.ProjectList{}, func(l *v1alpha1.ProjectList) []v1alpha1.Project { return l.Items })
-	o.NodePools = list(r, "nodepools.sluice.dev", &v1alpha1.NodePoolList{}, func(l *v1alpha1.NodePoolList) []v1alpha1.NodePool { return l.Items })
 	o.GPUNodes = list(r, "gpunodes.sluice.dev", &v1alpha1.GPUNodeList{}, func(l *v1alpha1.GPUNodeList) []v1alpha1.GPUNode { return l.Items })
 	o.Policies = list(r, "policies.sluice.dev", &v1alpha1.PolicyList{}, func(l *v1alpha1.PolicyList) []v1alpha1.Policy { return l.Items })
 	o.Clocks = list(r, "workloadclocks.sluice.dev -A", &v1alpha1.WorkloadClockList{}, func(l *v1alpha1.WorkloadClockList) []v1alpha1.WorkloadClock { return l.Items })

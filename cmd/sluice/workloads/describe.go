@@ -125,7 +125,11 @@ func (w *Workload) GPUs() string {
 	for _, pod := range w.Pods {
 		if !workload.IsPodTerminal(pod) && pod.DeletionTimestamp == nil {
 			counted = true
-			count(workload.ParsePod(pod))
+			request, err := workload.ParsePod(pod)
+			count(request, err)
+			if err == nil && !request.RequestsGPU() {
+				sum += charge(pod) // of a resource that only the NodePool knows as a GPU
+			}
 		}
 	}
 	if !counted {
@@ -147,6 +151,18 @@ func (w *Workload) GPUs() string {
 		text += device
 	}
 	return text
+}
+
+// charge returns the GPU quota that the pod uses; admission writes it on one container.
+func charge(pod *corev1.Pod) (sum workload.Milli) {
+	for i := range pod.Spec.Containers {
+		for name, quantity := range pod.Spec.Containers[i].Resources.Requests {
+			if v1alpha1.IsGPUMilli(name) {
+				sum += workload.Milli(quantity.Value())
+			}
+		}
+	}
+	return sum
 }
 
 // Addresses returns the addresses of the Ingresses and Services of a workload: the ones that a browser outside

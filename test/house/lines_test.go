@@ -14,14 +14,14 @@ import (
 // areaLines has the lines of Go of each part of the repository, without tests and generated files. A change that
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
-	"api":       13286,
-	"cmd":       22757,
+	"api":       13393,
+	"cmd":       22808,
 	"gpuagent":  13298,
-	"lifecycle": 46016,
+	"lifecycle": 45689,
 	"manifests": 120,
-	"policies":  31908,
-	"test":      5765,
-	"webhook":   11879,
+	"policies":  31955,
+	"test":      5840,
+	"webhook":   11834,
 
 	// What only tests link, and the lab.
 	"gpuagent/nvml/conformance": 1332,

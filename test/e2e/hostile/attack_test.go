@@ -36,6 +36,7 @@ const (
 	volumeClaims class = "volume claims"
 	nodeShares   class = "shares of a node"
 	reservations class = "reserved GPUs"
+	otherNames   class = "GPUs of other names"
 )
 
 // row is one attack. It holds for each role and engine.

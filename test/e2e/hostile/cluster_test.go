@@ -137,6 +137,9 @@ func (w *world) setUp(ctx context.Context) error {
 	if err := w.apply(ctx, poolsText); err != nil {
 		return err
 	}
+	if err := w.offerOtherNames(ctx); err != nil {
+		return fmt.Errorf("offer GPUs of other names: %w", err)
+	}
 	for department, text := range map[string]string{faculty: facultyText, otherFaculty: otherFacultyText, ending: endingText} {
 		if err := w.apply(ctx, text); err != nil {
 			return fmt.Errorf("department %s: %w", department, err)
@@ -177,7 +180,7 @@ var departmentOf = map[string]string{elsewhere: otherFaculty, ending: ending}
 const (
 	poolsText = `
 {apiVersion: sluice.dev/v1alpha1, kind: NodePool, metadata: {name: direct},
- spec: {nodeSelector: {sluice.dev/node-pool: direct}, scheduler: kube-scheduler, sharing: None, tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]}}
+ spec: {nodeSelector: {sluice.dev/node-pool: direct}, scheduler: kube-scheduler, sharing: None, resources: [{name: example.com/named, gpus: 2}], tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]}}
 ---
 {apiVersion: sluice.dev/v1alpha1, kind: NodePool, metadata: {name: direct-mig},
  spec: {nodeSelector: {sluice.dev/node-pool: direct-mig}, scheduler: kube-scheduler, sharing: MIG, mig: {planning: Dynamic}, tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]}}

@@ -43,7 +43,7 @@ func nodePoolTable() table {
 			{name: "shares of a node", patch: `{spec: {resourceShares: {nonPreemptible: "0.95", preemptible: Unlimited}}}`},
 			{name: "the largest share of a node", patch: `{spec: {resourceShares: {preemptible: "999.999"}}}`},
 			{name: "a label of blocks of nodes", patch: `{spec: {topologyKeys: [example.com/block]}}`},
-			{name: "GPUs of other names", patch: newNamedGPUs(`{name: a/b, gpus: 500m}, {name: b.c/D_1.x, gpus: "2"}, {name: a/c, gpus: 0.001}`)},
+			{name: "GPUs of other names", patch: newNamedGPUs(`{name: a/b, gpus: 500m}, {name: b.c/D_1.x, gpus: "2"}, {name: a/c, gpus: "0.001"}`)},
 			{name: "a GPU name in Kueue", patch: `{spec: {scheduler: kueue, sharing: None, mig: null, resources: [{name: a/b, gpus: 16}]}}`},
 			{name: "no limits of the driver", patch: `{spec: {driverMemoryLimits: Never}}`},
 			{name: "pods without GPUs refused", patch: `{spec: {cpuPods: Refuse}}`},

@@ -189,11 +189,11 @@ func (w *kueueWorkload) metadataOnly() *metav1.PartialObjectMetadata {
 
 // releaseDeletedGroups deletes the Workloads of pod groups all of whose pods were deleted before they had a node. Kueue
 // waits for their replacements, and until then keeps the quota, and by its finalizer the pods, which count in the
-// ResourceQuota. Without the Workload it removes both.
+// ResourceQuota. Without the Workload it removes both. The pods of an evicted group are Kueue's to delete.
 func (r *Reconciler) releaseDeletedGroups(ctx context.Context, all []kueueWorkload) error {
 	for i := range all {
 		w := &all[i]
-		if !w.isOpen() || !w.isForPods() || !w.hasCondition(kueueQuotaReserved) || !r.areMembersDeleted(w) {
+		if !w.isOpen() || !w.isForPods() || !w.hasCondition(kueueQuotaReserved) || w.hasCondition(kueueEvicted) || !r.areMembersDeleted(w) {
 			continue
 		}
 		err := r.Client.Delete(ctx, w.metadataOnly(), client.Preconditions{UID: &w.UID})

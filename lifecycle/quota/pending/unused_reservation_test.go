@@ -156,16 +156,22 @@ func TestDeletedGroupReleasesItsQuota(t *testing.T) {
 	}
 	bound := func(p *podcache.Pod) { p.Node = "dgx-1" }
 	for name, tc := range map[string]struct {
-		pods fakePods
-		want bool
+		pods    fakePods
+		want    bool
+		evicted bool
 	}{
-		"all deleted":            {fakePods{member("a", withDeletion), member("b", withDeletion)}, true},
-		"one deleted, one gone":  {fakePods{member("a", withDeletion)}, true},
-		"one deleted":            {fakePods{member("a", withDeletion), member("b")}, false},
-		"deleted on their nodes": {fakePods{member("a", withDeletion, bound), member("b", withDeletion)}, false},
-		"finished":               {nil, false},
+		"all deleted":            {pods: fakePods{member("a", withDeletion), member("b", withDeletion)}, want: true},
+		"evicted by Kueue":       {pods: fakePods{member("a", withDeletion), member("b", withDeletion)}, evicted: true},
+		"one deleted, one gone":  {pods: fakePods{member("a", withDeletion)}, want: true},
+		"one deleted":            {pods: fakePods{member("a", withDeletion), member("b")}},
+		"deleted on their nodes": {pods: fakePods{member("a", withDeletion, bound), member("b", withDeletion)}},
+		"finished":               {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			group := *group.DeepCopyObject().(*kueueWorkload) //nolint:forcetypeassert // it is one
+			if tc.evicted {
+				group.Status.Conditions = append(group.Status.Conditions, metav1.Condition{Type: kueueEvicted, Status: metav1.ConditionTrue})
+			}
 			g, _ := newQueueTestEnv(t, group)
 			g.pods, g.Clock = tc.pods, &steppedClock{now: noonPlus(0)}
 			if wrote, _ := g.reconcileOnce(t); slices.Contains(wrote, "delete Workload team") != tc.want {

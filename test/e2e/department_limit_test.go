@@ -144,12 +144,10 @@ func TestGuaranteeIsReclaimedInDepartment(t *testing.T) {
 	}})
 	sharedCluster.createGovernedProject(t, department, "claimer-owner", newPoolQuota("dgx", "1", "2"))
 	sharedCluster.createGovernedProject(t, department, "claimer-borrower", newPoolQuota("dgx", "0", "2"))
-	add := func(ns string, i int) *corev1.Pod {
+	add := func(ns, name string) *corev1.Pod {
 		t.Helper()
-		pod, err := sharedCluster.clientset.CoreV1().Pods(ns).Create(t.Context(), newTrainingPod(ns, i), metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pod := newPod(ns, name, withGPU)
+		create(t, pod)
 		return pod
 	}
 	condition := func() *metav1.Condition {
@@ -159,10 +157,12 @@ func TestGuaranteeIsReclaimedInDepartment(t *testing.T) {
 		}
 		return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionLimitExceeded)
 	}
-	add("claimer-borrower", 0)
-	newest := add("claimer-borrower", 1)
-	eventually(t, steadily(limitInForce, func() error { return sharedCluster.checkQuotaUsed(t.Context(), "claimer-borrower", 2000) }))
-	claimant := add("claimer-owner", 0)
+	eventually(t, steadily(limitInForce, func() error { return sharedCluster.checkQuotaUsed(t.Context(), "claimer-borrower", 0) }))
+	add("claimer-borrower", "train-1")
+	sharedCluster.waitForRunningPods(t, "claimer-borrower", 1)
+	newest := add("claimer-borrower", "train-2")
+	sharedCluster.waitForRunningPods(t, "claimer-borrower", 2)
+	claimant := add("claimer-owner", "train")
 	eventually(t, func() error {
 		if err := refresh(t, newest); err != nil {
 			return err

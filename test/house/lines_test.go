@@ -14,14 +14,14 @@ import (
 // areaLines has the lines of Go of each part of the repository, without tests and generated files. A change that
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
-	"api":       13393,
-	"cmd":       22808,
+	"api":       13460,
+	"cmd":       22918,
 	"gpuagent":  13298,
-	"lifecycle": 45689,
+	"lifecycle": 46976,
 	"manifests": 120,
-	"policies":  31955,
-	"test":      5840,
-	"webhook":   11834,
+	"policies":  31970,
+	"test":      5825,
+	"webhook":   11174,
 
 	// What only tests link, and the lab.
 	"gpuagent/nvml/conformance": 1332,

@@ -63,7 +63,8 @@ func (r *Renewal) writeBundles(ctx context.Context) (changed, trusted bool, err 
 			if patch == nil {
 				continue
 			}
-			if err := r.Client.Patch(ctx, configuration, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManagerCertificates)); err != nil {
+			raw := client.RawPatch(types.JSONPatchType, patch)
+			if err := r.Client.Patch(ctx, configuration, raw, client.FieldOwner(v1alpha1.FieldManagerCertificates)); err != nil {
 				return fmt.Errorf("write the caBundle of %T %s: %w", configuration, configurationName, err)
 			}
 			changed = true
@@ -111,7 +112,8 @@ func bundlePatch(resourceVersion string, bundles [][]byte, bundle []byte) []byte
 	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": resourceVersion}}
 	for i, present := range bundles {
 		if !bytes.Equal(present, bundle) {
-			operations = append(operations, map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": bundle})
+			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)
+			operations = append(operations, map[string]any{"op": "add", "path": path, "value": bundle})
 		}
 	}
 	if len(operations) == 1 {

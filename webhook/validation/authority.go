@@ -127,7 +127,9 @@ func (r Reviewer) Manages(ctx context.Context, user authenticationv1.UserInfo, p
 // ChangesOthers reports whether the roles of a user in a namespace let him change what others created. The review knows the
 // groups of a user only from a request of that user.
 func (r Reviewer) ChangesOthers(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
-	allowed, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{Verb: VerbChangeOthers, Resource: "workloads", Namespace: namespace})
+	allowed, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{
+		Verb: VerbChangeOthers, Resource: "workloads", Namespace: namespace,
+	})
 	if err != nil {
 		return false, fmt.Errorf("check whether %s can change workloads of others: %w", user.Username, err)
 	}

@@ -47,7 +47,8 @@ func ValidateProjectQuota(
 		if department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow {
 			warning := warnOversubscription(path, &subscription, excess)
 			if exceedsLimit(department, &subscription, *requested, pools) {
-				warning += "; of the pods within the guarantees of its projects, the newest above the department's limit are ended, whichever project they belong to"
+				warning += "; of the pods within the guarantees of its projects, the newest above the department's limit are ended, " +
+					"whichever project they belong to"
 			}
 			warnings = append(warnings, warning)
 			continue
@@ -124,7 +125,9 @@ func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subsc
 
 // exceedsLimit reports whether the guarantees of projects that are counted alone exceed the department's limit, so that
 // not all can be kept.
-func exceedsLimit(department *v1alpha1.Department, subscription *tenancy.Subscription, requested resource.Quantity, pools []v1alpha1.NodePool) bool {
+func exceedsLimit(
+	department *v1alpha1.Department, subscription *tenancy.Subscription, requested resource.Quantity, pools []v1alpha1.NodePool,
+) bool {
 	_, bound := findPool(department.Spec.NodePools, subscription.NodePool)
 	if bound == nil || subscription.Limit || !slices.ContainsFunc(pools, func(pool v1alpha1.NodePool) bool {
 		return pool.Name == subscription.NodePool && pool.Spec.Scheduler.CountsProjectsAlone()

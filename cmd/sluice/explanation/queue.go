@@ -90,7 +90,8 @@ func (f *Facts) explainQueued(conditions []metav1.Condition) *Answer {
 		}
 		a.State, a.Reason = StatePreempted, "EvictedByKueue"
 		a.Details = append(a.Details, a.Text)
-		a.Text = fmt.Sprintf("It was %s at %s %s", verb, f.minute(evicted.LastTransitionTime.Time), sentence(pending.ExplainEviction(cause, message)))
+		a.Text = fmt.Sprintf("It was %s at %s %s", verb, f.minute(evicted.LastTransitionTime.Time),
+			sentence(pending.ExplainEviction(cause, message)))
 	}
 	f.addQuotaHolders(a)
 	a.Details = append(a.Details, "It starts by itself when its turn comes.")

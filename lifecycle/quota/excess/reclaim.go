@@ -81,8 +81,9 @@ func (s *scope) announcementFor(pod, claimant *podcache.Pod) eviction.Announceme
 	return eviction.Announcement{
 		Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID,
 		Reason: v1alpha1.EndQuotaReclaimed, Claimant: claimant.UID,
-		Message: fmt.Sprintf("project %s claims its guarantee in node pool %s, %s has no room within its limit of %s, and project %s is over its own guarantee of %s",
-			claimant.Project, v1alpha1.NodePoolOf(s.resource), s.holder, s.limit.Milli.Describe(), pod.Project, s.guarantees[pod.Namespace].Describe()),
+		Message: fmt.Sprintf("project %s claims its guarantee in node pool %s, %s has no room within its limit of %s, "+
+			"and project %s is over its own guarantee of %s", claimant.Project, v1alpha1.NodePoolOf(s.resource), s.holder,
+			s.limit.Milli.Describe(), pod.Project, s.guarantees[pod.Namespace].Describe()),
 	}
 }
 

@@ -64,8 +64,10 @@ func DescribeOtherGuarantee(quota *corev1.ResourceQuota, rejection QuotaRejectio
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
 		unit := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 		hard, used, _ := apply.EnforcedLimit(quota, unit)
-		if pool := v1alpha1.NodePoolOf(unit); v1alpha1.IsGuaranteedMilli(unit) && pool != "" && unit != rejection.Resource && hard-used >= int64(rejection.Charge) {
-			return fmt.Sprintf("the guarantee in node pool %s has room: to use it, set the annotation %s to %s", pool, v1alpha1.AnnotationNodePools, pool)
+		pool, isOther := v1alpha1.NodePoolOf(unit), v1alpha1.IsGuaranteedMilli(unit) && unit != rejection.Resource
+		if pool != "" && isOther && hard-used >= int64(rejection.Charge) {
+			return fmt.Sprintf("the guarantee in node pool %s has room: to use it, set the annotation %s to %s",
+				pool, v1alpha1.AnnotationNodePools, pool)
 		}
 	}
 	return ""

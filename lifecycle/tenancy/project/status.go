@@ -94,8 +94,9 @@ func trainingInGuarantee(outcome Outcome) []problem {
 		return nil
 	}
 	return []problem{{v1alpha1.ReasonTrainingGuaranteeUnsupported, fmt.Sprintf(
-		"the guarantee in node pool %s holds within the department's limit, and kube-scheduler frees no GPUs for preemptible work, which the project "+
-			"runs: training may wait for GPUs that others hold. With Kueue and KAI-Scheduler it does not", strings.Join(names, ", "))}}
+		"the guarantee in node pool %s holds within the department's limit, and kube-scheduler frees no GPUs for preemptible work, "+
+			"which the project runs: training may wait for GPUs that others hold. With Kueue and KAI-Scheduler it does not",
+		strings.Join(names, ", "))}}
 }
 
 // closedLimits are what the schedulers cannot do for an expired project, which starts nothing new while its workloads run

@@ -239,10 +239,10 @@ func TestNetworkPolicies(t *testing.T) {
 		namespace       string
 		ingress, egress []string
 	}{
-		"webhook":   {v1alpha1.SystemNamespace, []string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
-		"lifecycle": {v1alpha1.SystemNamespace, []string{"8080 monitoring"}, []string{apiServer, dns, mail}},
+		"webhook":      {v1alpha1.SystemNamespace, []string{"9443", "8080 monitoring"}, []string{apiServer, dns}},
+		"lifecycle":    {v1alpha1.SystemNamespace, []string{"8080 monitoring"}, []string{apiServer, dns, mail}},
 		"certificates": {v1alpha1.SystemNamespace, nil, []string{apiServer}},
-		"gpuagent":  {v1alpha1.AgentNamespace, []string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
+		"gpuagent":     {v1alpha1.AgentNamespace, []string{"8080 monitoring"}, []string{exporter, apiServer, dns}},
 	} {
 		var policy networkingv1.NetworkPolicy
 		findObject(t, objects, "NetworkPolicy", name, &policy)

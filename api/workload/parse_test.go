@@ -333,7 +333,8 @@ func TestParse(t *testing.T) {
 func TestParseWithListedResources(t *testing.T) {
 	listed := workload.NewListedResources([]v1alpha1.NodePool{
 		{Spec: v1alpha1.NodePoolSpec{Resources: []v1alpha1.GPUResource{
-			{Name: "amd.com/gpu", GPUs: resource.MustParse("1")}, {Name: "nvidia.com/half", GPUs: resource.MustParse("500m")},
+			{Name: "amd.com/gpu", GPUs: resource.MustParse("1")},
+			{Name: "nvidia.com/half", GPUs: resource.MustParse("500m")},
 			{Name: "example.com/pair", GPUs: resource.MustParse("2")},
 		}}},
 		{Spec: v1alpha1.NodePoolSpec{Resources: []v1alpha1.GPUResource{{Name: "nvidia.com/half", GPUs: resource.MustParse("0.25")}}}},

@@ -14,10 +14,11 @@ import (
 func TestPutBackDelays(t *testing.T) {
 	now := time.Date(2026, 10, 24, 12, 0, 0, 0, time.UTC)
 	record := workloadkind.PutBack{}
-	for times, want := range []time.Duration{5, 10, 20, 40, 60, 60, 60} {
+	for times, minutes := range []int{5, 10, 20, 40, 60, 60, 60} {
+		want := time.Duration(minutes) * time.Minute
 		record = record.Next(now)
-		if got := record.Until.Sub(now); got != want*time.Minute || record.Times != times+1 {
-			t.Errorf("put back %d times: for %s, want %d min", record.Times, got, want)
+		if got := record.Until.Sub(now); got != want || record.Times != times+1 {
+			t.Errorf("put back %d times: for %s, want %s", record.Times, got, want)
 		}
 		if got := workloadkind.ParsePutBack(record.String()); got != record {
 			t.Errorf("parsed %v, want %v", got, record)

@@ -89,8 +89,11 @@ test_scheduling_gates if {
 	queue := object.union(fixtures.whole, {"scheduler": "kueue"})
 	{d.field | some d in policy.deny} == {"spec.schedulingGates"} with input as gated(["example.org/mine"], fixtures.whole)
 	count(policy.deny) == 1 with input as gated(["kueue.x-k8s.io/admission"], fixtures.whole)
-	count(policy.deny) == 0 with input as gated(["kueue.x-k8s.io/admission"], queue)
-	count(policy.deny) == 1 with input as gated(["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"], queue)
+	kueues := gated(["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"], queue)
+	count(policy.deny) == 0 with input as kueues
+
+	# Kueue removes no gates of a Job's pods.
+	count(policy.deny) == 1 with input as kueues with input.workload.owner as {"group": "batch", "kind": "Job"}
 	count(policy.deny) == 0 with input as gated(["example.org/mine"], queue) with input.parameters.schedulingGates as ["example.org/mine"]
 	cpu := object.union(fixtures.input_for(fixtures.cpu, [fixtures.whole]), {"object": {"spec": {"schedulingGates": [{"name": "mine"}]}}})
 	count(policy.deny) == 0 with input as cpu

@@ -4,6 +4,7 @@
 # ClusterQueue of each project.
 package schedulers.kueue
 
+import data.sluice.lib.kueue
 import data.sluice.lib.pools
 import data.sluice.lib.quotas
 import data.sluice.lib.request
@@ -57,7 +58,7 @@ deny contains {
 	scheduled_by_kueue
 	fully_mutated
 	not has_scheduling_gate
-	not suspended_by_owner
+	not kueue.suspended_by_owner
 }
 
 # fully_mutated: all mutating webhooks have handled the pod. The annotation of the
@@ -70,14 +71,6 @@ fully_mutated if {
 has_scheduling_gate if {
 	some gate in input.object.spec.schedulingGates
 	gate.name == "kueue.x-k8s.io/admission"
-}
-
-# suspended_by_owner: Kueue suspends the pod's owner or the owner's workload instead. An
-# admission policy validates the owner references of pods.
-suspended_by_owner if {"group": input.workload.owner.group, "kind": input.workload.owner.kind} in suspended_kinds
-
-suspended_kinds := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind": "RayCluster"}} | {{"group": "kubeflow.org", "kind": kind} |
-	some kind in ["JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"]
 }
 
 # kueue_pools are the pools of Kueue, in their order.

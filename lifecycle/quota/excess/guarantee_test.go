@@ -119,10 +119,11 @@ func TestRounds(t *testing.T) {
 	check := func(second int, claims []Claim, want string, next time.Duration) {
 		t.Helper()
 		served, again := r.serve(claims, at(second))
-		var got string
+		var pods []*podcache.Pod
 		for _, c := range served {
-			got += c.Pod.Name + " "
+			pods = append(pods, c.Pod)
 		}
+		got := names(pods)
 		if got != want || again != next {
 			t.Errorf("after %d s: serves %q, again in %s; want %q, %s", second, got, again, want, next)
 		}
@@ -130,11 +131,11 @@ func TestRounds(t *testing.T) {
 	job := []Claim{claim("a", "a1", 0), claim("a", "a2", 5)}
 	check(0, job[:1], "", 10*time.Second)
 	check(9, job, "", time.Second)
-	check(10, job, "a1 a2 ", 0)
+	check(10, job, "a1 a2", 0)
 	more := append(slices.Clone(job), claim("a", "a3", 11), claim("b", "b1", 12))
-	check(22, more, "a1 a2 b1 ", 588*time.Second)
+	check(22, more, "a1 a2 b1", 588*time.Second)
 	check(609, more[2:3], "", time.Second) // the first two were deleted
-	check(610, more[2:3], "a3 ", 0)
+	check(610, more[2:3], "a3", 0)
 }
 
 // Guards invariant 12 of the design: in random histories of a department, in which pods are created and deleted and

@@ -48,11 +48,16 @@ func TestMergeUnlisted(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	ago := func(hours int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(hours) * time.Hour)) }
 	got := mergeUnlisted([]v1alpha1.UnlistedResource{
-		{Name: "example.com/back", GoneSince: ago(3)}, {Name: "example.com/gone"}, {Name: "example.com/old", GoneSince: ago(24)},
-		{Name: "example.com/recent", GoneSince: ago(23)}, {Name: "rdma/hca"},
+		{Name: "example.com/back", GoneSince: ago(3)},
+		{Name: "example.com/gone"},
+		{Name: "example.com/old", GoneSince: ago(24)},
+		{Name: "example.com/recent", GoneSince: ago(23)},
+		{Name: "rdma/hca"},
 	}, []string{"example.com/back", "example.com/new"}, workload.ListedResources{Others: []v1alpha1.ResourcePattern{"rdma/*"}}.Units(), now)
 	want := []v1alpha1.UnlistedResource{
-		{Name: "example.com/back"}, {Name: "example.com/gone", GoneSince: metav1.NewTime(now)}, {Name: "example.com/new"},
+		{Name: "example.com/back"},
+		{Name: "example.com/gone", GoneSince: metav1.NewTime(now)},
+		{Name: "example.com/new"},
 		{Name: "example.com/recent", GoneSince: ago(23)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

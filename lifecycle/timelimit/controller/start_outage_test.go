@@ -89,7 +89,7 @@ func TestRegistryAwayForAnHour(t *testing.T) {
 			c.createStuckPod(fmt.Sprintf("job-%d", i), pullFails, "dgx-1")
 			c.advance(20 * time.Second)
 		}
-		c.advance(start.Add(40 * time.Minute).Sub(time.Now()))
+		c.advance(time.Until(start.Add(40 * time.Minute)))
 		c.restart()
 		c.advance(20 * time.Minute)
 		held := c.heldCondition()

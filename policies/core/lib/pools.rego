@@ -3,6 +3,7 @@ package sluice.lib.pools
 
 import data.sluice.lib.grants
 import data.sluice.lib.kai
+import data.sluice.lib.kueue
 import data.sluice.lib.quotas
 import data.sluice.lib.request
 import data.sluice.lib.shares
@@ -28,10 +29,15 @@ usable := [pool | some pool in candidates; pool.unsupported == ""]
 # preferred is the first selected pool; undefined if no candidate is usable.
 preferred := selected[0]
 
-# scheduling_gates are the names of the gates that the scheduler of the preferred pool sets and removes.
+# scheduling_gates are the names of the gates that the scheduler of the preferred pool sets
+# and removes. Kueue's webhook sets both on each pod that it queues by itself, and its start
+# of the pod removes both (pkg/controller/jobs/pod in Kueue).
 default scheduling_gates := set()
 
-scheduling_gates := {"kueue.x-k8s.io/admission"} if preferred.scheduler == "kueue"
+scheduling_gates := {"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"} if {
+	preferred.scheduler == "kueue"
+	not kueue.suspended_by_owner
+}
 
 # selected are the pools in which the pod can run: the first usable one, and the pools
 # directly after it that resemble it and that the scheduler can tell apart. Kueue chooses

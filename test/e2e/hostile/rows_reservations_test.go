@@ -19,14 +19,10 @@ var queueing = []engine{kube, kueue}
 
 // No member keeps GPUs reserved for pods that do not start, and none keeps a colleague's pod group from being admitted.
 var _ = attacks(
-	gated("Pod"), gated("Job"), gated("CronJob"), gated("Deployment"), gated("StatefulSet"),
+	gated("Pod"), gated("Job"), gated("CronJob"), gated("StatefulSet"),
 	row{
 		class: reservations, name: "the gate of another scheduler", engines: []engine{kube}, want: "the scheduling gate kueue.x-k8s.io/admission keeps the pod from starting",
 		attack: createWith("Pod", limits("nvidia.com/gpu"), "{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}]}}"),
-	},
-	row{
-		class: reservations, name: "the gate of a topology that the queue does not have", engines: []engine{kueue}, want: "the scheduling gate kueue.x-k8s.io/topology keeps the pod from starting",
-		attack: createWith("Pod", limits("nvidia.com/gpu"), "{spec: {schedulingGates: [{name: kueue.x-k8s.io/topology}]}}"),
 	},
 	row{class: reservations, name: "a scheduling gate on a pod without GPUs", engines: queueing, allowed: true, attack: create("Pod", mineGate)},
 	row{

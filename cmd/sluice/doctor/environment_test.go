@@ -118,7 +118,10 @@ func newHealthy(t *testing.T) *Observation {
 }
 
 func newGPUNode(name string) corev1.Node {
-	list := corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: resource.MustParse("2"), v1alpha1.ResourceGPUMilli: resource.MustParse("2000"), v1alpha1.ResourceGuaranteedMilli: resource.MustParse("2000")}
+	list := corev1.ResourceList{
+		v1alpha1.ResourceNVIDIAGPU: resource.MustParse("2"), v1alpha1.ResourceGPUMilli: resource.MustParse("2000"),
+		v1alpha1.GuaranteedMilli(v1alpha1.ResourceGPUMilliFor("dgx")): resource.MustParse("2000"),
+	}
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			v1alpha1.LabelNodePool: "dgx", v1alpha1.LabelGPUProduct: "A100", v1alpha1.LabelGPUCount: "2", v1alpha1.LabelGPUMemory: "40960",

@@ -64,13 +64,15 @@ func (u *Uninstaller) findOfManifests(ctx context.Context, group string, kinds .
 	return actions, nil
 }
 
-// componentNames are the names of the Deployments and of the DaemonSet.
-var componentNames = []string{"webhook", "lifecycle", "gpuagent"}
+// componentNames are the names of the Deployments, of the DaemonSet and of the CronJob.
+var componentNames = []string{"webhook", "lifecycle", "gpuagent", "certificates"}
 
 func (u *Uninstaller) findComponents(ctx context.Context) (actions []action, err error) {
 	for _, namespace := range componentNamespaces {
-		for _, kind := range []string{"Deployment", "DaemonSet"} {
-			err := u.list(ctx, schema.GroupKind{Group: "apps", Kind: kind}, func(o *unstructured.Unstructured) {
+		for _, kind := range []schema.GroupKind{
+			{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "batch", Kind: "CronJob"},
+		} {
+			err := u.list(ctx, kind, func(o *unstructured.Unstructured) {
 				if isComponent(o) {
 					actions = append(actions, u.remove(o))
 				}

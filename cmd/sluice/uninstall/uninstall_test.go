@@ -89,6 +89,7 @@ func objects() []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "stopped", Annotations: map[string]string{v1alpha1.AnnotationStoppedUntil: "2026-01-01T00:00:00Z"}},
 			Spec:       batchv1.JobSpec{Suspend: ptr.To(true)},
 		},
+		&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "certificates"}},
 	}
 }
 
@@ -170,7 +171,7 @@ func TestRunAfterACrashAtEachWrite(t *testing.T) {
 
 func requireUninstalled(t *testing.T, c client.Client) {
 	t.Helper()
-	for _, gone := range []client.Object{objects()[0], objects()[1], objects()[3], objects()[4], objects()[5], objects()[7], objects()[10], objects()[15]} {
+	for _, gone := range []client.Object{objects()[0], objects()[1], objects()[3], objects()[4], objects()[5], objects()[7], objects()[10], objects()[15], objects()[18]} {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(gone), gone); client.IgnoreNotFound(err) != nil || err == nil {
 			t.Errorf("%T %s is left: %v", gone, gone.GetName(), err)
 		}
@@ -210,7 +211,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	if err := u.Run(t.Context()); err != nil || *writes != 0 {
 		t.Fatalf("%v, %d writes", err, *writes)
 	}
-	for _, text := range []string{"delete Deployment sluice-system/lifecycle", "remove the finalizer of Project lab", "remove the GPU quota unit from node dgx-1"} {
+	for _, text := range []string{"delete Deployment sluice-system/lifecycle", "delete CronJob sluice-system/certificates", "remove the finalizer of Project lab", "remove the GPU quota unit from node dgx-1"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the plan lacks %q:\n%s", text, out)
 		}

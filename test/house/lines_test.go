@@ -15,7 +15,7 @@ import (
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
 	"api":       13460,
-	"cmd":       22918,
+	"cmd":       22920,
 	"gpuagent":  13298,
 	"lifecycle": 46976,
 	"manifests": 120,

@@ -38,9 +38,9 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 	)
 	for name, tc := range map[string]struct{ pod, wantDenial string }{
 		"without a gate":                {`{spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
-		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "Kueue's webhook did not process the pod"},
+		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "the scheduling gate mine keeps the pod from starting"},
 		"of a Deployment":               {`{` + owned + `apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
-		"in order: with the gate":       {`{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}], ` + gpu + `}}`, ""},
+		"in order: with the gate":       {`{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}, {name: kueue.x-k8s.io/topology}], ` + gpu + `}}`, ""},
 		"in order: of a Job":            {`{` + owned + `batch/v1, kind: Job, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, ""},
 		"in order: without a GPU":       {`{spec: {containers: [{name: main, image: x}]}}`, ""},
 		"the queue of another project":  {`{metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main, image: x}]}}`, "queue other does not belong to project thesis"},

@@ -232,7 +232,7 @@ var volatilePatterns = []struct {
 	pattern     *regexp.Regexp
 	replacement string
 }{
-	{regexp.MustCompile(`\b(folding|gpuagent|lifecycle|webhook)(-[a-z0-9]{6,10})?-[a-z0-9]{5}\b`), "$1-xxxxx"},
+	{regexp.MustCompile(`\b(certificates|folding|gpuagent|lifecycle|webhook)(-[a-z0-9]{6,10})?-[a-z0-9]{5}\b`), "$1-xxxxx"},
 	{regexp.MustCompile(`\b(context sluice of) \S+ now`), "$1 KUBECONFIG now"},
 	{regexp.MustCompile(`\b(hyper1)-[a-z0-9]{5}\b`), "$1-xxxxx"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d UTC`), "TIME"},

@@ -29,7 +29,7 @@ func workloadClockTable() table {
 			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Pending", "Running", "Paused", "Stopping", "Stopped", "Finished", "Deleted"`},
 			{"a negative running time", `{status: {accumulatedSeconds: -1}}`, "status.accumulatedSeconds", "greater than or equal to 0"},
 			{"an invalid start of an interval", `{status: {runningSince: yesterday}}`, "status.runningSince", "date-time"},
-			{"a deadline for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "ShareExceeded", "Preempted", "StartTimeout", "ProjectDeleted"`},
+			{"a deadline for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "ShareExceeded", "Preempted", "QuotaReclaimed", "StartTimeout", "ProjectDeleted"`},
 			{"a deadline without a time", `{status: {deadline: {at: null}}}`, "status.deadline.at", "Required value"},
 			{"a lead in an unknown unit", `{status: {leads: [{lead: 1w, reason: Idle, at: "2026-10-02T07:00:00Z"}]}}`, "status.leads[0].lead", duration},
 			{"a negative share", `{status: {gpuUsage: {shareMiB: -1}}}`, "status.gpuUsage.shareMiB", "greater than or equal to 0"},

@@ -42,8 +42,8 @@ const (
 
 // Members of two projects create, change and delete workloads of their own and of others, at random
 // and at the same time, with forged fields and any requests of CPU and memory. No request succeeds that its sender has no right to, no
-// workload ends or changes but by a request of a member who may do so, no pod keeps those of others off nodes or joins their group, none
-// with a GPU has a scheduling gate, no clock counts a workload
+// workload and no volume claim ends or changes but by a request of a member who may do so, no pod keeps those of others off nodes, joins
+// their group or mounts an L2 researcher's claim, none with a GPU has a scheduling gate, no clock counts a workload
 // for another user, no project runs more than its limit for longer than the bound, and no pod has more CPU or memory than its GPUs' share
 // of the node. Guards invariants 3, 4 and 12 of the design.
 func TestNoMemberHarmsAnother(t *testing.T) {
@@ -86,7 +86,7 @@ type member struct {
 	all       bool   // may change all workloads of the project
 }
 
-// workload is an object that a member created.
+// workload is an object that a member created: a workload or a volume claim.
 type workload struct {
 	object  *unstructured.Unstructured
 	creator *member
@@ -182,57 +182,17 @@ func (s *simulation) act(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// changes are patches by which members change or end workloads. Most are refused. Each sets the
-// annotation to a number.
-var changes = []string{
-	`{"metadata":{"annotations":{"note":"%d"}}}`,
-	`{"metadata":{"annotations":{"note":"%d"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"note":"%d"}},"spec":{"suspend":false}}`,
-	`{"metadata":{"annotations":{"note":"%d"}},"spec":{"replicas":0}}`, `{"metadata":{"annotations":{"note":"%d"}},"spec":{"replicas":2}}`,
-	`{"metadata":{"annotations":{"note":"%d"},"labels":{"app":"other"}}}`, `{"metadata":{"annotations":{"note":"%d"},"labels":{"sluice.dev/project":"other"}}}`,
-	`{"metadata":{"annotations":{"note":"%d","sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`,
-	`{"metadata":{"annotations":{"note":"%d","sluice.dev/created-by":"{user}"}}}`,
-	`{"metadata":{"annotations":{"note":"%d"},"finalizers":["example.org/stay"]}}`, `{"metadata":{"annotations":{"note":"%d"},"finalizers":null}}`,
-}
-
-// forgeries are fragments of pods with which workloads are created.
-var forgeries = []string{
-	"", "", "", "", `{metadata: {annotations: {sluice.dev/created-by: other@example.org}}}`, `{metadata: {labels: {sluice.dev/project: other}}}`,
-	`{spec: {priorityClassName: system-node-critical}}`, `{spec: {priorityClassName: sluice-inference}}`, `{spec: {nodeName: dgx-2}}`,
-	`{spec: {schedulerName: other}}`, `{metadata: {annotations: {sluice.dev/ends-at: "2099-01-01T00:00:00Z"}}}`,
-	`{spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1", sluice.dev/gpu-milli.direct: "1"}}}]}}`,
-	`{metadata: {labels: {sluice.dev/workload-type: inference}}}`,
-	antiAffinity(ownReplicas), antiAffinity(everybody), antiAffinity(everybody + ", namespaceSelector: {}"),
-	mineGate, mineGate, inGroup("g0"), inGroup("g0"), inGroup("g1"),
-	antiAffinity("topologyKey: kubernetes.io/os, labelSelector: {}"), antiAffinity(everybody + ", mismatchLabelKeys: [sluice.dev/creator]"),
-}
-
-// requestForms are fragments of pods that request an amount of a resource of the node.
-var requestForms = []string{
-	`{spec: {containers: [{name: main, resources: {requests: {%s: %q}}}]}}`,
-	`{spec: {initContainers: [{name: prepare, image: any, resources: {requests: {%s: %q}}}]}}`,
-	`{spec: {initContainers: [{name: log, image: any, restartPolicy: Always, resources: {requests: {%s: %q}}}]}}`,
-	`{spec: {resources: {requests: {%s: %q}}}}`,
-	`{spec: {resources: {limits: {%s: %q}}}}`,
-	`{spec: {containers: [{name: main, resources: {limits: {%s: %q}}}]}}`,
-}
-
-// randomRequests is a fragment of a pod that requests nothing of the node, or up to more than all.
-func randomRequests(random *rand.Rand) string {
-	if random.IntN(2) == 0 {
-		return ""
-	}
-	resource, amount := "cpu", strconv.Itoa(1+random.IntN(256))
-	if random.IntN(3) == 0 {
-		resource, amount = "memory", strconv.Itoa(1+random.IntN(1100))+"Gi"
-	}
-	return fmt.Sprintf(requestForms[random.IntN(len(requestForms))], resource, amount)
-}
-
 // create creates a workload, mostly with a GPU.
 func (s *simulation) create(ctx context.Context, m *member, namespace, name string, random *rand.Rand) {
-	kind := []string{"Pod", "Pod", "Job", "Deployment"}[random.IntN(4)]
-	fragments := []string{inTemplate(kind, forgeries[random.IntN(len(forgeries))])}
-	if random.IntN(4) > 0 {
+	kind := []string{"Pod", "Pod", "Job", "Deployment", "StatefulSet", "PersistentVolumeClaim"}[random.IntN(6)]
+	s.mu.Lock()
+	kind, name, fragments, mounted := s.randomClaims(kind, namespace, name, random)
+	s.mu.Unlock()
+	if kind != "PersistentVolumeClaim" {
+		fragments = append(fragments, inTemplate(kind, forgeries[random.IntN(len(forgeries))]))
+	}
+	hasGPU := kind != "PersistentVolumeClaim" && random.IntN(4) > 0
+	if hasGPU {
 		fragments = append([]string{inTemplate(kind, limits("nvidia.com/gpu")), inTemplate(kind, randomRequests(random))}, fragments...)
 	}
 	object, err := m.ordinary(kind, name, fragments...)
@@ -243,7 +203,9 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	object.SetNamespace(namespace)
 	w := &workload{object: object, creator: m}
 	s.mu.Lock()
-	s.byName[name] = w
+	if kind != "PersistentVolumeClaim" {
+		s.byName[name] = w
+	}
 	others := s.memberOfGroup(w)
 	s.mu.Unlock()
 	err = m.client.Create(ctx, object)
@@ -254,6 +216,8 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 		return
 	}
 	s.accepted++
+	s.byName[name] = w
+	s.touchClaims(w)
 	s.workloads[namespace] = append(s.workloads[namespace], w)
 	if namespace != m.namespace {
 		s.t.Errorf("%s created %s %s in another project", m.user, kind, name)
@@ -264,7 +228,10 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	if others != nil && !others.touched && s.notTerminating(others) != nil { // Sluice may have ended it above the limit
 		s.t.Errorf("%s created pod %s in the pod group of %s", m.user, name, others.creator.user)
 	}
-	if gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates"); len(gates) > 0 && fragments[0] == limits("nvidia.com/gpu") {
+	if mounted != nil && kind == "Pod" && mounted.creator != m && !mounted.creator.all {
+		s.t.Errorf("%s created pod %s with the claim %s of %s", m.user, name, mounted.object.GetName(), mounted.creator.user)
+	}
+	if gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates"); len(gates) > 0 && hasGPU {
 		s.t.Errorf("%s created pod %s with a GPU and a scheduling gate", m.user, name)
 	}
 }
@@ -308,7 +275,10 @@ func (s *simulation) change(m *member, w *workload, request func() error, delete
 	may := m.may(w)
 	s.mu.Lock()
 	s.requests++
-	w.touched = w.touched || may
+	if may {
+		w.touched = true
+		s.touchClaims(w)
+	}
 	s.mu.Unlock()
 	err := request()
 	s.mu.Lock()

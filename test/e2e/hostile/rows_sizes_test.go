@@ -27,7 +27,7 @@ func variables(number int) string {
 }
 
 // fullPod has as many labels and annotations as are allowed.
-var fullPod = own("Pod", "{metadata: {labels: "+numbered(255)+", annotations: "+numbered(256)+"}}")
+var fullPod = own("Pod", "{metadata: {labels: "+numbered(255)+", annotations: "+numbered(255)+"}}")
 
 const tooManyLabels, tooManyAnnotations, tooManyEntries = "metadata.labels: 257 entries, of which at most 256 are allowed",
 	"metadata.annotations: 257 entries, of which at most 256 are allowed", "entries, of which at most 256 are allowed"
@@ -36,7 +36,7 @@ const tooManyLabels, tooManyAnnotations, tooManyEntries = "metadata.labels: 257 
 var _ = attacks(
 	huge("a pod with 40,000 labels", create("Pod", "{metadata: {labels: "+numbered(40000)+"}}"), "metadata.labels: 40001 entries, of which at most 256 are allowed"),
 	huge("a pod with 257 labels", create("Pod", "{metadata: {labels: "+numbered(256)+"}}"), tooManyLabels),
-	huge("a pod with 257 annotations", create("Pod", "{metadata: {annotations: "+numbered(257)+"}}"), tooManyAnnotations),
+	huge("a pod with 257 annotations", create("Pod", "{metadata: {annotations: "+numbered(256)+"}}"), tooManyAnnotations),
 	huge("a pod with 5,001 variables", create("Pod", variables(5001)), "env: 5001 entries, of which at most 5000 are allowed"),
 	huge("a label more", patch(fullPod, `{"metadata":{"labels":{"more":"x"}}}`), tooManyLabels),
 	huge("an annotation more", patch(fullPod, `{"metadata":{"annotations":{"more":"x"}}}`), tooManyAnnotations),

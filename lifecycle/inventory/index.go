@@ -138,12 +138,18 @@ func IsNodeLost(ctx context.Context, reader client.Reader, name string) (since t
 	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		return time.Time{}, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.LastTransitionTime.Time, condition.Status != corev1.ConditionTrue, nil
+	since, ready := Readiness(&node)
+	return since, !ready, nil
+}
+
+// Readiness returns whether a node is ready, and since when it is or is not; zero if that is unknown.
+func Readiness(node *corev1.Node) (since time.Time, ready bool) {
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			return condition.LastTransitionTime.Time, condition.Status == corev1.ConditionTrue
 		}
 	}
-	return time.Time{}, true, nil
+	return time.Time{}, false
 }
 
 // SampleMaxAge is the age of a GPUNode's last sample, in machine time, from which its agent counts as

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // startCause is why a pod that holds GPUs or quota does not start.
@@ -18,6 +20,7 @@ const (
 	causeGate          startCause = "SchedulingGate" // a scheduling gate of its author
 	causeNoNode        startCause = "NoNode"         // a node that no pool has, even when it is empty
 	causeNoRoom        startCause = "NoRoom"         // it would fit if pods of others ended
+	causeNoInstance    startCause = "NoInstance"     // the same, and the pod requests MIG instances, which partitioning creates
 	causeMissingObject startCause = "MissingObject"  // a Secret, ConfigMap or volume claim that does not exist
 	causeImage         startCause = "Image"          // its image cannot be pulled
 	causeStarting      startCause = "Starting"       // its node has not created its containers
@@ -25,7 +28,8 @@ const (
 
 // isOwnFault says for each cause whether the author of the workload has to mend it.
 var isOwnFault = map[startCause]bool{
-	causeGate: true, causeNoNode: true, causeMissingObject: true, causeImage: true, causeNoRoom: false, causeStarting: false,
+	causeGate: true, causeNoNode: true, causeMissingObject: true, causeImage: true,
+	causeNoRoom: false, causeNoInstance: false, causeStarting: false,
 }
 
 // imageReasons are the kubelet's reasons of containers whose image cannot be pulled.
@@ -38,9 +42,9 @@ var (
 	missingClaim = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found`)
 	// noPreemptionHelps matches the message of kube-scheduler if no node would do without its pods.
 	noPreemptionHelps = regexp.MustCompile(`preemption: 0/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling\.?$`)
-	// temporary are the parts of such a message that name what others change: a node that is cordoned, not ready
-	// or repartitioned, and devices that partitioning can make.
-	temporary = []string{"were unschedulable", "{node.kubernetes.io/", "{sluice.dev/", "Insufficient nvidia.com/", "Insufficient sluice.dev/"}
+	// noNodeFits matches what such a message says of nodes that lack what the pod asks for, even when they are empty.
+	noNodeFits = regexp.MustCompile(`^0/\d+ nodes are available: ` +
+		`(\d+ (node\(s\) didn't match Pod's node affinity/selector|Insufficient (cpu|memory|ephemeral-storage|hugepages-\w+))[,.] )+preemption:`)
 )
 
 // startCauseOf returns why a pod that has not started does not start, with the scheduler's or the kubelet's
@@ -60,9 +64,10 @@ func startCauseOf(pod *corev1.Pod) (cause startCause, reason, image string) {
 		switch {
 		case missingClaim.MatchString(message):
 			return causeMissingObject, message, ""
-		case preemption != nil && preemption[1] == preemption[2] &&
-			!slices.ContainsFunc(temporary, func(part string) bool { return strings.Contains(message, part) }):
+		case preemption != nil && preemption[1] == preemption[2] && noNodeFits.MatchString(message):
 			return causeNoNode, message, ""
+		case slices.ContainsFunc(pod.Spec.Containers, requestsInstances):
+			return causeNoInstance, message, ""
 		}
 		return causeNoRoom, message, ""
 	}
@@ -80,4 +85,13 @@ func startCauseOf(pod *corev1.Pod) (cause startCause, reason, image string) {
 		}
 	}
 	return causeStarting, reason, ""
+}
+
+func requestsInstances(container corev1.Container) bool {
+	for name := range container.Resources.Limits {
+		if strings.HasPrefix(string(name), v1alpha1.ResourceNVIDIAMIGPrefix) {
+			return true
+		}
+	}
+	return false
 }

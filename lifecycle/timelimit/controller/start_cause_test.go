@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func TestStartCauses(t *testing.T) {
@@ -27,6 +28,10 @@ func TestStartCauses(t *testing.T) {
 		return pod
 	}
 	gated := corev1.Pod{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "mine"}}}}
+	needsInstances := unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.20gb. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
+	needsInstances.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"nvidia.com/mig-3g.20gb": resource.MustParse("1")},
+	}}}
 	seen := map[startCause]bool{}
 	for name, tc := range map[string]struct {
 		pod  corev1.Pod
@@ -40,6 +45,10 @@ func TestStartCauses(t *testing.T) {
 		"a slice that no GPU is divided into": {unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.20gb. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
 		"a cordoned node":                     {unscheduled("0/1 nodes are available: 1 node(s) were unschedulable. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
 		"a node that is repartitioned":        {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {sluice.dev/repartitioning: }. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
+		"a taint of its administrators":       {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {maintenance: }. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
+		"a reason of a later Kubernetes":      {unscheduled("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) are blue. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), causeNoRoom},
+		"a size that no node has":             {unscheduled("0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), causeNoNode},
+		"instances that do not exist yet":     {needsInstances, causeNoInstance},
 		"a claim that does not exist":         {unscheduled(`0/1 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.`), causeMissingObject},
 		"an image that does not exist":        {waiting("ContainerCreating", "ImagePullBackOff"), causeImage},
 		"a Secret that does not exist":        {waiting("CreateContainerConfigError"), causeMissingObject},

@@ -32,14 +32,14 @@ const (
 	holdInterval = 24 * time.Hour
 )
 
-// startPool returns the node pool of a workload that starts; nil for others. A stale one would miss a hold.
+// startPool returns the node pool of a workload that starts; nil for others.
 func (r *Reconciler) startPool(ctx context.Context, w *workload) (*v1alpha1.NodePool, error) {
 	pods := w.heldPods()
 	if len(w.runningPods) > 0 || len(pods) == 0 || pods[0].Pool == "" || w.end() != "" || w.clock.Status.Stopped != nil {
 		return nil, nil
 	}
 	pool := &v1alpha1.NodePool{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: pods[0].Pool}, pool); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: pods[0].Pool}, pool); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get node pool %s: %w", pods[0].Pool, err)
 	}
 	return pool, nil

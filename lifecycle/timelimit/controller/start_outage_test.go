@@ -61,6 +61,24 @@ func (c *fakeCluster) createStuckPod(job string, status corev1.PodStatus, node s
 	}
 }
 
+// repartition taints a node as the planner does.
+func (c *fakeCluster) repartition(node string) {
+	c.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[{"key":"`+v1alpha1.TaintRepartitioning+`","effect":"NoSchedule"}]}}`))
+	if err := c.rawClient.Patch(c.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// requestInstance makes a pod request a MIG instance.
+func (c *fakeCluster) requestInstance(pod string) {
+	c.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/mig-3g.20gb":"1"}}}]}}`))
+	if err := c.rawClient.Patch(c.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: pod}}, patch); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 var pullFails = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 	Image: "registry.example.org/cuda", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 }}}
@@ -192,18 +210,24 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 		node     string
 		noQueue  bool
 		notReady bool
-		putBack  int
-		stopped  bool
+		// repartitioned is true if a node of the pool is repartitioned all the time, and instances if the pods request MIG instances.
+		repartitioned, instances bool
+		putBack                  int
+		stopped                  bool
 	}{
-		"its image":                        {status: pullFails, node: "dgx-1", putBack: 2, stopped: true},
-		"its node selector":                {status: unscheduled(noNode), putBack: 2, stopped: true},
-		"its node selector, without queue": {status: unscheduled(noNode), noQueue: true, stopped: true},
-		"no room":                          {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), putBack: 5},
-		"no room, without queue":           {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), noQueue: true},
-		"a slow node":                      {node: "dgx-1", putBack: 5},
-		"a node that is not ready":         {node: "dgx-1", notReady: true},
-		"a pool without a node":            {status: unscheduled(noNode), notReady: true},
-		"a kubelet, without queue":         {node: "dgx-1", noQueue: true, stopped: true},
+		"its image":                                 {status: pullFails, node: "dgx-1", putBack: 2, stopped: true},
+		"its node selector":                         {status: unscheduled(noNode), putBack: 2, stopped: true},
+		"its node selector, without queue":          {status: unscheduled(noNode), noQueue: true, stopped: true},
+		"no room":                                   {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), putBack: 5},
+		"no room, without queue":                    {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), noQueue: true},
+		"a slow node":                               {node: "dgx-1", putBack: 5},
+		"a node that is not ready":                  {node: "dgx-1", notReady: true},
+		"a pool without a node":                     {status: unscheduled(noNode), notReady: true},
+		"its image, while a node is repartitioned":  {status: pullFails, node: "dgx-1", repartitioned: true, instances: true, putBack: 2, stopped: true},
+		"no room, while a node is repartitioned":    {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), repartitioned: true, putBack: 5},
+		"instances, while a node is repartitioned":  {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.20gb."), repartitioned: true, instances: true},
+		"instances, after a node was repartitioned": {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.20gb."), instances: true, putBack: 5},
+		"a kubelet, without queue":                  {node: "dgx-1", noQueue: true, stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,11 +235,17 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 				if tc.notReady {
 					c.setNodeReady("dgx-1", corev1.ConditionFalse)
 				}
+				if tc.repartitioned {
+					c.repartition("dgx-1")
+				}
 				queue := &queueStopper{Stopper: &suspend.Stopper{Client: c.client}, c: c, none: tc.noQueue}
 				c.reconciler.Stopper = queue
 				for range 5 {
 					if c.pods["job-0-1"] == nil && !c.isSuspended("job-0") {
 						c.createStuckPod("job-0", tc.status, tc.node)
+						if tc.instances {
+							c.requestInstance("job-0-1")
+						}
 					}
 					c.advance(32 * time.Minute)
 				}

@@ -14,13 +14,14 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// decideStartTimeout decides on a workload whose start timeout is over. The time begins again while no node of
-// its pool is available, and stands still in an outage. Else its queue gets it back, if it has one. Without, it is stopped, as stop
-// says, unless it waits for the pods of others to end.
+// decideStartTimeout decides on a workload whose start timeout is over. The time begins again while its node or pool is not
+// available, and stands still in an outage. Else its queue gets it back, if it has one. Without, it is stopped, as stop says,
+// unless it waits for the pods of others to end.
 func (r *Reconciler) decideStartTimeout(
 	ctx context.Context, w *workload, pool *v1alpha1.NodePool, observed timelimit.Observation, stop timelimit.Decision,
 ) (timelimit.Decision, error) {
@@ -28,18 +29,19 @@ func (r *Reconciler) decideStartTimeout(
 		observed.StartingSince = w.now
 		return timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	}
+	pod := w.heldPods()[0]
+	cause, reason, _, err := r.startCause(ctx, pod)
+	if err != nil {
+		return stop, err
+	}
 	if pool != nil && pool.Name != "" {
-		if unavailable, err := r.isUnavailable(ctx, pool); unavailable || err != nil {
+		if unavailable, err := r.isUnavailable(ctx, pool, pod, cause); unavailable || err != nil {
 			return begin(), err
 		}
 		if held, err := r.holdInOutage(ctx, w, pool); !held.IsZero() || err != nil {
 			observed.PausedUntil = policytime.Later(observed.PausedUntil, held)
 			return timelimit.Decide(w.now, w.clock.Status, observed, w.limits), err
 		}
-	}
-	cause, reason, _, err := r.startCause(ctx, w.heldPods()[0])
-	if err != nil {
-		return stop, err
 	}
 	for _, root := range w.roots {
 		until, first, err := r.Stopper.PutBack(ctx, stopTargetOf(root), w.now, isOwnFault[cause])
@@ -56,29 +58,34 @@ func (r *Reconciler) decideStartTimeout(
 			return w.withoutStop(stop), nil // its pods end in a moment
 		}
 	}
-	if cause == causeNoRoom {
+	switch cause {
+	case causeNoRoom, causeNoInstance:
 		return begin(), nil
+	case causeGate, causeNoNode, causeMissingObject, causeImage, causeStarting:
 	}
 	return stop, nil
 }
 
-// isUnavailable reports whether no node of a pool is ready and schedulable, or one is being repartitioned.
-func (r *Reconciler) isUnavailable(ctx context.Context, pool *v1alpha1.NodePool) (bool, error) {
+// isUnavailable reports whether the node of a pod is not ready; for a pod without a node, whether no node of its pool is ready and
+// schedulable, or one is repartitioned and the pod waits for MIG instances.
+func (r *Reconciler) isUnavailable(ctx context.Context, pool *v1alpha1.NodePool, pod *podcache.Pod, cause startCause) (bool, error) {
+	if pod.Node != "" {
+		_, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node)
+		return lost, err
+	}
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.MatchingLabels(pool.Spec.NodeSelector)); err != nil {
 		return false, fmt.Errorf("list the nodes of pool %s: %w", pool.Name, err)
 	}
-	repartitions := func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintRepartitioning }
-	ready := func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}
 	available := false
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if slices.ContainsFunc(node.Spec.Taints, repartitions) {
+		repartitioned := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintRepartitioning })
+		if repartitioned && cause == causeNoInstance {
 			return true, nil
 		}
-		available = available || !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, ready)
+		_, ready := inventory.Readiness(node)
+		available = available || ready && !node.Spec.Unschedulable
 	}
 	return !available, nil
 }

@@ -366,7 +366,7 @@ func TestWebhooksForOwnObjects(t *testing.T) {
 				}
 			}
 			own := len(webhook.MatchConditions) > 0 && strings.Contains(webhook.MatchConditions[0].Expression, `check("own-only")`)
-			if own || webhook.Name == "creator-labels.sluice.dev" || webhook.Name == "own-pods.sluice.dev" || webhook.Name == "affinity.sluice.dev" {
+			if own || webhook.Name == "pod-creators.sluice.dev" || webhook.Name == "creator-labels.sluice.dev" || webhook.Name == "affinity.sluice.dev" {
 				got[webhook.Name] = string(*webhook.FailurePolicy) + ": " + strings.Join(rules, "; ")
 			}
 		}
@@ -374,9 +374,9 @@ func TestWebhooksForOwnObjects(t *testing.T) {
 	want := map[string]string{
 		"connections.sluice.dev":    "Fail: CONNECT " + strings.Join(connections, ","),
 		"affinity.sluice.dev":       "Fail: CREATE pods",
-		"creator-labels.sluice.dev": "Fail: CREATE pods",
+		"pod-creators.sluice.dev":   "Fail: CREATE pods",
 		"objects.sluice.dev":        "Ignore: CREATE configmaps,secrets,services",
-		"own-pods.sluice.dev":       "Ignore: CREATE pods,replicationcontrollers; CREATE deployments,replicasets,statefulsets; CREATE cronjobs,jobs",
+		"creator-labels.sluice.dev": "Ignore: CREATE pods,replicationcontrollers; CREATE deployments,replicasets,statefulsets; CREATE cronjobs,jobs",
 		"own-services.sluice.dev":   "Fail: CREATE services; UPDATE services",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

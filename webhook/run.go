@@ -69,11 +69,10 @@ const (
 	PathAdoptions       = "/validate/adoptions"
 	PathObjects         = "/mutate/objects"
 	PathClaims          = "/mutate/claims"
-	PathClaimUse        = "/validate/claim-use"
 	PathClaimRetention  = "/validate/claim-retention"
 	PathCreatorLabels   = "/mutate/creator-labels"
 	PathAffinity        = "/mutate/affinity"
-	PathLabeledPods     = "/validate/creator-labels"
+	PathPodCreators     = "/validate/pod-creators"
 	PathConnections     = "/validate/connections"
 	PathRestarts        = "/validate/restarts"
 	PathHosts           = "/validate/hosts"
@@ -246,11 +245,10 @@ func registerHandlers(
 		{PathTemplates, "templates", &workload.Validator{Base: base, Claims: claims}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached, Creators: creators}},
 		{PathClaims, "claims", &workload.ClaimMutator{Claims: claims, Rights: authorizer}},
-		{PathClaimUse, "claim-use", &workload.ClaimUseValidator{Claims: claims}},
 		{PathClaimRetention, "claim-retention", &workload.ClaimRetentionValidator{Claims: claims}},
 		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
 		{PathAffinity, "affinity", &workload.AffinityNarrower{Creators: creators}},
-		{PathLabeledPods, "labeled-pods", &workload.CreatorLabelValidator{Creators: creators}},
+		{PathPodCreators, "pod-creators", &workload.PodCreatorValidator{Claims: claims}},
 		{PathConnections, "connections", &workload.ConnectionValidator{Creators: creators}},
 		{PathHosts, "hosts", &workload.HostValidator{Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper()}},
 		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: tenants}},

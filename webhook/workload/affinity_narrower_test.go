@@ -116,7 +116,7 @@ func TestAffinityNarrowedToTheCreator(t *testing.T) {
 func TestAffinityOfFinalPods(t *testing.T) {
 	resolver := newResolver(t, interceptor.Funcs{}, objects()...)
 	validate := func(user string, pod []byte) admission.Response {
-		return (&workload.CreatorLabelValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		return (&workload.PodCreatorValidator{Claims: &workload.ClaimReader{Creators: resolver}}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, Namespace: ns, UserInfo: authenticationv1.UserInfo{Username: user}, Object: runtime.RawExtension{Raw: pod},
 		}})
 	}

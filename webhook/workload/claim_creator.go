@@ -135,12 +135,10 @@ func (m *ClaimMutator) statefulSetOf(ctx context.Context, namespace, claim strin
 		if err != nil {
 			return nil, fmt.Errorf("get StatefulSet %s: %w", prefix[i+1:], err)
 		}
-		for j := range set.Spec.VolumeClaimTemplates {
-			if set.Spec.VolumeClaimTemplates[j].Name == prefix[:i] {
-				metadata := &metav1.PartialObjectMetadata{ObjectMeta: set.ObjectMeta}
-				metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(statefulSet.Kind))
-				return metadata, nil
-			}
+		if isClaimOf(&set, claim) {
+			metadata := &metav1.PartialObjectMetadata{ObjectMeta: set.ObjectMeta}
+			metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(statefulSet.Kind))
+			return metadata, nil
 		}
 	}
 	return nil, nil

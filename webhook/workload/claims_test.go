@@ -171,7 +171,7 @@ func TestNewClaims(t *testing.T) {
 
 // A pod mounts its creator's claims and the shared ones. Guards invariant 4 of the design.
 func TestClaimUse(t *testing.T) {
-	v := &workload.ClaimUseValidator{Claims: newClaimReader(t)}
+	v := &workload.PodCreatorValidator{Claims: newClaimReader(t)}
 	for _, tc := range []struct {
 		user, claim string
 		owner       *metav1.OwnerReference
@@ -279,7 +279,7 @@ func TestClaimsFailClosed(t *testing.T) {
 	adopted.OldObject = claimRequest(admissionv1.Update, "", "", newClaim("data-x-0", anna, nil, 0)).Object
 	for name, response := range map[string]admission.Response{
 		"new":      (&workload.ClaimMutator{Claims: reader, Rights: rights{}}).Handle(t.Context(), claimRequest(admissionv1.Create, "PersistentVolumeClaim", statefulSets, newClaim("data-x-0", "", nil, 0))),
-		"mounted":  (&workload.ClaimUseValidator{Claims: reader}).Handle(t.Context(), claimRequest(admissionv1.Create, "Pod", anna, pod)),
+		"mounted":  (&workload.PodCreatorValidator{Claims: reader}).Handle(t.Context(), claimRequest(admissionv1.Create, "Pod", anna, pod)),
 		"retained": (&workload.ClaimRetentionValidator{Claims: reader}).Handle(t.Context(), claimRequest(admissionv1.Create, "StatefulSet", anna, newSet("x", "", nil, "data"))),
 		"adopted":  (&workload.AdoptionValidator{Cache: creators.Live, Creators: creators}).Handle(t.Context(), adopted),
 	} {

@@ -328,7 +328,7 @@ func TestLabeledPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			response := (&workload.CreatorLabelValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			response := (&workload.PodCreatorValidator{Claims: &workload.ClaimReader{Creators: resolver}}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: admissionv1.Create, Namespace: ns, UserInfo: authenticationv1.UserInfo{Username: tc.user}, Object: runtime.RawExtension{Raw: raw},
 			}})
 			if response.Allowed != (tc.message == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.message) {

@@ -16,7 +16,7 @@ import (
 
 // CreatorLabeler sets the label of the creator on new pods and pod templates that have no controller, and in the selectors
 // of Services of users who change only own objects, so that these select only pods of their creator. On pods it is a
-// convenience: [CreatorLabelValidator] checks their label.
+// convenience: [PodCreatorValidator] checks their label.
 type CreatorLabeler struct{}
 
 var _ admission.Handler = CreatorLabeler{}

@@ -13,8 +13,9 @@
 //
 // [AdoptionValidator] refuses that a controller takes over another user's pod or ReplicaSet.
 //
-// [ConnectionValidator] refuses connections to the pods of another user. [CreatorLabeler] and [CreatorLabelValidator]
-// keep a user's Services to that user's pods. Both validators find the creator with a [CreatorResolver].
+// [ConnectionValidator] refuses connections to the pods of another user. [CreatorLabeler] and [PodCreatorValidator]
+// keep a user's Services to that user's pods; the latter keeps pods from the volume claims, the pod groups and the nodes of others, too.
+// Both validators find the creator with a [CreatorResolver].
 //
 // Except for that resolver the package never reads the cluster beyond the tenant's cache. It is not the gate, which is the pod's admission:
 // if the tenant is unknown or the policies cannot be evaluated, it admits the workload with its creator recorded,

@@ -46,7 +46,7 @@ func TestPodGroupOfAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&workload.CreatorLabelValidator{Creators: resolver}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		return (&workload.PodCreatorValidator{Claims: &workload.ClaimReader{Creators: resolver}}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, Namespace: ns, UserInfo: authenticationv1.UserInfo{Username: user}, Object: runtime.RawExtension{Raw: raw},
 		}})
 	}

@@ -186,8 +186,8 @@ func (s *simulation) act(ctx context.Context, random *rand.Rand) {
 func (s *simulation) create(ctx context.Context, m *member, namespace, name string, random *rand.Rand) {
 	kind := []string{"Pod", "Pod", "Job", "Deployment", "StatefulSet", "PersistentVolumeClaim"}[random.IntN(6)]
 	s.mu.Lock()
-	kind, name, fragments, mounted := s.randomClaims(kind, namespace, name, random)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	name, fragments, mounted := s.randomClaims(kind, namespace, name, random)
 	if kind != "PersistentVolumeClaim" {
 		fragments = append(fragments, inTemplate(kind, forgeries[random.IntN(len(forgeries))]))
 	}
@@ -202,7 +202,6 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	}
 	object.SetNamespace(namespace)
 	w := &workload{object: object, creator: m}
-	s.mu.Lock()
 	if kind != "PersistentVolumeClaim" {
 		s.byName[name] = w
 	}
@@ -210,7 +209,6 @@ func (s *simulation) create(ctx context.Context, m *member, namespace, name stri
 	s.mu.Unlock()
 	err = m.client.Create(ctx, object)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.requests++
 	if err != nil {
 		return

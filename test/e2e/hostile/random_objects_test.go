@@ -60,26 +60,26 @@ func randomRequests(random *rand.Rand) string {
 // name for which a claim exists and may delete its claims, and a pod mounts a claim, which it returns. The caller holds the lock.
 func (s *simulation) randomClaims(
 	kind, namespace, name string, random *rand.Rand,
-) (newKind, newName string, fragments []string, mounted *workload) {
+) (newName string, fragments []string, mounted *workload) {
 	existing := s.workloads[namespace]
 	var other *workload
 	if len(existing) > 0 {
 		other = existing[random.IntN(len(existing))]
 	}
+	newName = name
 	isClaim := other != nil && other.object.GetKind() == "PersistentVolumeClaim"
 	switch kind {
 	case "PersistentVolumeClaim":
 		if other != nil && other.object.GetKind() == "StatefulSet" {
-			name = other.object.GetName()
+			newName = "data-" + other.object.GetName() + "-" + strconv.Itoa(random.IntN(2))
 		}
-		name = "data-" + name + "-" + strconv.Itoa(random.IntN(2))
-		if s.byName[name] != nil {
-			return "Pod", name, nil, nil
+		if newName == name || s.byName[newName] != nil {
+			newName = "data-" + name + "-0"
 		}
 	case "StatefulSet":
 		if isClaim {
 			if taken := strings.Split(other.object.GetName(), "-")[1]; s.byName[taken] == nil {
-				name = taken
+				newName = taken
 			}
 		}
 		fragments = append(fragments, withTemplate([]string{deleteClaims, "replicas: 1"}[random.IntN(2)]))
@@ -89,7 +89,7 @@ func (s *simulation) randomClaims(
 			fragments = append(fragments, "{spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: "+other.object.GetName()+"}}]}}")
 		}
 	}
-	return kind, name, fragments, mounted
+	return newName, fragments, mounted
 }
 
 // touchClaims marks the claims that a StatefulSet may delete: those of its creator, and all if its creator may delete them himself. The

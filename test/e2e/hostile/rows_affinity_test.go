@@ -97,8 +97,12 @@ func keepsOnlyOwnAway(pod *corev1.Pod, user string) error {
 			selectors = append(selectors, constraint.LabelSelector)
 		}
 	}
+	allowed := []string{v1alpha1.CreatorLabel(user)}
+	if owner := metav1.GetControllerOf(pod); owner != nil { // of an owner that was deleted meanwhile: its pods keep each other away
+		allowed = append(allowed, v1alpha1.CreatorLabel(string(owner.UID)))
+	}
 	for _, selector := range selectors {
-		if selector != nil && selector.MatchLabels[v1alpha1.LabelCreator] != v1alpha1.CreatorLabel(user) {
+		if selector != nil && !slices.Contains(allowed, selector.MatchLabels[v1alpha1.LabelCreator]) {
 			return fmt.Errorf("pod %s of %s keeps others away: its term selects %s", pod.Name, user, metav1.FormatLabelSelector(selector))
 		}
 	}

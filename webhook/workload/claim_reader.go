@@ -5,21 +5,15 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/merge"
 	mergeschema "sluice.dev/policies/merge/schema"
-	"sluice.dev/webhook/evaluation"
 )
 
 // ClaimReader reads volume claims and their creators from the API server.
@@ -72,46 +66,4 @@ func (r *ClaimReader) warnings(ctx context.Context, namespace string, t workload
 		}
 	}
 	return warnings
-}
-
-// ClaimUseValidator refuses new pods that mount a volume claim of another user that is not shared, or one that does not exist: the user who
-// creates it later would share it with the pod. It handles pods with claims.
-type ClaimUseValidator struct {
-	// Claims reads the claims.
-	Claims *ClaimReader
-}
-
-var _ admission.Handler = (*ClaimUseValidator)(nil)
-
-// Handle implements admission.Handler.
-func (v *ClaimUseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if req.Operation != admissionv1.Create || req.SubResource != "" {
-		return admission.Allowed("")
-	}
-	object, err := evaluation.DecodeObject(req.Object.Raw)
-	if err != nil {
-		return evaluation.ErrorResponse(err)
-	}
-	references := claimsOf(object)
-	if len(references) == 0 {
-		return admission.Allowed("")
-	}
-	var pod metav1.PartialObjectMetadata
-	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode metadata of pod: %w", err))
-	}
-	_, creator, err := v.Claims.Creators.labelOf(ctx, &req, &pod)
-	if err != nil {
-		return undecided(fmt.Errorf("find the creator of the pod: %w; its volume claims are compared with that user", err))
-	}
-	for _, reference := range references {
-		problem, err := v.Claims.problem(ctx, req.Namespace, reference.name, creator)
-		if err != nil {
-			return evaluation.ErrorResponse(err)
-		}
-		if problem != "" {
-			return admission.Denied(reference.field + ": " + problem)
-		}
-	}
-	return admission.Allowed("")
 }

@@ -23,18 +23,19 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// CreatorLabelValidator refuses new pods whose label of the creator is that of another user, since that user's Services would select
-// them, pods that keep the pods of others off their nodes, by terms that another webhook added after [AffinityNarrower], and pods in the
-// group of another user. It handles new pods with the label, with such terms or in a group.
-type CreatorLabelValidator struct {
-	// Creators resolves the creators of the owners of pods.
-	Creators *CreatorResolver
+// PodCreatorValidator refuses new pods that take of other users what is theirs: the label of the creator, by which that user's Services
+// would select the pods; a node, by terms that another webhook added after [AffinityNarrower]; the place in a pod group; and a volume
+// claim that is not shared, or does not exist yet: who creates it later would share it with the pod. It handles new pods with such a
+// label, term, group or claim.
+type PodCreatorValidator struct {
+	// Claims reads volume claims, and resolves the creators of the owners of pods.
+	Claims *ClaimReader
 }
 
-var _ admission.Handler = (*CreatorLabelValidator)(nil)
+var _ admission.Handler = (*PodCreatorValidator)(nil)
 
 // Handle implements admission.Handler.
-func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (v *PodCreatorValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
 		return admission.Allowed("")
 	}
@@ -48,12 +49,13 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 	}
 	label, labeled := pod.Labels[v1alpha1.LabelCreator]
 	terms := termsAboutRivals(mergeschema.AsMap(object["spec"]))
-	if group := pod.Labels[v1alpha1.LabelKueuePodGroup]; !labeled && len(terms) == 0 && group == "" {
+	claims := claimsOf(object)
+	if group := pod.Labels[v1alpha1.LabelKueuePodGroup]; !labeled && len(terms) == 0 && group == "" && len(claims) == 0 {
 		return admission.Allowed("")
 	}
-	want, creator, err := v.Creators.labelOf(ctx, &req, &pod)
+	want, creator, err := v.Claims.Creators.labelOf(ctx, &req, &pod)
 	if err != nil {
-		return undecided(fmt.Errorf("find the creator of the pod: %w; its label %s is checked against that user", err, v1alpha1.LabelCreator))
+		return undecided(fmt.Errorf("find the creator of the pod: %w; its label, its affinity, its group and its volume claims are compared with that user", err))
 	}
 	switch {
 	case labeled && label != want && creator == "":
@@ -70,12 +72,21 @@ func (v *CreatorLabelValidator) Handle(ctx context.Context, req admission.Reques
 				"after Sluice's; add matchLabels %s: %s to it in the workload", term.field, v1alpha1.LabelCreator, want))
 		}
 	}
+	for _, claim := range claims {
+		problem, err := v.Claims.problem(ctx, req.Namespace, claim.name, creator)
+		if err != nil {
+			return evaluation.ErrorResponse(err)
+		}
+		if problem != "" {
+			return admission.Denied(claim.field + ": " + problem)
+		}
+	}
 	return v.validateGroup(ctx, &pod, req.Namespace, want)
 }
 
 // validateGroup refuses a pod that joins the pod group of another creator than the one with the label: Kueue admits a group only when
 // it has exactly its pods, and deletes the others. A group belongs to the creator of its first pod.
-func (v *CreatorLabelValidator) validateGroup(
+func (v *PodCreatorValidator) validateGroup(
 	ctx context.Context, pod *metav1.PartialObjectMetadata, namespace, label string,
 ) admission.Response {
 	group := pod.Labels[v1alpha1.LabelKueuePodGroup]
@@ -85,7 +96,7 @@ func (v *CreatorLabelValidator) validateGroup(
 	members := &metav1.PartialObjectMetadataList{}
 	members.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	inGroup := client.MatchingLabels{v1alpha1.LabelKueuePodGroup: group}
-	err := v.Creators.Live.List(ctx, members, client.InNamespace(namespace), inGroup, client.Limit(500))
+	err := v.Claims.Creators.Live.List(ctx, members, client.InNamespace(namespace), inGroup, client.Limit(500))
 	switch {
 	case err != nil:
 		return undecided(fmt.Errorf("list the pods of group %s: %w", group, err))
@@ -99,7 +110,7 @@ func (v *CreatorLabelValidator) validateGroup(
 		return admission.Allowed("")
 	}
 	first.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	creator, err := v.Creators.Of(ctx, &first)
+	creator, err := v.Claims.Creators.Of(ctx, &first)
 	switch reference := metav1.GetControllerOfNoCopy(&first); {
 	case errors.Is(err, errUnknownCreator) && reference != nil && v1alpha1.CreatorLabel(string(reference.UID)) == label:
 		return admission.Allowed("") // the same owner, whose creator is not known

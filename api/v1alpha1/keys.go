@@ -165,6 +165,8 @@ const (
 	// MaxContainers is the largest number of containers of a pod, and of init containers: policies write something
 	// for each of them.
 	MaxContainers = 500
+	// MaxObjectBytes is the size of a pod, a Job or a pod template in JSON, in bytes: the API server's storage is shared by all projects.
+	MaxObjectBytes = 256 << 10
 	// MaxListEntries is the largest number of entries of any other list or map.
 	MaxListEntries = 5000
 	// MaxTextBytes is the length of a text, in bytes, except annotations, which the API server limits: Linux accepts

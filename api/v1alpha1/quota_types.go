@@ -89,20 +89,25 @@ type ObjectLimit int64
 
 // DefaultObjectLimits are the limits of a project whose department does not set them. They are
 // far above the needs of ordinary projects, and keep one project from filling the nodes (a node
-// runs 110 pods, unless configured), the controllers and the storage of the API server, where
-// each ConfigMap and Secret takes up to 1 MiB.
+// runs 110 pods, unless configured), the controllers and the storage of the API server.
+// docs/platform/security.md says how much of it a project can take. Kinds of CustomResourceDefinitions
+// have no default: Kubernetes refuses their objects for up to five minutes after their installation
+// if a quota counts them ("status unknown for quota", --resource-quota-sync-period).
 func DefaultObjectLimits() ObjectLimits {
 	return ObjectLimits{
 		"pods":                              500,
+		"count/pods":                        2000,
 		"services":                          100,
-		"configmaps":                        500,
-		"secrets":                           500,
+		"configmaps":                        100,
+		"secrets":                           100,
 		"persistentvolumeclaims":            100,
+		"replicationcontrollers":            100,
 		"count/jobs.batch":                  1000,
 		"count/cronjobs.batch":              100,
 		"count/deployments.apps":            100,
 		"count/statefulsets.apps":           100,
-		"count/replicasets.apps":            1500,
+		"count/replicasets.apps":            1000,
+		"count/controllerrevisions.apps":    1000,
 		"count/ingresses.networking.k8s.io": 100,
 	}
 }

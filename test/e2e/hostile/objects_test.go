@@ -61,6 +61,7 @@ var templates = map[string]template{
 	"PodDisruptionBudget": {
 		`{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {maxUnavailable: 0, selector: {matchLabels: {app: "{name}"}}}}`, policyv1.PodDisruptionBudget{}, "",
 	},
+	"Secret":    {`{apiVersion: v1, kind: Secret, stringData: {a: b}}`, corev1.Secret{}, ""},
 	"ConfigMap": {`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, corev1.ConfigMap{}, ""},
 	"PersistentVolumeClaim": {
 		`{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, corev1.PersistentVolumeClaim{}, "",
@@ -91,7 +92,6 @@ var kinds = map[string]schema.GroupVersionKind{
 	"ResourceQuota":  corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
 	"LimitRange":     corev1.SchemeGroupVersion.WithKind("LimitRange"),
 	"ServiceAccount": corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-	"Secret":         corev1.SchemeGroupVersion.WithKind("Secret"),
 	"RoleBinding":    {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
 	"NetworkPolicy":  {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 	"LocalQueue":     {Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "LocalQueue"},

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -34,7 +35,8 @@ var _ = attacks(
 	},
 )
 
-// extend requests more time for a running Job of a role; the attacker's own if it is empty.
+// extend requests more time for a Job of a role that ran; the attacker's own if it is empty. It is suspended then, since the pool has
+// eight GPUs for all rows.
 func extend(of role, fragment string) attempt {
 	return attempt{text: fmt.Sprintf("extend a Job of %q with %s", of, fragment), run: func(a *attacker) (*unstructured.Unstructured, error) {
 		creator := a
@@ -46,6 +48,10 @@ func extend(of role, fragment string) attempt {
 			return nil, err
 		}
 		creator.eventually(func() error { return creator.checkClock("Job", job.GetName()) })
+		suspend := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))
+		if err := a.world.Admin.Patch(a.t.Context(), job.DeepCopy(), suspend); err != nil {
+			return nil, fmt.Errorf("%w: %w", errFixture, err)
+		}
 		return a.extend(job.GetName(), a.intruder(), fragment)
 	}}
 }

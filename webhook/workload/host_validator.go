@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	mergeschema "sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
 )
 
@@ -118,30 +119,18 @@ func (v *HostValidator) isProject(ctx context.Context, namespace string) (bool, 
 
 // hostsOf returns the hosts of an Ingress or a route in lower case.
 func hostsOf(object map[string]any) (hosts []string) {
-	spec, _ := object["spec"].(map[string]any)
-	add := func(value any) {
-		if host, ok := value.(string); ok && host != "" {
+	spec := mergeschema.AsMap(object["spec"])
+	var values []any
+	for _, rule := range mergeschema.AsList(spec["rules"]) {
+		values = append(values, mergeschema.AsMap(rule)["host"])
+	}
+	for _, entry := range mergeschema.AsList(spec["tls"]) {
+		values = append(values, mergeschema.AsList(mergeschema.AsMap(entry)["hosts"])...)
+	}
+	for _, value := range append(values, mergeschema.AsList(spec["hostnames"])...) {
+		if host := mergeschema.AsString(value); host != "" {
 			hosts = append(hosts, strings.ToLower(host))
 		}
-	}
-	list := func(value any) []any {
-		elements, _ := value.([]any)
-		return elements
-	}
-	field := func(element any, name string) any {
-		fields, _ := element.(map[string]any)
-		return fields[name]
-	}
-	for _, rule := range list(spec["rules"]) {
-		add(field(rule, "host"))
-	}
-	for _, entry := range list(spec["tls"]) {
-		for _, host := range list(field(entry, "hosts")) {
-			add(host)
-		}
-	}
-	for _, host := range list(spec["hostnames"]) {
-		add(host)
 	}
 	return hosts
 }

@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -93,13 +94,13 @@ func (d *draft) planPreemptions() {
 			d.preemptions.confirm = append(d.preemptions.confirm, a)
 		}
 	}
-	slices.SortFunc(d.preemptions.announce, func(a, b eviction.Announcement) int { return compareText(a.UID, b.UID) })
+	slices.SortFunc(d.preemptions.announce, func(a, b eviction.Announcement) int { return cmp.Compare(a.UID, b.UID) })
 	for uid, p := range d.announced {
 		if a, ok := needed[uid]; p.Reason == v1alpha1.EndPreempted && (!ok || a.Claimant != p.Claimant) {
 			d.preemptions.withdraw = append(d.preemptions.withdraw, withdrawal{p.Announcement, "the pod that needed its room is gone or has room elsewhere"})
 		}
 	}
-	slices.SortFunc(d.preemptions.withdraw, func(a, b withdrawal) int { return compareText(a.announcement.UID, b.announcement.UID) })
+	slices.SortFunc(d.preemptions.withdraw, func(a, b withdrawal) int { return cmp.Compare(a.announcement.UID, b.announcement.UID) })
 }
 
 // giveUp removes the reservation of a node, and lets its claimant wait for another place.
@@ -110,16 +111,6 @@ func (d *draft) giveUp(claimant types.UID, node string) {
 		pause.reason = "its place on node " + node + " was given up"
 		d.nextState.givenUp[claimant] = pause
 	}
-}
-
-func compareText(a, b types.UID) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
 }
 
 // isServedOn reports whether request i has, or gets, its instance on a node.

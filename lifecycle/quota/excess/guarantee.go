@@ -55,10 +55,12 @@ func compareBool(a, b bool) int {
 // promise holds up to the limit: the newest pods above it count as over quota.
 func DecideDepartment(pods []*podcache.Pod, guarantees map[string]workload.Milli, limit Limit) Decision {
 	within := map[*podcache.Pod]bool{}
+	byNamespace := map[string][]*podcache.Pod{}
+	for _, pod := range pods {
+		byNamespace[pod.Namespace] = append(byNamespace[pod.Namespace], pod)
+	}
 	for namespace, guaranteed := range guarantees {
-		maps.Copy(within, withinGuarantee(slices.DeleteFunc(slices.Clone(pods), func(pod *podcache.Pod) bool {
-			return pod.Namespace != namespace
-		}), guaranteed))
+		maps.Copy(within, withinGuarantee(byNamespace[namespace], guaranteed))
 	}
 	var d Decision
 	var promised, kept workload.Milli

@@ -4,6 +4,7 @@
 package excess
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -40,18 +41,11 @@ func TestWithinGuarantee(t *testing.T) {
 		for pod := range within {
 			covered = append(covered, pod)
 		}
-		slices.SortFunc(covered, func(a, b *podcache.Pod) int { return compareText(a.Name, b.Name) })
+		slices.SortFunc(covered, func(a, b *podcache.Pod) int { return cmp.Compare(a.Name, b.Name) })
 		if names(covered) != want {
 			t.Errorf("a guarantee of %d covers %q, want %q", guaranteed, names(covered), want)
 		}
 	}
-}
-
-func compareText(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 // Guards invariant 12 of the design: of a project's own excess, pods within its guarantee stay.

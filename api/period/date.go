@@ -38,11 +38,7 @@ func ParseDate(text string) (Date, error) {
 
 // MustParseDate is ParseDate for constants of the program. It panics on an error.
 func MustParseDate(text string) Date {
-	d, err := ParseDate(text)
-	if err != nil {
-		panic(err)
-	}
-	return d
+	return must(ParseDate(text))
 }
 
 // DateOf returns the day of t in loc. A nil loc means UTC.

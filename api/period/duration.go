@@ -64,11 +64,14 @@ func ParseDuration(text string) (Duration, error) {
 
 // MustParseDuration is ParseDuration for constants of the program. It panics on an error.
 func MustParseDuration(text string) Duration {
-	d, err := ParseDuration(text)
+	return must(ParseDuration(text))
+}
+
+func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return d
+	return value
 }
 
 // DurationOf returns a length as a Duration, rounded down to whole seconds. It fails for less

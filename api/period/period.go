@@ -66,11 +66,7 @@ func ParsePeriod(text string) (Period, error) {
 
 // MustParsePeriod is ParsePeriod for constants of the program. It panics on an error.
 func MustParsePeriod(text string) Period {
-	p, err := ParsePeriod(text)
-	if err != nil {
-		panic(err)
-	}
-	return p
+	return must(ParsePeriod(text))
 }
 
 // AddTo returns the anchor plus n periods, at the same time of day in loc. If the resulting month

@@ -73,7 +73,7 @@ const (
 	// AnnotationStoppedUntil is the time (RFC 3339) before which a root workload that Sluice
 	// stopped must not be started again. Only the lifecycle controller may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
-	// AnnotationPutBack is how often a Kueue Workload that did not start was put back into its queue, and
+	// AnnotationPutBack counts how often a Kueue Workload that did not start was put back into its queue, and
 	// until when (RFC 3339) it does not take part in it. Only the lifecycle controller may change it.
 	AnnotationPutBack = "sluice.dev/put-back"
 	// AnnotationReplicasBefore is the number of replicas that a root workload had before the

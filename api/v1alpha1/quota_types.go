@@ -87,12 +87,9 @@ type ObjectLimits map[string]ObjectLimit
 // +kubebuilder:validation:Maximum=1000000
 type ObjectLimit int64
 
-// DefaultObjectLimits are the limits of a project whose department does not set them. They are
-// far above the needs of ordinary projects, and keep one project from filling the nodes (a node
-// runs 110 pods, unless configured), the controllers and the storage of the API server.
-// docs/platform/security.md says how much of it a project can take. Kinds of CustomResourceDefinitions
-// have no default: Kubernetes refuses their objects for up to five minutes after their installation
-// if a quota counts them ("status unknown for quota", --resource-quota-sync-period).
+// DefaultObjectLimits are the limits of a project whose department does not set them, far above the needs of ordinary
+// projects: docs/platform/security.md says how much etcd a project can take. Custom resources have none: Kubernetes refuses
+// those that a quota counts for five minutes after their kind was installed (--resource-quota-sync-period).
 func DefaultObjectLimits() ObjectLimits {
 	return ObjectLimits{
 		"pods":                              500,

@@ -15,7 +15,7 @@ const firstPutBackDelay, lastPutBackDelay = 5 * time.Minute, time.Hour
 // PutBack records how often a workload that did not start was put back into its queue: the annotation
 // sluice.dev/put-back of a Kueue Workload. The zero value means never.
 type PutBack struct {
-	// Times is how often it was put back, at least 0.
+	// Times counts how often it was put back, at least 0.
 	Times int
 	// Until is when it is queued again, in policy time to the second. It is zero once it is.
 	Until time.Time

@@ -16,7 +16,6 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
-	"sluice.dev/policies/merge"
 )
 
 // Request is an object to evaluate.
@@ -65,14 +64,7 @@ func (r *Request) decode() (document.Document, Result, error) {
 	case object.Object() == nil:
 		return object, Result{}, errNotAnObject
 	}
-	result := Result{Original: object.Object(), Denials: denialsForSize(object.Object(), r.Tenant.SizeLimits)}
-	if len(r.Raw) > v1alpha1.MaxObjectBytes && len(result.Denials) == 0 {
-		result.Denials = []merge.Finding{{
-			Message: fmt.Sprintf("the object has %d bytes of JSON, of which at most %d are allowed", len(r.Raw), v1alpha1.MaxObjectBytes),
-			Fix:     "move data to a ConfigMap or a volume",
-		}}
-	}
-	return object, result, nil
+	return object, Result{Original: object.Object(), Denials: denialsForSize(object.Object(), len(r.Raw), r.Tenant.SizeLimits)}, nil
 }
 
 var errNotAnObject = errors.New("decode object: not a JSON object")

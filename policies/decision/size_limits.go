@@ -29,10 +29,13 @@ var managedKeys = func() map[string]bool {
 }()
 
 // denialsForSize returns a denial for each list and map of an object that has more entries than policies go through,
-// and for each text that is longer. Its own cost grows with the object's size.
-func denialsForSize(object map[string]any, limits SizeLimits) []merge.Finding {
+// and for each text that is longer; without any of these, for an object with too many bytes. Its own cost grows with the object's size.
+func denialsForSize(object map[string]any, bytes int, limits SizeLimits) []merge.Finding {
 	check := sizeCheck{limits: limits}
 	check.walk("", "", object)
+	if len(check.denials) == 0 && bytes > v1alpha1.MaxObjectBytes {
+		check.denyText("the object", bytes, v1alpha1.MaxObjectBytes)
+	}
 	slices.SortFunc(check.denials, func(a, b merge.Finding) int { return cmp.Compare(a.Field, b.Field) })
 	return check.denials
 }

@@ -81,7 +81,7 @@ func TestSizeLimitsPrecedePolicies(t *testing.T) {
 		"too long a resource":          {container("resources", map[string]any{"limits": map[string]any{long(2 << 20): "1"}}), "spec.containers[0].resources.limits: a key has 2097152 bytes"},
 		"too long an annotation's key": {metadata("annotations", map[string]any{long(2 << 20): "x"}), "metadata.annotations: a key has 2097152 bytes"},
 		"a long annotation":            {metadata("annotations", map[string]any{"a": long(200 << 10)}), "evaluated"},
-		"too large in all":             {container("args", []any{long(100 << 10), long(100 << 10), long(100 << 10)}), "the object has 307"},
+		"too large in all":             {container("args", []any{long(100 << 10), long(100 << 10), long(100 << 10)}), "the object: 307"},
 		"too many node labels":         {spec("nodeSelector", manyKeys(5001)), "spec.nodeSelector: 5001 entries"},
 	} {
 		t.Run(name, func(t *testing.T) {

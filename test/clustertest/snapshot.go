@@ -79,7 +79,7 @@ var uninstalledKinds = []string{
 // isComponent reports whether an object is a component, or one that Kubernetes' controllers made for it.
 func isComponent(o *unstructured.Unstructured) bool {
 	return slices.Contains([]string{v1alpha1.SystemNamespace, v1alpha1.AgentNamespace}, o.GetNamespace()) &&
-		slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet", "Job", "Pod", "ControllerRevision"}, o.GetKind()) &&
+		slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet", "CronJob", "Job", "Pod", "ControllerRevision"}, o.GetKind()) &&
 		slices.ContainsFunc([]string{"webhook", "lifecycle", "gpuagent", "certificates"}, func(name string) bool {
 			return o.GetName() == name || strings.HasPrefix(o.GetName(), name+"-")
 		})

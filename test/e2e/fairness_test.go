@@ -74,9 +74,9 @@ func TestFairness(t *testing.T) {
 
 	t.Run("work that cannot be preempted stays within the guarantee of its pool", func(t *testing.T) {
 		half := func(name string) *corev1.Pod { // team b has 2 whole GPUs and 1 GPU of slices
-			return newPod("team-b", name, func(p *corev1.Pod) {
+			return newPod("team-b", name, onMIGPool("500m"), func(p *corev1.Pod) {
 				p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
-				p.Annotations = map[string]string{v1alpha1.AnnotationGPU: "0.5"}
+				p.Spec.NodeSelector = map[string]string{"example.org/nowhere": "true"} // the GPUs are partitioned for the next part
 			})
 		}
 		s.createForTest(t, half("notebook-0"))

@@ -14,14 +14,14 @@ import (
 // areaLines has the lines of Go of each part of the repository, without tests and generated files. A change that
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
-	"api":       13460,
+	"api":       13459,
 	"cmd":       22920,
 	"gpuagent":  13298,
-	"lifecycle": 46976,
+	"lifecycle": 46975,
 	"manifests": 120,
-	"policies":  31970,
+	"policies":  31967,
 	"test":      5825,
-	"webhook":   11174,
+	"webhook":   11123,
 
 	// What only tests link, and the lab.
 	"gpuagent/nvml/conformance": 1332,

@@ -39,13 +39,8 @@ func withinGuarantee(pods []*podcache.Pod, guaranteed workload.Milli) map[*podca
 }
 
 func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
+	number := map[bool]int{true: 1}
+	return number[a] - number[b]
 }
 
 // DecideDepartment returns which pods exceed the limit of a department whose projects are counted alone, by

@@ -110,12 +110,9 @@ func (l *pendingUsage) accountableUntil(s observedInterval) time.Time {
 
 // hasEnded reports whether an ended pod has usage that no record includes.
 func (l *pendingUsage) hasEnded() bool {
-	for _, s := range l.intervals {
-		if s.podStopped && s.user() != "" && l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.intervals, func(s observedInterval) bool {
+		return s.podStopped && s.user() != "" && l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s))
+	})
 }
 
 // isIdle reports whether no pod runs and no usage is pending.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,42 +55,28 @@ func endOf(c *v1alpha1.WorkloadClock) time.Time {
 func chooseClocks(
 	clocks []v1alpha1.WorkloadClock, atMost int, mayGo func(*v1alpha1.WorkloadClock) bool,
 ) (chosen []*v1alpha1.WorkloadClock) {
-	excess := len(clocks) - atMost
-	if excess <= 0 {
-		return nil
-	}
-	type share struct {
-		user  string
-		all   int
-		mayGo []*v1alpha1.WorkloadClock
-	}
-	byUser := map[string]*share{}
+	number, mayGoOf := map[string]int{}, map[string][]*v1alpha1.WorkloadClock{} // by user
 	for i := range clocks {
-		c := &clocks[i]
-		user := c.Status.CreatedBy
-		if byUser[user] == nil {
-			byUser[user] = &share{user: user}
-		}
-		byUser[user].all++
-		if mayGo(c) {
-			byUser[user].mayGo = append(byUser[user].mayGo, c)
+		user := clocks[i].Status.CreatedBy
+		number[user]++
+		if mayGo(&clocks[i]) {
+			mayGoOf[user] = append(mayGoOf[user], &clocks[i])
 		}
 	}
-	shares := make([]*share, 0, len(byUser))
-	for _, s := range byUser {
-		slices.SortFunc(s.mayGo, func(a, b *v1alpha1.WorkloadClock) int {
+	for _, own := range mayGoOf {
+		slices.SortFunc(own, func(a, b *v1alpha1.WorkloadClock) int {
 			return cmp.Or(endOf(a).Compare(endOf(b)), cmp.Compare(a.Name, b.Name))
 		})
-		shares = append(shares, s)
 	}
-	for range excess {
-		most := slices.MaxFunc(shares, func(a, b *share) int { return cmp.Or(cmp.Compare(a.all, b.all), cmp.Compare(b.user, a.user)) })
-		if len(most.mayGo) == 0 {
+	users := slices.Sorted(maps.Keys(number))
+	for range len(clocks) - atMost {
+		most := slices.MaxFunc(users, func(a, b string) int { return cmp.Compare(number[a], number[b]) })
+		if len(mayGoOf[most]) == 0 {
 			break
 		}
-		chosen = append(chosen, most.mayGo[0])
-		most.mayGo = most.mayGo[1:]
-		most.all--
+		chosen = append(chosen, mayGoOf[most][0])
+		mayGoOf[most] = mayGoOf[most][1:]
+		number[most]--
 	}
 	return chosen
 }

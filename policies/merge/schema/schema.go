@@ -5,6 +5,7 @@ package schema
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -96,14 +97,7 @@ func (t *Type) IsAssociative() bool { return t.Kind == KindList && !t.Atomic }
 func (t *Type) IsLeaf() bool { return t.Kind < KindStruct || t.Atomic }
 
 // IsKey reports whether a field is among the keys of the list.
-func (t *Type) IsKey(name string) bool {
-	for _, key := range t.Keys {
-		if key == name {
-			return true
-		}
-	}
-	return false
-}
+func (t *Type) IsKey(name string) bool { return slices.Contains(t.Keys, name) }
 
 // Both types omit status, which the kubelet or the controller writes. They share the
 // types of common parts.

@@ -35,7 +35,9 @@ var nodePoolChecks = []check[v1alpha1.NodePool]{{
 func UnsupportedFields() []UnsupportedField { return fieldsOf(nodePoolChecks, nil) }
 
 // UnsupportedInNodePool returns the fields without effect that a node pool sets.
-func UnsupportedInNodePool(p *v1alpha1.NodePool) []UnsupportedField { return fieldsOf(nodePoolChecks, p) }
+func UnsupportedInNodePool(p *v1alpha1.NodePool) []UnsupportedField {
+	return fieldsOf(nodePoolChecks, p)
+}
 
 // fieldsOf returns the fields that the object sets, or all if it is nil.
 func fieldsOf[T any](checks []check[T], object *T) (fields []UnsupportedField) {

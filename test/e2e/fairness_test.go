@@ -84,6 +84,7 @@ func TestFairness(t *testing.T) {
 		if err := s.adminClient.Create(t.Context(), half("notebook-2")); !isQuotaExceeded(err) || !strings.Contains(err.Error(), "guaranteed-milli.mig") {
 			t.Errorf("a third notebook: %v", err)
 		}
+		s.deleteTeamWorkloads(t, "team-b")
 	})
 	t.Run("seven training and six interactive workloads fill the cluster", func(t *testing.T) {
 		create := func(team, name string, gpus int64) {

@@ -31,13 +31,11 @@ type DepartmentSpecApplyConfiguration struct {
 	// Resources limits the CPU and memory that the pods of all projects of the department may
 	// request at the same time.
 	Resources *ResourceQuotaApplyConfiguration `json:"resources,omitempty"`
-	// Objects limits the number of objects in the namespace of each project, such as pods: 200
-	// or count/jobs.batch: 100. Defaults, each if it is left out: 500 pods that have not ended
-	// and 2000 count/pods; 100 configmaps, secrets, services, persistentvolumeclaims,
-	// replicationcontrollers, count/cronjobs.batch, count/deployments.apps,
-	// count/statefulsets.apps and count/ingresses.networking.k8s.io; 1000 count/jobs.batch,
-	// count/replicasets.apps and count/controllerrevisions.apps. Other kinds, such as
-	// count/rayclusters.ray.io, have no limit by default.
+	// Objects limits the number of objects in the namespace of each project, such as pods: 200 or count/jobs.batch: 100.
+	// Defaults, each if it is left out: 500 pods that have not ended and 2000 count/pods; 100 configmaps, secrets, services,
+	// persistentvolumeclaims, replicationcontrollers, count/cronjobs.batch, count/deployments.apps, count/statefulsets.apps
+	// and count/ingresses.networking.k8s.io; 1000 count/jobs.batch, count/replicasets.apps and
+	// count/controllerrevisions.apps. Other kinds, such as count/rayclusters.ray.io, have no limit by default.
 	Objects *apiv1alpha1.ObjectLimits `json:"objects,omitempty"`
 	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
 	// projects enforce. Default: baseline.

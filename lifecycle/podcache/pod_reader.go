@@ -153,17 +153,24 @@ func startedAt(status *corev1.PodStatus) int64 {
 	return first
 }
 
+// ScheduledCondition returns what the scheduler says of a pod; zero if it says nothing.
+func ScheduledCondition(pod *corev1.Pod) corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
+			return pod.Status.Conditions[i]
+		}
+	}
+	return corev1.PodCondition{}
+}
+
 // boundAt returns when the pod was bound: when the scheduler reported it, else when the
 // kubelet accepted the pod, else its creation. It returns 0 for a pod without a node.
 func boundAt(pod *corev1.Pod) int64 {
 	if pod.Spec.NodeName == "" {
 		return 0
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-			return unixSeconds(&c.LastTransitionTime)
-		}
+	if c := ScheduledCondition(pod); c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		return unixSeconds(&c.LastTransitionTime)
 	}
 	return cmp.Or(unixSeconds(pod.Status.StartTime), unixSeconds(&pod.CreationTimestamp))
 }

@@ -59,9 +59,6 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	if err != nil {
 		return evaluation.ErrorResponse(fmt.Errorf("find the creator of the claim: %w", err))
 	}
-	if creator == "" { // the claim is of an unknown user, as its workload is
-		return admission.Allowed("")
-	}
 	for _, source := range clonedClaims(&claim) {
 		finding, err := m.Claims.problem(ctx, req.Namespace, source.name, creator)
 		if err != nil {
@@ -70,6 +67,9 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		if finding != "" {
 			return admission.Denied(source.field + ": " + finding)
 		}
+	}
+	if creator == "" { // the claim is of an unknown user, as its workload is
+		return admission.Allowed("")
 	}
 	after, warnings := recordCreator(object, creator)
 	private, err := m.isPrivate(ctx, &req, &claim, creator)

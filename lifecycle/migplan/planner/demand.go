@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/policies/kaigroup"
 	"sluice.dev/policies/merge/schema"
 )
@@ -71,8 +73,8 @@ func parsePendingPod(pod *corev1.Pod) (*pendingPod, bool) {
 		preferredPools: splitPoolNames(pod.Annotations[v1alpha1.AnnotationNodePools]),
 		podGroup:       pod.Annotations[kaigroup.AnnotationGroup],
 	}
-	condition := scheduledCondition(pod)
-	if condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
+	condition := podcache.ScheduledCondition(pod)
+	if condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
 		if isOverQuota(condition.Message) {
 			return nil, false
 		}
@@ -99,22 +101,7 @@ func volumeClaims(pod *corev1.Pod) (names []string) {
 }
 
 func splitPoolNames(list string) []string {
-	var names []string
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // parseInstanceRequests returns the MIG instances that a pod requests, by the scheduler's own
@@ -141,7 +128,7 @@ func newBoundPod(pod *corev1.Pod) boundPod {
 		uid: pod.UID, name: pod.Namespace + "/" + pod.Name, resources: podAmounts(pod), started: pod.Status.StartTime != nil, client: isClientPod(pod),
 	}
 	c.instanceRequests, c.wholeGPUs = parseInstanceRequests(pod)
-	if condition := scheduledCondition(pod); condition != nil && condition.Status == corev1.ConditionTrue {
+	if condition := podcache.ScheduledCondition(pod); condition.Status == corev1.ConditionTrue {
 		c.bound = condition.LastTransitionTime.Add(apiTimeResolution)
 	}
 	return c

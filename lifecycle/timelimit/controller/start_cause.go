@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/podcache"
 )
 
 // startCause is why a pod that holds GPUs or quota does not start.
@@ -18,18 +21,18 @@ type startCause string
 
 const (
 	causeGate          startCause = "SchedulingGate" // a scheduling gate of its author
-	causeNoNode        startCause = "NoNode"         // a node that no pool has, even when it is empty
+	causeNoNode        startCause = "NoNode"         // a node that its pool does not have, even when it is empty
 	causeNoRoom        startCause = "NoRoom"         // it would fit if pods of others ended
 	causeNoInstance    startCause = "NoInstance"     // the same, and the pod requests MIG instances, which partitioning creates
 	causeMissingObject startCause = "MissingObject"  // a Secret, ConfigMap or volume claim that does not exist
 	causeImage         startCause = "Image"          // its image cannot be pulled
-	causeStarting      startCause = "Starting"       // its node has not created its containers
+	causeStarting      startCause = "Starting"       // its node, which is ready, has not created its containers: a volume is missing
 )
 
 // isOwnFault says for each cause whether the author of the workload has to mend it.
 var isOwnFault = map[startCause]bool{
-	causeGate: true, causeNoNode: true, causeMissingObject: true, causeImage: true,
-	causeNoRoom: false, causeNoInstance: false, causeStarting: false,
+	causeGate: true, causeNoNode: true, causeMissingObject: true, causeImage: true, causeStarting: true,
+	causeNoRoom: false, causeNoInstance: false,
 }
 
 // imageReasons are the kubelet's reasons of containers whose image cannot be pulled.
@@ -44,27 +47,27 @@ var (
 	noPreemptionHelps = regexp.MustCompile(`preemption: 0/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling\.?$`)
 	// noNodeFits matches what such a message says of nodes that lack what the pod asks for, even when they are empty.
 	noNodeFits = regexp.MustCompile(`^0/\d+ nodes are available: ` +
-		`(\d+ (node\(s\) didn't match Pod's node affinity/selector|Insufficient (cpu|memory|ephemeral-storage|hugepages-\w+))[,.] )+preemption:`)
+		`(\d+ (node\(s\) (didn't match (Pod's node affinity/selector|pod affinity rules)|had untolerated taint(\(s\)| {[^}]*}))|` +
+		`Insufficient (cpu|memory|ephemeral-storage|hugepages-\w+))[,.] )+preemption:`)
 )
 
 // startCauseOf returns why a pod that has not started does not start, with the scheduler's or the kubelet's
-// words, and the image for causeImage.
-func startCauseOf(pod *corev1.Pod) (cause startCause, reason, image string) {
+// words, and the image for causeImage. The nodes are those of its pool: their taints may go, those of others do not matter.
+func startCauseOf(pod *corev1.Pod, nodes []corev1.Node) (cause startCause, reason, image string) {
 	if pod.Spec.NodeName == "" {
 		if len(pod.Spec.SchedulingGates) > 0 {
 			return causeGate, pod.Spec.SchedulingGates[0].Name, ""
 		}
-		message := ""
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled {
-				message = c.Message
-			}
-		}
+		message := podcache.ScheduledCondition(pod).Message
 		preemption := noPreemptionHelps.FindStringSubmatch(message)
+		isTainted := slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+			_, tainted := helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, nil, false)
+			return tainted
+		})
 		switch {
 		case missingClaim.MatchString(message):
 			return causeMissingObject, message, ""
-		case preemption != nil && preemption[1] == preemption[2] && noNodeFits.MatchString(message):
+		case preemption != nil && preemption[1] == preemption[2] && noNodeFits.MatchString(message) && !isTainted:
 			return causeNoNode, message, ""
 		case slices.ContainsFunc(pod.Spec.Containers, requestsInstances):
 			return causeNoInstance, message, ""

@@ -45,7 +45,10 @@ func TestStartCauses(t *testing.T) {
 		"a slice that no GPU is divided into": {unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.20gb. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
 		"a cordoned node":                     {unscheduled("0/1 nodes are available: 1 node(s) were unschedulable. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
 		"a node that is repartitioned":        {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {sluice.dev/repartitioning: }. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
-		"a taint of its administrators":       {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {maintenance: }. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
+		"a taint of its pool's nodes":         {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint(s). preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."), causeNoRoom},
+		"nodes of others with taints":         {unscheduled("0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."), causeNoNode},
+		"nodes of others, Kubernetes 1.36":    {unscheduled("0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 node(s) had untolerated taint(s). preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."), causeNoNode},
+		"affinity to pods that do not exist":  {unscheduled("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't match pod affinity rules. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), causeNoNode},
 		"a reason of a later Kubernetes":      {unscheduled("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) are blue. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), causeNoRoom},
 		"a size that no node has":             {unscheduled("0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), causeNoNode},
 		"instances that do not exist yet":     {needsInstances, causeNoInstance},
@@ -56,7 +59,11 @@ func TestStartCauses(t *testing.T) {
 		"a kubelet that does not report":      {waiting(), causeStarting},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, image := startCauseOf(&tc.pod)
+			nodes := []corev1.Node{{}}
+			if name == "a taint of its pool's nodes" || name == "a node that is repartitioned" {
+				nodes[0].Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
+			}
+			got, _, image := startCauseOf(&tc.pod, nodes)
 			if _, known := isOwnFault[got]; got != tc.want || !known || (image != "") != (got == causeImage) {
 				t.Errorf("cause %s, image %q; want %s", got, image, tc.want)
 			}

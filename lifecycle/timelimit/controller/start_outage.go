@@ -81,8 +81,8 @@ func (r *Reconciler) holdInOutage(ctx context.Context, w *workload, pool *v1alph
 		people, outageWindow, end.UTC().Format(time.RFC3339), shared))
 }
 
-// listStartsDue returns how many people have workloads in the pool whose start timeouts are over or will be within
-// outageWindow, and one pod of each workload.
+// listStartsDue returns how many people have workloads on nodes of the pool whose start timeouts are over or will be within
+// outageWindow, and one pod of each workload. A person may have many ServiceAccounts.
 func (r *Reconciler) listStartsDue(ctx context.Context, w *workload, pool string) (people int, due []*podcache.Pod, err error) {
 	var clocks v1alpha1.WorkloadClockList
 	if err := r.Client.List(ctx, &clocks, client.UnsafeDisableDeepCopy); err != nil {
@@ -95,8 +95,8 @@ func (r *Reconciler) listStartsDue(ctx context.Context, w *workload, pool string
 			continue
 		}
 		_, pods := r.Workloads.RootsAndPods(client.ObjectKeyFromObject(&clocks.Items[i]))
-		in := slices.IndexFunc(pods, func(pod *podcache.Pod) bool { return pod.Pool == pool })
-		if by := clocks.Items[i].Status.CreatedBy; in >= 0 && by != "" {
+		in := slices.IndexFunc(pods, func(pod *podcache.Pod) bool { return pod.Pool == pool && pod.Node != "" })
+		if by := clocks.Items[i].Status.CreatedBy; in >= 0 && by != "" && !strings.HasPrefix(by, "system:") {
 			creators[by], due = true, append(due, pods[in])
 		}
 	}
@@ -110,7 +110,7 @@ const maxInspectedPods = 8
 func (r *Reconciler) describeShared(ctx context.Context, due []*podcache.Pod) (string, error) {
 	count := map[string]int{}
 	for _, pod := range due[:min(len(due), maxInspectedPods)] {
-		_, reason, image, err := r.startCause(ctx, pod)
+		_, reason, image, err := r.startCause(ctx, pod, nil)
 		if err != nil {
 			return "", err
 		}

@@ -220,7 +220,7 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 		"its node selector, without queue":          {status: unscheduled(noNode), noQueue: true, stopped: true},
 		"no room":                                   {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), putBack: 5},
 		"no room, without queue":                    {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), noQueue: true},
-		"a slow node":                               {node: "dgx-1", putBack: 5},
+		"a Secret or a volume is missing":           {node: "dgx-1", putBack: 2, stopped: true},
 		"a node that is not ready":                  {node: "dgx-1", notReady: true},
 		"a pool without a node":                     {status: unscheduled(noNode), notReady: true},
 		"its image, while a node is repartitioned":  {status: pullFails, node: "dgx-1", repartitioned: true, instances: true, putBack: 2, stopped: true},

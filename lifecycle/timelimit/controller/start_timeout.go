@@ -30,14 +30,21 @@ func (r *Reconciler) decideStartTimeout(
 		return timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	}
 	pod := w.heldPods()[0]
-	cause, reason, _, err := r.startCause(ctx, pod)
+	hasPool := pool != nil && pool.Name != ""
+	var nodes corev1.NodeList
+	if hasPool {
+		if err := r.Client.List(ctx, &nodes, client.MatchingLabels(pool.Spec.NodeSelector)); err != nil {
+			return stop, fmt.Errorf("list the nodes of pool %s: %w", pool.Name, err)
+		}
+	}
+	cause, reason, _, err := r.startCause(ctx, pod, nodes.Items)
 	if err != nil {
 		return stop, err
 	}
-	if pool != nil && pool.Name != "" {
-		if unavailable, err := r.isUnavailable(ctx, pool, pod, cause); unavailable || err != nil {
-			return begin(), err
-		}
+	if hasPool && isUnavailable(nodes.Items, pod, cause) {
+		return begin(), nil
+	}
+	if hasPool && pod.Node != "" { // an outage is one of what nodes need: images and volumes
 		if held, err := r.holdInOutage(ctx, w, pool); !held.IsZero() || err != nil {
 			observed.PausedUntil = policytime.Later(observed.PausedUntil, held)
 			return timelimit.Decide(w.now, w.clock.Status, observed, w.limits), err
@@ -68,36 +75,31 @@ func (r *Reconciler) decideStartTimeout(
 
 // isUnavailable reports whether the node of a pod is not ready; for a pod without a node, whether no node of its pool is ready and
 // schedulable, or one is repartitioned and the pod waits for MIG instances.
-func (r *Reconciler) isUnavailable(ctx context.Context, pool *v1alpha1.NodePool, pod *podcache.Pod, cause startCause) (bool, error) {
-	if pod.Node != "" {
-		_, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node)
-		return lost, err
-	}
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes, client.MatchingLabels(pool.Spec.NodeSelector)); err != nil {
-		return false, fmt.Errorf("list the nodes of pool %s: %w", pool.Name, err)
-	}
+func isUnavailable(nodes []corev1.Node, pod *podcache.Pod, cause startCause) bool {
 	available := false
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
+		_, ready := inventory.Readiness(node)
+		if pod.Node == node.Name {
+			return !ready
+		}
 		repartitioned := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintRepartitioning })
 		if repartitioned && cause == causeNoInstance {
-			return true, nil
+			return true
 		}
-		_, ready := inventory.Readiness(node)
 		available = available || ready && !node.Spec.Unschedulable
 	}
-	return !available, nil
+	return pod.Node != "" || !available
 }
 
 // startCause is startCauseOf a pod in the API server. One that is gone has an empty status.
-func (r *Reconciler) startCause(ctx context.Context, pod *podcache.Pod) (cause startCause, reason, image string, err error) {
+func (r *Reconciler) startCause(ctx context.Context, pod *podcache.Pod, nodes []corev1.Node) (cause startCause, reason, image string, err error) {
 	object := &corev1.Pod{}
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, object)
 	if client.IgnoreNotFound(err) != nil {
 		return "", "", "", fmt.Errorf("get pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	object.Spec.NodeName = pod.Node
-	cause, reason, image = startCauseOf(object)
+	cause, reason, image = startCauseOf(object, nodes)
 	return cause, v1alpha1.TruncateText(reason, 300), image, nil
 }

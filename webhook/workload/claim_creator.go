@@ -9,16 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
@@ -26,7 +23,7 @@ import (
 )
 
 // ClaimMutator records the creators of new volume claims, also of those that controllers create, and marks those of users who
-// change only own objects as not shared. It refuses a claim that clones another user's.
+// change only own objects as not shared. It refuses a claim that clones another user's, and names that are another's (see claimName).
 type ClaimMutator struct {
 	// Claims reads claims and the creators of their owners.
 	Claims *ClaimReader
@@ -72,11 +69,22 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Allowed("")
 	}
 	after, warnings := recordCreator(object, creator)
-	private, err := m.isPrivate(ctx, &req, &claim, creator)
+	ownOnly, err := m.changesOnlyOwn(ctx, &req, creator)
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
-	if private {
+	if ownOnly {
+		name := claimName{m.Claims.Creators, req.Namespace, claim.Name, creator}
+		finding, err := name.problem(ctx, claim.Labels[v1alpha1.SharedClaimLabel] != "true")
+		if err != nil {
+			return evaluation.ErrorResponse(err)
+		}
+		if finding != "" {
+			return admission.Denied("metadata.name: " + finding)
+		}
+	}
+	// Its author may have decided that. Claims of ServiceAccounts are shared, as those of users who change what others created.
+	if _, decided := claim.Labels[v1alpha1.SharedClaimLabel]; ownOnly && !decided && !strings.HasPrefix(creator, "system:") {
 		if changed, ok := copyWithValue(after, []string{"metadata", "labels", v1alpha1.SharedClaimLabel}, "false"); ok {
 			after = changed
 		}
@@ -104,11 +112,11 @@ func (m *ClaimMutator) creator(ctx context.Context, req *admission.Request, clai
 		return creator, err
 	}
 	// The claim of a StatefulSet has only the name, which the controller has from the template, the set and the ordinal.
-	set, err := m.statefulSetOf(ctx, req.Namespace, claim.Name)
-	if set == nil || err != nil {
+	sets, err := claimName{m.Claims.Creators, req.Namespace, claim.Name, ""}.statefulSets(ctx)
+	if len(sets) == 0 || err != nil {
 		return "", err
 	}
-	creator, err := m.Claims.Creators.Of(ctx, set)
+	creator, err := m.Claims.Creators.Of(ctx, sets[0])
 	if errors.Is(err, errUnknownCreator) {
 		return "", nil
 	}
@@ -118,40 +126,8 @@ func (m *ClaimMutator) creator(ctx context.Context, req *admission.Request, clai
 // statefulSet stands for an owner of the kind.
 var statefulSet = metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"}
 
-var ordinalSuffix = regexp.MustCompile(`-[0-9]+$`)
-
-// statefulSetOf returns the metadata of the StatefulSet that has a claim template for a name; nil if none has.
-func (m *ClaimMutator) statefulSetOf(ctx context.Context, namespace, claim string) (*metav1.PartialObjectMetadata, error) {
-	prefix := ordinalSuffix.ReplaceAllString(claim, "")
-	for i := range prefix {
-		if prefix[i] != '-' {
-			continue
-		}
-		var set appsv1.StatefulSet
-		err := m.Claims.Creators.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: prefix[i+1:]}, &set)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("get StatefulSet %s: %w", prefix[i+1:], err)
-		}
-		if isClaimOf(&set, claim) {
-			metadata := &metav1.PartialObjectMetadata{ObjectMeta: set.ObjectMeta}
-			metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(statefulSet.Kind))
-			return metadata, nil
-		}
-	}
-	return nil, nil
-}
-
-// isPrivate reports whether only pods of its creator mount a new claim. Its author may have decided that. Claims of ServiceAccounts are
-// shared, as those of users who change what others created.
-func (m *ClaimMutator) isPrivate(
-	ctx context.Context, req *admission.Request, claim *corev1.PersistentVolumeClaim, creator string,
-) (bool, error) {
-	if _, decided := claim.Labels[v1alpha1.SharedClaimLabel]; decided || strings.HasPrefix(creator, "system:") {
-		return false, nil
-	}
+// changesOnlyOwn reports whether a creator may not change what others created.
+func (m *ClaimMutator) changesOnlyOwn(ctx context.Context, req *admission.Request, creator string) (bool, error) {
 	user := authenticationv1.UserInfo{Username: creator}
 	if creator == req.UserInfo.Username {
 		user = req.UserInfo

@@ -33,6 +33,10 @@ func (r *ClaimReader) problem(ctx context.Context, namespace, name, user string)
 	if err != nil {
 		return "", fmt.Errorf("get volume claim %s: %w", name, err)
 	}
+	if claim.DeletionTimestamp != nil {
+		return fmt.Sprintf("volume claim %s is being deleted; create it again first: "+
+			"else the pod would mount a later claim of that name", name), nil
+	}
 	shared, labeled := claim.Labels[v1alpha1.SharedClaimLabel]
 	creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]
 	if !labeled || shared == "true" || creator == user {

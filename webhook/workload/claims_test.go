@@ -42,6 +42,7 @@ func (rights) ChangesOthers(_ context.Context, user authenticationv1.UserInfo, _
 var (
 	claimsStart = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	hers        = map[string]string{v1alpha1.SharedClaimLabel: "false"}
+	shared      = map[string]string{v1alpha1.SharedClaimLabel: "true"}
 )
 
 func newClaim(name, by string, labels map[string]string, age time.Duration) *corev1.PersistentVolumeClaim {
@@ -63,16 +64,36 @@ func newSet(name, by string, owner *metav1.OwnerReference, templates ...string) 
 func claimObjects() []client.Object {
 	pod := &corev1.Pod{ObjectMeta: meta("x-0", statefulSets, ref("apps/v1", "StatefulSet", "x"))}
 	pod.CreationTimestamp = metav1.NewTime(claimsStart)
+	clone := newClaim("clone", anna, hers, time.Hour)
+	clone.Spec = cloneOf("cloned-later")
+	bound := mounting("bound", anna, "mounted-now")
+	bound.Spec.NodeName = "node-1"
+	deleted := newClaim("deleted", anna, hers, time.Hour)
+	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: claimsStart}, []string{"kubernetes.io/pvc-protection"}
+	ofUnknown := mounting("waits-for-unknown", jobs, "unknown-later")
+	ofUnknown.OwnerReferences = []metav1.OwnerReference{*ref("batch/v1", "Job", "deleted")}
 	return append(objects(),
-		newClaim("hers", anna, hers, time.Hour), newClaim("given", anna, map[string]string{v1alpha1.SharedClaimLabel: "true"}, time.Hour),
+		clone, bound, deleted, ofUnknown, mounting("waits", anna, "later"), newSet("y-c", anna, nil, "a"), newSet("c", bob, nil, "a-y", "other"),
+		newClaim("hers", anna, hers, time.Hour), newClaim("given", anna, shared, time.Hour),
 		newClaim("odd", anna, map[string]string{v1alpha1.SharedClaimLabel: "maybe"}, time.Hour),
 		newClaim("course", professor, nil, time.Hour), newClaim("unknown", "", nil, time.Hour),
 		newClaim("data-x-0", professor, nil, time.Hour), newClaim("data-x-17", anna, hers, time.Hour), newClaim("data-x-y", anna, hers, time.Hour),
 		newClaim("data-x-1", professor, nil, -time.Hour), newClaim("data-x-2", bob, nil, -time.Hour), newClaim("data-lws-0", professor, nil, time.Hour),
-		newSet("x", bob, nil, "data"), newSet("b-c", anna, nil, "a"), newSet("c", bob, nil, "other"), newSet("p", professor, nil, "data"),
+		newSet("x", bob, nil, "data"), newSet("b-c", anna, nil, "a"), newSet("p", professor, nil, "data"),
 		newSet("lws", statefulSets, ref("batch/v1", "Job", "train"), "data"), newSet("old", "", nil, "data"),
 		pod,
 	)
+}
+
+// mounting returns a pod that waits for a node, and mounts a claim.
+func mounting(name, by, claim string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: meta(name, by, nil), Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}},
+	}}}
+}
+
+func cloneOf(name string) corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{DataSource: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}}
 }
 
 func claimRequest(operation admissionv1.Operation, kind, user string, object any) admission.Request {
@@ -95,9 +116,6 @@ func newClaimReader(t *testing.T) *workload.ClaimReader {
 // 4 of the design.
 func TestNewClaims(t *testing.T) {
 	m := &workload.ClaimMutator{Claims: newClaimReader(t), Rights: rights{}}
-	clone := func(name string) corev1.PersistentVolumeClaimSpec {
-		return corev1.PersistentVolumeClaimSpec{DataSource: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}}
-	}
 	for name, tc := range map[string]struct {
 		user, claim     string
 		groups          []string
@@ -108,26 +126,37 @@ func TestNewClaims(t *testing.T) {
 		creator, shared string
 		refused         string
 	}{
-		"a student's":                              {user: anna, creator: anna, shared: "false"},
-		"a student's, shared":                      {user: anna, labels: map[string]string{v1alpha1.SharedClaimLabel: "true"}, creator: anna, shared: "true"},
-		"a professor's":                            {user: professor, creator: professor},
-		"one of a group of professors":             {user: anna, groups: []string{"professors"}, creator: anna},
-		"a ServiceAccount's":                       {user: account, creator: account},
-		"with a forged creator":                    {user: bob, forged: anna, creator: bob, shared: "false"},
-		"with a forged owner":                      {user: bob, owner: ref("batch/v1", "Job", "train"), creator: bob, shared: "false"},
-		"of a pod":                                 {user: statefulSets, owner: ref("v1", "Pod", "train-a"), creator: anna, shared: "false"},
-		"of a StatefulSet":                         {user: statefulSets, claim: "data-x-7", creator: bob, shared: "false"},
-		"of a StatefulSet with dashes":             {user: statefulSets, claim: "a-b-c-0", creator: anna, shared: "false"},
-		"of a professor's StatefulSet":             {user: statefulSets, claim: "data-p-0", creator: professor},
-		"of a controlled StatefulSet":              {user: statefulSets, claim: "data-lws-1", creator: anna, shared: "false"},
-		"of a StatefulSet of an unknown user":      {user: statefulSets, claim: "data-old-0"},
-		"of a StatefulSet without the template":    {user: statefulSets, claim: "more-x-0"},
-		"of no StatefulSet":                        {user: statefulSets, claim: "data-gone-0"},
-		"with a name of a StatefulSet's":           {user: anna, claim: "data-x-7", creator: anna, shared: "false"},
-		"a clone of her own":                       {user: anna, spec: clone("hers"), creator: anna, shared: "false"},
-		"a clone of a shared one":                  {user: bob, spec: clone("given"), creator: bob, shared: "false"},
-		"a clone of another's":                     {user: bob, spec: clone("hers"), refused: "spec.dataSource: volume claim hers was created by " + anna},
-		"a clone of another's for an unknown user": {user: jobs, owner: ref("batch/v1", "Job", "deleted"), spec: clone("hers"), refused: "spec.dataSource: volume claim hers"},
+		"a student's":                                  {user: anna, creator: anna, shared: "false"},
+		"a student's, shared":                          {user: anna, labels: shared, creator: anna, shared: "true"},
+		"a professor's":                                {user: professor, creator: professor},
+		"one of a group of professors":                 {user: anna, groups: []string{"professors"}, creator: anna},
+		"a ServiceAccount's":                           {user: account, creator: account},
+		"with a forged creator":                        {user: bob, forged: anna, creator: bob, shared: "false"},
+		"with a forged owner":                          {user: bob, owner: ref("batch/v1", "Job", "train"), creator: bob, shared: "false"},
+		"of a pod":                                     {user: statefulSets, owner: ref("v1", "Pod", "train-a"), creator: anna, shared: "false"},
+		"of a StatefulSet":                             {user: statefulSets, claim: "data-x-7", creator: bob, shared: "false"},
+		"of a StatefulSet with dashes":                 {user: statefulSets, claim: "a-b-c-0", creator: anna, shared: "false"},
+		"of a professor's StatefulSet":                 {user: statefulSets, claim: "data-p-0", creator: professor},
+		"of a controlled StatefulSet":                  {user: statefulSets, claim: "data-lws-1", creator: anna, shared: "false"},
+		"of a StatefulSet of an unknown user":          {user: statefulSets, claim: "data-old-0"},
+		"of a StatefulSet without the template":        {user: statefulSets, claim: "more-x-0"},
+		"of no StatefulSet":                            {user: statefulSets, claim: "data-gone-0"},
+		"with a name of another's StatefulSet's":       {user: anna, claim: "data-x-7", labels: shared, refused: "metadata.name: StatefulSet x of " + bob + " makes its own"},
+		"of a pod, with a name of a StatefulSet's":     {user: statefulSets, claim: "data-x-7", owner: ref("v1", "Pod", "train-a"), refused: "metadata.name: StatefulSet x of " + bob},
+		"with a name of her own StatefulSet's":         {user: bob, claim: "data-x-7", creator: bob, shared: "false"},
+		"with that name, a professor's":                {user: professor, claim: "data-x-7", creator: professor},
+		"of StatefulSets of two users":                 {user: statefulSets, claim: "a-y-c-0", refused: "metadata.name: StatefulSet c of " + bob + " makes its own"},
+		"for which her own pod waits":                  {user: anna, claim: "later", creator: anna, shared: "false"},
+		"for which another's pod waits":                {user: bob, claim: "later", refused: "metadata.name: Pod waits of " + anna + " waits for volume claim later"},
+		"for which another's pod waits, shared":        {user: bob, claim: "later", labels: shared, creator: bob, shared: "true"},
+		"for which another's pod waits, a professor's": {user: professor, claim: "later", creator: professor},
+		"for which a pod of an unknown user waits":     {user: bob, claim: "unknown-later", refused: "metadata.name: Pod waits-for-unknown of an unknown user waits"},
+		"that another's clone waits for":               {user: bob, claim: "cloned-later", refused: "metadata.name: PersistentVolumeClaim clone of " + anna + " waits"},
+		"that another's pod with a node mounts":        {user: bob, claim: "mounted-now", creator: bob, shared: "false"},
+		"a clone of her own":                           {user: anna, spec: cloneOf("hers"), creator: anna, shared: "false"},
+		"a clone of a shared one":                      {user: bob, spec: cloneOf("given"), creator: bob, shared: "false"},
+		"a clone of another's":                         {user: bob, spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers was created by " + anna},
+		"a clone of another's for an unknown user":     {user: jobs, owner: ref("batch/v1", "Job", "deleted"), spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers"},
 		"a clone of another's by reference": {
 			user: bob, refused: "spec.dataSourceRef: volume claim hers was created by " + anna,
 			spec: corev1.PersistentVolumeClaimSpec{DataSourceRef: &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "hers"}},
@@ -189,6 +218,7 @@ func TestClaimUse(t *testing.T) {
 		{user: bob, claim: "hers", owner: ref("batch/v1", "Job", "train"), refused: "volume claim hers"}, // a forged owner
 		{user: professor, claim: "hers", refused: "volume claim hers"},
 		{user: jobs, claim: "hers", owner: ref("batch/v1", "Job", "deleted"), refused: "volume claim hers"},
+		{user: anna, claim: "deleted", refused: "volume claim deleted is being deleted; create it again first"},
 		{user: anna, claim: "missing", refused: "there is no volume claim missing; create the claim first"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: meta("new", "", tc.owner), Spec: corev1.PodSpec{Volumes: []corev1.Volume{

@@ -124,7 +124,10 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 	if err != nil {
 		return timelimit.Decision{}, err
 	}
-	observed.PausedUntil = policytime.Later(pausedUntil, holdEnd(pool))
+	observed.PausedUntil = pausedUntil
+	if pool != nil && w.heldPods()[0].Node != "" { // an outage is one of what nodes need: images and volumes
+		observed.PausedUntil = policytime.Later(pausedUntil, holdEnd(pool))
+	}
 	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if decision.Stopped && decision.Status.Stopped.Reason == v1alpha1.EndStartTimeout {
 		if decision, err = r.decideStartTimeout(ctx, w, pool, observed, decision); err != nil {

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,10 +92,7 @@ func startCauseOf(pod *corev1.Pod, nodes []corev1.Node) (cause startCause, reaso
 }
 
 func requestsInstances(container corev1.Container) bool {
-	for name := range container.Resources.Limits {
-		if strings.HasPrefix(string(name), v1alpha1.ResourceNVIDIAMIGPrefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(container.Resources.Limits)), func(name corev1.ResourceName) bool {
+		return strings.HasPrefix(string(name), v1alpha1.ResourceNVIDIAMIGPrefix)
+	})
 }

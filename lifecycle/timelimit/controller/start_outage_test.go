@@ -79,6 +79,19 @@ func (c *fakeCluster) requestInstance(pod string) {
 	}
 }
 
+func (c *fakeCluster) setHeld(held metav1.Condition) {
+	c.t.Helper()
+	held.Type, held.Reason = v1alpha1.ConditionStartTimeoutsHeld, "Test"
+	pool := &v1alpha1.NodePool{}
+	if err := c.rawClient.Get(c.t.Context(), client.ObjectKey{Name: testPool}, pool); err != nil {
+		c.t.Fatal(err)
+	}
+	pool.Status.Conditions = []metav1.Condition{held}
+	if err := c.rawClient.Status().Update(c.t.Context(), pool); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 var pullFails = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 	Image: "registry.example.org/cuda", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 }}}
@@ -158,15 +171,7 @@ func TestStartTimeoutsHeldOnceADay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // its time begins in the year 2000
 				c := newOutageCluster(t, tc.people)
 				if tc.held != nil {
-					tc.held.Type, tc.held.Reason = v1alpha1.ConditionStartTimeoutsHeld, "Released"
-					pool := &v1alpha1.NodePool{}
-					if err := c.rawClient.Get(t.Context(), client.ObjectKey{Name: testPool}, pool); err != nil {
-						t.Fatal(err)
-					}
-					pool.Status.Conditions = []metav1.Condition{*tc.held}
-					if err := c.rawClient.Status().Update(t.Context(), pool); err != nil {
-						t.Fatal(err)
-					}
+					c.setHeld(*tc.held)
 				}
 				for i := range tc.people {
 					c.createStuckPod(fmt.Sprintf("job-%d", i), pullFails, "dgx-1")
@@ -212,12 +217,16 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 		notReady bool
 		// repartitioned is true if a node of the pool is repartitioned all the time, and instances if the pods request MIG instances.
 		repartitioned, instances bool
-		putBack                  int
-		stopped                  bool
+		// outage is true if the start timeouts of the pool are held all the time.
+		outage  bool
+		putBack int
+		stopped bool
 	}{
 		"its image":                                 {status: pullFails, node: "dgx-1", putBack: 2, stopped: true},
 		"its node selector":                         {status: unscheduled(noNode), putBack: 2, stopped: true},
 		"its node selector, without queue":          {status: unscheduled(noNode), noQueue: true, stopped: true},
+		"its image, in an outage":                   {status: pullFails, node: "dgx-1", outage: true},
+		"its node selector, in an outage of others": {status: unscheduled(noNode), outage: true, putBack: 2, stopped: true},
 		"no room":                                   {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), putBack: 5},
 		"no room, without queue":                    {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), noQueue: true},
 		"a Secret or a volume is missing":           {node: "dgx-1", putBack: 2, stopped: true},
@@ -234,6 +243,9 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 				c := newOutageCluster(t, 1)
 				if tc.notReady {
 					c.setNodeReady("dgx-1", corev1.ConditionFalse)
+				}
+				if tc.outage {
+					c.setHeld(metav1.Condition{Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
 				}
 				if tc.repartitioned {
 					c.repartition("dgx-1")

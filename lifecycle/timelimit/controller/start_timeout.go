@@ -44,7 +44,7 @@ func (r *Reconciler) decideStartTimeout(
 	if hasPool && isUnavailable(nodes.Items, pod, cause) {
 		return begin(), nil
 	}
-	if hasPool && pod.Node != "" { // an outage is one of what nodes need: images and volumes
+	if hasPool && pod.Node != "" {
 		if held, err := r.holdInOutage(ctx, w, pool); !held.IsZero() || err != nil {
 			observed.PausedUntil = policytime.Later(observed.PausedUntil, held)
 			return timelimit.Decide(w.now, w.clock.Status, observed, w.limits), err

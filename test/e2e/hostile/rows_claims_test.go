@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,14 @@ var _ = attacks(
 	row{
 		class: volumeClaims, name: "a claim that does not exist yet", roles: users, engines: everyEngine, want: "there is no volume claim later; create the claim first",
 		attack: mount("a claim of a later day", func(*attacker) (string, error) { return "later", nil }), control: mount("an own claim", claimOf),
+	},
+	row{
+		class: volumeClaims, name: "a claim for which a colleague's pod waits", roles: []role{l2}, want: "of {colleague} waits for volume claim",
+		attack: createAwaited("a colleague's", func(a *attacker) *attacker { return a.as(colleague) }), control: createAwaited("an own", func(a *attacker) *attacker { return a }),
+	},
+	row{
+		class: volumeClaims, name: "a claim with the name of a colleague's StatefulSet", roles: []role{l2}, want: "of {colleague} makes its own volume claim",
+		attack: createForSet("a colleague's", func(a *attacker) *attacker { return a.as(colleague) }), control: createForSet("an own", func(a *attacker) *attacker { return a }),
 	},
 	row{
 		class: volumeClaims, name: "an L2 researcher's claim cloned", roles: []role{l1, editor, serviceAccount},
@@ -99,6 +108,62 @@ func clone(text string, claim func(*attacker) (string, error)) attempt {
 		}
 		return copied, a.create(copied)
 	})
+}
+
+// createAwaited creates a claim under the name of a deleted one, for which a pod still waits.
+func createAwaited(text string, owner func(*attacker) *attacker) attempt {
+	return do("create a claim for which "+text+" pod waits", func(a *attacker) (*unstructured.Unstructured, error) {
+		waiting := *owner(a)
+		waiting.dry = false
+		name := a.intruder() + "-" + string(waiting.role)
+		if err := waiting.createClaim(name); err != nil {
+			return nil, err
+		}
+		pod, err := waiting.ordinary("Pod", name, idle["Pod"], "{spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: "+name+"}}]}}")
+		if err != nil {
+			return nil, err
+		}
+		if err := waiting.create(pod); err != nil {
+			return nil, err
+		}
+		former := &corev1.PersistentVolumeClaim{}
+		former.Name, former.Namespace = name, a.namespace
+		if err := waiting.client.Delete(a.t.Context(), former); err != nil {
+			return nil, err
+		}
+		a.eventually(func() error {
+			if err := a.world.Admin.Get(a.t.Context(), client.ObjectKeyFromObject(former), former); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the claim is still there: %w", err)
+			}
+			return nil
+		})
+		return a.claimNamed(name)
+	})
+}
+
+// createForSet creates a claim with a name that a StatefulSet has for its second replica.
+func createForSet(text string, owner func(*attacker) *attacker) attempt {
+	return do("create a claim for "+text+" StatefulSet", func(a *attacker) (*unstructured.Unstructured, error) {
+		author := *owner(a)
+		author.dry = false
+		set, err := author.ordinary("StatefulSet", a.intruder()+"-"+string(author.role), idle["StatefulSet"], withTemplate(""))
+		if err != nil {
+			return nil, err
+		}
+		if err := author.create(set); err != nil {
+			return nil, err
+		}
+		return a.claimNamed("data-" + set.GetName() + "-1")
+	})
+}
+
+// claimNamed attempts to create a claim.
+func (a *attacker) claimNamed(name string) (*unstructured.Unstructured, error) {
+	claim, err := a.ordinary("PersistentVolumeClaim", name)
+	if err != nil {
+		return nil, err
+	}
+	return claim, a.create(claim)
 }
 
 // setOverColleaguesClaim is a row whose StatefulSet takes a colleague's claim for its own.

@@ -244,7 +244,7 @@ func registerHandlers(
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base, Claims: claims}},
 		{PathAdoptions, "adoptions", &workload.AdoptionValidator{Cache: cached, Creators: creators}},
-		{PathClaims, "claims", &workload.ClaimMutator{Claims: claims, Rights: authorizer}},
+		{PathClaims, "claims", &workload.ClaimMutator{Claims: claims, Rights: authorizer, Scans: evaluation.NewSlots(2)}},
 		{PathClaimRetention, "claim-retention", &workload.ClaimRetentionValidator{Claims: claims}},
 		{PathCreatorLabels, "creator-labels", workload.CreatorLabeler{}},
 		{PathAffinity, "affinity", &workload.AffinityNarrower{Creators: creators}},

@@ -132,7 +132,7 @@ func TestAdmissionPoliciesAllow(t *testing.T) {
 		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],"securityContext":{"capabilities":{"add":["NET_BIND_SERVICE"]}}}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
 		t.Errorf("a plain debug container: %v", err)
 	}
-	for _, seconds := range []int64{0, 600} {
+	for _, seconds := range []int64{0, 60} {
 		if err := pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &seconds, DryRun: dryRun}); err != nil {
 			t.Errorf("deletion with a grace period of %d s: %v", seconds, err)
 		}

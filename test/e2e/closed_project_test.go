@@ -81,7 +81,7 @@ func TestExpiredProjectReplacesPodsOnly(t *testing.T) {
 	t.Parallel()
 	const ns = "closed"
 	sharedCluster.createDepartment(t, ns, newPoolQuota("dgx", "2", "4"))
-	sharedCluster.createGovernedProject(t, ns, ns, newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, ns, ns, newPoolQuota("dgx", "0", "4"))
 	researcher := clientFor(t, researcherConfig(t, ns))
 	web := newGangDeployment(ns, "web", 1, v1alpha1.WorkloadTrain, withGPU)
 	web.Annotations = nil

@@ -74,6 +74,7 @@ func TestKAI(t *testing.T) {
 		want := map[string]string{
 			"kai.scheduler/queue": "kai-lab.kai-a", "kai.scheduler/node-pool": "kai-a", "kai.scheduler/preemptibility": "preemptible",
 			v1alpha1.LabelNodePool: "kai-a", v1alpha1.LabelProject: kaiLab, v1alpha1.LabelDepartment: "kai-faculty", v1alpha1.LabelWorkloadType: "train",
+			v1alpha1.LabelCreator: v1alpha1.CreatorLabel(eve),
 		}
 		if diff := cmp.Diff(want, pod.Labels); diff != "" || pod.Spec.SchedulerName != "kai-scheduler" || pod.Annotations[v1alpha1.AnnotationNodePools] != "kai-a,kai-b" {
 			t.Errorf("scheduler %s, pools %s, labels (-want +got)\n%s", pod.Spec.SchedulerName, pod.Annotations[v1alpha1.AnnotationNodePools], diff)

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,21 @@ func TestUnstartedJobIsPutBack(t *testing.T) {
 			return conditionTrue(queued, "Admitted") && record == workloadkind.PutBack{Times: times - 1}
 		})
 		c.waitForClock(t, w, "starts", started)
+		c.eventuallyAfterStep(t, func() error { // the scheduler has its own pace
+			var pods corev1.PodList
+			if err := c.adminClient.List(t.Context(), &pods, client.InNamespace(team)); err != nil {
+				return err
+			}
+			for i := range pods.Items {
+				for _, condition := range pods.Items[i].Status.Conditions {
+					if condition.Type == corev1.PodScheduled && strings.Contains(condition.Message, "node affinity/selector") {
+						t.Log("DEBUG", condition.Message)
+						return nil
+					}
+				}
+			}
+			return unexpectedState("its pod fits on no node", fmt.Sprint(len(pods.Items), " pods"))
+		})
 		c.advanceTime(t, 15*time.Minute)
 		clock := c.waitForClock(t, w, "has a deadline", func(s *v1alpha1.WorkloadClockStatus) bool { return started(s) && s.Deadline != nil })
 		c.advanceTimeTo(t, clock.Deadline.At.Time)

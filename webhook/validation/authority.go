@@ -136,6 +136,19 @@ func (r Reviewer) ChangesOthers(ctx context.Context, user authenticationv1.UserI
 	return allowed, nil
 }
 
+// ChangesOnlyOwn reports whether a role of a user in a namespace lets him change what he created, and none what others created.
+func (r Reviewer) ChangesOnlyOwn(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
+	ownOnly, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{Verb: "own-only", Resource: "workloads", Namespace: namespace})
+	if err != nil {
+		return false, fmt.Errorf("check whether %s changes only own workloads: %w", user.Username, err)
+	}
+	if !ownOnly {
+		return false, nil
+	}
+	changesOthers, err := r.ChangesOthers(ctx, user, namespace)
+	return !changesOthers, err
+}
+
 // isAllowed creates a SubjectAccessReview for a resource of Sluice's API group.
 func (r Reviewer) isAllowed(
 	ctx context.Context, user authenticationv1.UserInfo, resource authorizationv1.ResourceAttributes,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,6 +17,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
@@ -29,10 +33,14 @@ type ClaimMutator struct {
 	Claims *ClaimReader
 	// Rights knows who may change what others created.
 	Rights Rights
+	// Scans limits the projects in which waiting pods are looked for at a time: these are large, and many.
+	Scans *evaluation.Slots
 }
 
 // Rights are the rights of users; validation.Reviewer implements it.
 type Rights interface {
+	// ChangesOnlyOwn reports whether a role lets a user change what he created in a namespace, and none what others created.
+	ChangesOnlyOwn(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error)
 	// ChangesOthers reports whether a user may change what others created in a namespace.
 	ChangesOthers(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error)
 }
@@ -65,17 +73,13 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 			return admission.Denied(source.field + ": " + finding)
 		}
 	}
-	if creator == "" { // the claim is of an unknown user, as its workload is
-		return admission.Allowed("")
-	}
-	after, warnings := recordCreator(object, creator)
 	ownOnly, err := m.changesOnlyOwn(ctx, &req, creator)
 	if err != nil {
 		return evaluation.ErrorResponse(err)
 	}
 	if ownOnly {
-		name := claimName{m.Claims.Creators, req.Namespace, claim.Name, creator}
-		finding, err := name.problem(ctx, claim.Labels[v1alpha1.SharedClaimLabel] != "true")
+		name := claimName{m.Claims.Creators, req.Namespace, claim.Name, creator, ""}
+		finding, err := name.problem(ctx, m.Scans, creator != "" && claim.Labels[v1alpha1.SharedClaimLabel] != "true")
 		if err != nil {
 			return evaluation.ErrorResponse(err)
 		}
@@ -83,8 +87,13 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 			return admission.Denied("metadata.name: " + finding)
 		}
 	}
+	after, warnings := recordCreator(object, creator)
+	if creator == "" { // the claim is of an unknown user, as its workload is, and what the annotation said is not true
+		unstructured.RemoveNestedField(after, createdByPath...)
+	}
 	// Its author may have decided that. Claims of ServiceAccounts are shared, as those of users who change what others created.
-	if _, decided := claim.Labels[v1alpha1.SharedClaimLabel]; ownOnly && !decided && !strings.HasPrefix(creator, "system:") {
+	_, decided := claim.Labels[v1alpha1.SharedClaimLabel]
+	if ownOnly && !decided && creator != "" && !strings.HasPrefix(creator, "system:") {
 		if changed, ok := copyWithValue(after, []string{"metadata", "labels", v1alpha1.SharedClaimLabel}, "false"); ok {
 			after = changed
 		}
@@ -107,12 +116,17 @@ func (m *ClaimMutator) creator(ctx context.Context, req *admission.Request, clai
 	if err != nil {
 		return "", err
 	}
-	if !isController || metav1.GetControllerOfNoCopy(claim) != nil {
+	isEphemeral, err := m.isEphemeral(ctx, req.Namespace, claim)
+	if err != nil {
+		return "", err
+	}
+	if !isController || isEphemeral {
 		_, creator, err := m.Claims.Creators.labelOf(ctx, req, &metav1.PartialObjectMetadata{ObjectMeta: claim.ObjectMeta})
 		return creator, err
 	}
-	// The claim of a StatefulSet has only the name, which the controller has from the template, the set and the ordinal.
-	sets, err := claimName{m.Claims.Creators, req.Namespace, claim.Name, ""}.statefulSets(ctx)
+	// The claim of a StatefulSet has only the name, which the controller has from the template, the set and the ordinal. Its other metadata
+	// is what the author of the template wrote, references to owners included.
+	sets, err := claimName{m.Claims.Creators, req.Namespace, claim.Name, "", ""}.statefulSets(ctx)
 	if len(sets) == 0 || err != nil {
 		return "", err
 	}
@@ -123,16 +137,32 @@ func (m *ClaimMutator) creator(ctx context.Context, req *admission.Request, clai
 	return creator, err
 }
 
+// isEphemeral reports whether a claim is that of an ephemeral volume of the pod that controls it.
+func (m *ClaimMutator) isEphemeral(ctx context.Context, namespace string, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	reference := metav1.GetControllerOfNoCopy(claim)
+	if reference == nil || reference.APIVersion != "v1" || reference.Kind != "Pod" {
+		return false, nil
+	}
+	var pod corev1.Pod
+	err := m.Claims.Creators.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: reference.Name}, &pod)
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.Ephemeral != nil && pod.Name+"-"+volume.Name == claim.Name
+	}), client.IgnoreNotFound(err)
+}
+
 // statefulSet stands for an owner of the kind.
 var statefulSet = metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"}
 
-// changesOnlyOwn reports whether a creator may not change what others created.
+// changesOnlyOwn reports whether a creator may not change what others created. Of a creator who did not make the request, roles by a
+// group are not known: that user counts as one who may not.
 func (m *ClaimMutator) changesOnlyOwn(ctx context.Context, req *admission.Request, creator string) (bool, error) {
-	user := authenticationv1.UserInfo{Username: creator}
 	if creator == req.UserInfo.Username {
-		user = req.UserInfo
+		return m.Rights.ChangesOnlyOwn(ctx, req.UserInfo, req.Namespace)
 	}
-	changesOthers, err := m.Rights.ChangesOthers(ctx, user, req.Namespace)
+	if creator == "" {
+		return true, nil
+	}
+	changesOthers, err := m.Rights.ChangesOthers(ctx, authenticationv1.UserInfo{Username: creator}, req.Namespace)
 	return !changesOthers, err
 }
 

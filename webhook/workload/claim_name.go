@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/evaluation"
 )
 
 // claimName is the name of a new volume claim. Others may have named it before there was the claim: a StatefulSet makes its claims when
@@ -28,18 +29,23 @@ type claimName struct {
 	namespace, name string
 	// creator is the user for whom the claim is created.
 	creator string
+	// set is the name of the StatefulSet that will make the claim; empty for a claim that is created now.
+	set string
 }
 
 var ordinalSuffix = regexp.MustCompile(`-[0-9]+$`)
 
 // problem says whose the name is already; empty if it is free. With a private claim, nothing of others may wait for the name: it would
 // mount or clone the claim.
-func (c claimName) problem(ctx context.Context, private bool) (string, error) {
+func (c claimName) problem(ctx context.Context, scans *evaluation.Slots, private bool) (string, error) {
 	sets, err := c.statefulSets(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, set := range sets {
+		if set.Name == c.set {
+			continue
+		}
 		if other, err := c.otherCreator(ctx, set); other != "" || err != nil {
 			return fmt.Sprintf("StatefulSet %s of %s makes its own volume claim %s, and its pod would use this one; choose another name",
 				set.Name, other, c.name), err
@@ -48,6 +54,11 @@ func (c claimName) problem(ctx context.Context, private bool) (string, error) {
 	if !private {
 		return "", nil
 	}
+	release, err := scans.Acquire(ctx, c.namespace)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	waiting, err := c.waiting(ctx)
 	if err != nil {
 		return "", err
@@ -68,8 +79,10 @@ func (c claimName) otherCreator(ctx context.Context, object *metav1.PartialObjec
 		creator, err = c.creators.Of(ctx, object)
 	}
 	switch {
-	case errors.Is(err, errUnknownCreator):
+	case errors.Is(err, errUnknownCreator) && c.creator != "":
 		return describeCreator(""), nil
+	case errors.Is(err, errUnknownCreator):
+		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("find the creator of %s %s: %w", object.Kind, object.Name, err)
 	case creator == c.creator:
@@ -101,32 +114,47 @@ func (c claimName) statefulSets(ctx context.Context) (sets []*metav1.PartialObje
 	return sets, nil
 }
 
-// waiting returns the metadata of the pods without a node that mount a claim of the name, and of the claims without a volume that
-// clone it: Kubernetes keeps a claim that is deleted while a pod with a node mounts it.
+// scanPage is the number of objects in one answer of the API server. Pods and claims of a hostile author have half a mebibyte.
+const scanPage = 20
+
+// waiting returns the metadata of the pods that mount a claim of the name and have not ended, and of the claims without a volume that clone
+// it. A pod with a node keeps its claim, unless the finalizer of the claim was removed.
 func (c claimName) waiting(ctx context.Context) (waiting []*metav1.PartialObjectMetadata, err error) {
 	var pods corev1.PodList
-	withoutNode := client.MatchingFields{"spec.nodeName": ""}
-	if err := c.creators.Live.List(ctx, &pods, client.InNamespace(c.namespace), withoutNode); err != nil {
-		return nil, fmt.Errorf("list the pods without a node: %w", err)
-	}
-	for i := range pods.Items {
-		if slices.ContainsFunc(pods.Items[i].Spec.Volumes, func(volume corev1.Volume) bool {
-			return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == c.name
-		}) {
-			waiting = append(waiting, metadataOf(pods.Items[i].ObjectMeta, corev1.SchemeGroupVersion.WithKind("Pod")))
+	err = c.eachPage(ctx, &pods, func() {
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+				slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+					return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == c.name
+				}) {
+				waiting = append(waiting, metadataOf(pod.ObjectMeta, corev1.SchemeGroupVersion.WithKind("Pod")))
+			}
 		}
-	}
+	})
 	var claims corev1.PersistentVolumeClaimList
-	if err := c.creators.Live.List(ctx, &claims, client.InNamespace(c.namespace)); err != nil {
-		return nil, fmt.Errorf("list the volume claims: %w", err)
-	}
-	for i := range claims.Items {
-		claim := &claims.Items[i]
-		if claim.Spec.VolumeName == "" && slices.ContainsFunc(clonedClaims(claim), func(r claimReference) bool { return r.name == c.name }) {
-			waiting = append(waiting, metadataOf(claim.ObjectMeta, claimKind))
+	return waiting, errors.Join(err, c.eachPage(ctx, &claims, func() {
+		for i := range claims.Items {
+			claim := &claims.Items[i]
+			if claim.Spec.VolumeName == "" && slices.ContainsFunc(clonedClaims(claim), func(r claimReference) bool { return r.name == c.name }) {
+				waiting = append(waiting, metadataOf(claim.ObjectMeta, claimKind))
+			}
+		}
+	}))
+}
+
+// eachPage calls visit for each page of the objects of the namespace.
+func (c claimName) eachPage(ctx context.Context, list client.ObjectList, visit func()) error {
+	for {
+		page := []client.ListOption{client.InNamespace(c.namespace), client.Limit(scanPage), client.Continue(list.GetContinue())}
+		if err := c.creators.Live.List(ctx, list, page...); err != nil {
+			return fmt.Errorf("list what waits for volume claims: %w", err)
+		}
+		visit()
+		if list.GetContinue() == "" {
+			return nil
 		}
 	}
-	return waiting, nil
 }
 
 func metadataOf(object metav1.ObjectMeta, kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {

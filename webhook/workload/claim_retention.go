@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +22,10 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// ClaimRetentionValidator refuses a StatefulSet that would delete volume claims of others with itself or when it is scaled: its
-// controller takes over claims by their names. It handles StatefulSets with such a retention policy, of users who may not change what
-// others created. [AdoptionValidator] refuses to take over claims that were created after the StatefulSet.
+// ClaimRetentionValidator refuses a StatefulSet whose claims would have the names of another StatefulSet's, and one that would delete
+// volume claims of others with itself or when it is scaled: its controller takes over claims by their names. It handles new StatefulSets
+// with claim templates, and those with such a retention policy, of users who may not change what others created. [AdoptionValidator]
+// refuses to take over claims that were created after the StatefulSet.
 type ClaimRetentionValidator struct {
 	// Claims lists the claims.
 	Claims *ClaimReader
@@ -40,6 +42,22 @@ func (v *ClaimRetentionValidator) Handle(ctx context.Context, req admission.Requ
 	_, creator, err := v.Claims.Creators.labelOf(ctx, &req, &metav1.PartialObjectMetadata{ObjectMeta: set.ObjectMeta})
 	if err != nil {
 		return undecided(fmt.Errorf("find the creator of the StatefulSet: %w; its claims are compared with that user", err))
+	}
+	for i := 0; req.Operation == admissionv1.Create && i < len(set.Spec.VolumeClaimTemplates); i++ {
+		first := fmt.Sprintf("%s-%s-0", set.Spec.VolumeClaimTemplates[i].Name, set.Name)
+		name := claimName{v.Claims.Creators, req.Namespace, first, creator, set.Name}
+		finding, err := name.problem(ctx, nil, false)
+		if err != nil {
+			return evaluation.ErrorResponse(err)
+		}
+		if finding != "" {
+			return admission.Denied(fmt.Sprintf("spec.volumeClaimTemplates[%d].metadata.name: %s", i, finding))
+		}
+	}
+	if retention := set.Spec.PersistentVolumeClaimRetentionPolicy; retention == nil ||
+		retention.WhenDeleted != appsv1.DeletePersistentVolumeClaimRetentionPolicyType &&
+			retention.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
+		return admission.Allowed("")
 	}
 	claims := &metav1.PartialObjectMetadataList{}
 	claims.SetGroupVersionKind(claimKind)

@@ -24,16 +24,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/workload"
 )
 
 const (
 	professor    = "professor@example.org"
+	dataAdmin    = "data-administrator@example.org"
 	statefulSets = jobs // one of the controllers of the parameters
 )
 
-// rights are those of professors.
+// rights are those of professors, and of one who has no role in workloads.
 type rights struct{}
+
+func (r rights) ChangesOnlyOwn(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
+	others, err := r.ChangesOthers(ctx, user, namespace)
+	return !others && user.Username != dataAdmin, err
+}
 
 func (rights) ChangesOthers(_ context.Context, user authenticationv1.UserInfo, _ string) (bool, error) {
 	return user.Username == professor || slices.Contains(user.Groups, "professors"), nil
@@ -54,6 +61,7 @@ func newClaim(name, by string, labels map[string]string, age time.Duration) *cor
 func newSet(name, by string, owner *metav1.OwnerReference, templates ...string) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{ObjectMeta: meta(name, by, owner)}
 	set.CreationTimestamp = metav1.NewTime(claimsStart)
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
 	for _, template := range templates {
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: template}})
 	}
@@ -64,16 +72,18 @@ func newSet(name, by string, owner *metav1.OwnerReference, templates ...string) 
 func claimObjects() []client.Object {
 	pod := &corev1.Pod{ObjectMeta: meta("x-0", statefulSets, ref("apps/v1", "StatefulSet", "x"))}
 	pod.CreationTimestamp = metav1.NewTime(claimsStart)
+	ephemeral := &corev1.Pod{ObjectMeta: meta("train-e", jobs, ref("batch/v1", "Job", "train"))}
+	ephemeral.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	clone := newClaim("clone", anna, hers, time.Hour)
 	clone.Spec = cloneOf("cloned-later")
-	bound := mounting("bound", anna, "mounted-now")
-	bound.Spec.NodeName = "node-1"
+	ended := mounting("ended", anna, "mounted-before")
+	ended.Status.Phase = corev1.PodSucceeded
 	deleted := newClaim("deleted", anna, hers, time.Hour)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: claimsStart}, []string{"kubernetes.io/pvc-protection"}
 	ofUnknown := mounting("waits-for-unknown", jobs, "unknown-later")
 	ofUnknown.OwnerReferences = []metav1.OwnerReference{*ref("batch/v1", "Job", "deleted")}
 	return append(objects(),
-		clone, bound, deleted, ofUnknown, mounting("waits", anna, "later"), newSet("y-c", anna, nil, "a"), newSet("c", bob, nil, "a-y", "other"),
+		clone, ended, ephemeral, deleted, ofUnknown, mounting("waits", anna, "later"), newSet("y-c", anna, nil, "a"), newSet("c", bob, nil, "a-y", "other"),
 		newClaim("hers", anna, hers, time.Hour), newClaim("given", anna, shared, time.Hour),
 		newClaim("odd", anna, map[string]string{v1alpha1.SharedClaimLabel: "maybe"}, time.Hour),
 		newClaim("course", professor, nil, time.Hour), newClaim("unknown", "", nil, time.Hour),
@@ -115,7 +125,7 @@ func newClaimReader(t *testing.T) *workload.ClaimReader {
 // A new claim belongs to the user for whom it is created, and those of users who change only own objects to them alone. Guards invariant
 // 4 of the design.
 func TestNewClaims(t *testing.T) {
-	m := &workload.ClaimMutator{Claims: newClaimReader(t), Rights: rights{}}
+	m := &workload.ClaimMutator{Claims: newClaimReader(t), Rights: rights{}, Scans: evaluation.NewSlots(2)}
 	for name, tc := range map[string]struct {
 		user, claim     string
 		groups          []string
@@ -126,37 +136,39 @@ func TestNewClaims(t *testing.T) {
 		creator, shared string
 		refused         string
 	}{
-		"a student's":                                  {user: anna, creator: anna, shared: "false"},
-		"a student's, shared":                          {user: anna, labels: shared, creator: anna, shared: "true"},
-		"a professor's":                                {user: professor, creator: professor},
-		"one of a group of professors":                 {user: anna, groups: []string{"professors"}, creator: anna},
-		"a ServiceAccount's":                           {user: account, creator: account},
-		"with a forged creator":                        {user: bob, forged: anna, creator: bob, shared: "false"},
-		"with a forged owner":                          {user: bob, owner: ref("batch/v1", "Job", "train"), creator: bob, shared: "false"},
-		"of a pod":                                     {user: statefulSets, owner: ref("v1", "Pod", "train-a"), creator: anna, shared: "false"},
-		"of a StatefulSet":                             {user: statefulSets, claim: "data-x-7", creator: bob, shared: "false"},
-		"of a StatefulSet with dashes":                 {user: statefulSets, claim: "a-b-c-0", creator: anna, shared: "false"},
-		"of a professor's StatefulSet":                 {user: statefulSets, claim: "data-p-0", creator: professor},
-		"of a controlled StatefulSet":                  {user: statefulSets, claim: "data-lws-1", creator: anna, shared: "false"},
-		"of a StatefulSet of an unknown user":          {user: statefulSets, claim: "data-old-0"},
-		"of a StatefulSet without the template":        {user: statefulSets, claim: "more-x-0"},
-		"of no StatefulSet":                            {user: statefulSets, claim: "data-gone-0"},
-		"with a name of another's StatefulSet's":       {user: anna, claim: "data-x-7", labels: shared, refused: "metadata.name: StatefulSet x of " + bob + " makes its own"},
-		"of a pod, with a name of a StatefulSet's":     {user: statefulSets, claim: "data-x-7", owner: ref("v1", "Pod", "train-a"), refused: "metadata.name: StatefulSet x of " + bob},
-		"with a name of her own StatefulSet's":         {user: bob, claim: "data-x-7", creator: bob, shared: "false"},
-		"with that name, a professor's":                {user: professor, claim: "data-x-7", creator: professor},
-		"of StatefulSets of two users":                 {user: statefulSets, claim: "a-y-c-0", refused: "metadata.name: StatefulSet c of " + bob + " makes its own"},
-		"for which her own pod waits":                  {user: anna, claim: "later", creator: anna, shared: "false"},
-		"for which another's pod waits":                {user: bob, claim: "later", refused: "metadata.name: Pod waits of " + anna + " waits for volume claim later"},
-		"for which another's pod waits, shared":        {user: bob, claim: "later", labels: shared, creator: bob, shared: "true"},
-		"for which another's pod waits, a professor's": {user: professor, claim: "later", creator: professor},
-		"for which a pod of an unknown user waits":     {user: bob, claim: "unknown-later", refused: "metadata.name: Pod waits-for-unknown of an unknown user waits"},
-		"that another's clone waits for":               {user: bob, claim: "cloned-later", refused: "metadata.name: PersistentVolumeClaim clone of " + anna + " waits"},
-		"that another's pod with a node mounts":        {user: bob, claim: "mounted-now", creator: bob, shared: "false"},
-		"a clone of her own":                           {user: anna, spec: cloneOf("hers"), creator: anna, shared: "false"},
-		"a clone of a shared one":                      {user: bob, spec: cloneOf("given"), creator: bob, shared: "false"},
-		"a clone of another's":                         {user: bob, spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers was created by " + anna},
-		"a clone of another's for an unknown user":     {user: jobs, owner: ref("batch/v1", "Job", "deleted"), spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers"},
+		"a student's":                                            {user: anna, creator: anna, shared: "false"},
+		"a student's, shared":                                    {user: anna, labels: shared, creator: anna, shared: "true"},
+		"a professor's":                                          {user: professor, creator: professor},
+		"one of a group of professors":                           {user: anna, groups: []string{"professors"}, creator: anna},
+		"a ServiceAccount's":                                     {user: account, creator: account},
+		"with a forged creator":                                  {user: bob, forged: anna, creator: bob, shared: "false"},
+		"with a forged owner":                                    {user: bob, owner: ref("batch/v1", "Job", "train"), creator: bob, shared: "false"},
+		"of a pod":                                               {user: statefulSets, claim: "train-e-scratch", owner: ref("v1", "Pod", "train-e"), creator: anna, shared: "false"},
+		"of a StatefulSet":                                       {user: statefulSets, claim: "data-x-7", creator: bob, shared: "false"},
+		"of a StatefulSet with dashes":                           {user: statefulSets, claim: "a-b-c-0", creator: anna, shared: "false"},
+		"of a professor's StatefulSet":                           {user: statefulSets, claim: "data-p-0", creator: professor},
+		"of a controlled StatefulSet":                            {user: statefulSets, claim: "data-lws-1", creator: anna, shared: "false"},
+		"of a StatefulSet of an unknown user":                    {user: statefulSets, claim: "data-old-0"},
+		"of a StatefulSet without the template":                  {user: statefulSets, claim: "more-x-0"},
+		"of no StatefulSet":                                      {user: statefulSets, claim: "data-gone-0"},
+		"with a name of another's StatefulSet's":                 {user: anna, claim: "data-x-7", labels: shared, refused: "metadata.name: StatefulSet x of " + bob + " makes its own"},
+		"of a StatefulSet whose template names an owner":         {user: statefulSets, claim: "data-x-7", owner: ref("v1", "Pod", "train-e"), forged: anna, creator: bob, shared: "false"},
+		"of a deleted StatefulSet whose template names an owner": {user: statefulSets, claim: "data-gone-0", owner: ref("v1", "ConfigMap", "c"), forged: anna},
+		"a data source administrator's":                          {user: dataAdmin, creator: dataAdmin},
+		"with a name of her own StatefulSet's":                   {user: bob, claim: "data-x-7", creator: bob, shared: "false"},
+		"with that name, a professor's":                          {user: professor, claim: "data-x-7", creator: professor},
+		"of StatefulSets of two users":                           {user: statefulSets, claim: "a-y-c-0", refused: "metadata.name: StatefulSet c of " + bob + " makes its own"},
+		"for which her own pod waits":                            {user: anna, claim: "later", creator: anna, shared: "false"},
+		"for which another's pod waits":                          {user: bob, claim: "later", refused: "metadata.name: Pod waits of " + anna + " waits for volume claim later"},
+		"for which another's pod waits, shared":                  {user: bob, claim: "later", labels: shared, creator: bob, shared: "true"},
+		"for which another's pod waits, a professor's":           {user: professor, claim: "later", creator: professor},
+		"for which a pod of an unknown user waits":               {user: bob, claim: "unknown-later", refused: "metadata.name: Pod waits-for-unknown of an unknown user waits"},
+		"that another's clone waits for":                         {user: bob, claim: "cloned-later", refused: "metadata.name: PersistentVolumeClaim clone of " + anna + " waits"},
+		"that another's ended pod mounted":                       {user: bob, claim: "mounted-before", creator: bob, shared: "false"},
+		"a clone of her own":                                     {user: anna, spec: cloneOf("hers"), creator: anna, shared: "false"},
+		"a clone of a shared one":                                {user: bob, spec: cloneOf("given"), creator: bob, shared: "false"},
+		"a clone of another's":                                   {user: bob, spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers was created by " + anna},
+		"a clone of another's for an unknown user":               {user: jobs, owner: ref("batch/v1", "Job", "deleted"), spec: cloneOf("hers"), refused: "spec.dataSource: volume claim hers"},
 		"a clone of another's by reference": {
 			user: bob, refused: "spec.dataSourceRef: volume claim hers was created by " + anna,
 			spec: corev1.PersistentVolumeClaimSpec{DataSourceRef: &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "hers"}},
@@ -240,6 +252,7 @@ func TestClaimRetention(t *testing.T) {
 		set     *appsv1.StatefulSet
 		refused string
 	}{
+		{bob, newSet("c", "", nil, "a-y"), "spec.volumeClaimTemplates[0].metadata.name: StatefulSet y-c of " + anna + " makes its own"},
 		{bob, newSet("y", "", nil, "data"), ""},
 		{bob, newSet("x", "", nil, "other"), ""},
 		{bob, newSet("x", "", nil), ""},
@@ -247,7 +260,11 @@ func TestClaimRetention(t *testing.T) {
 		{professor, newSet("x", "", nil, "data"), "data-x-17 (of " + anna + "), data-x-2 (of " + bob + "); use Retain"},
 		{jobs, newSet("lws", "", ref("batch/v1", "Job", "train"), "data"), "data-lws-0 (of " + professor + ")"},
 	} {
-		for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
+		operations := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}
+		if strings.HasPrefix(tc.refused, "spec.") { // templates do not change
+			operations = operations[:1]
+		}
+		for _, operation := range operations {
 			response := v.Handle(t.Context(), claimRequest(operation, "StatefulSet", tc.user, tc.set))
 			if response.Allowed != (tc.refused == "") || !response.Allowed && !strings.Contains(response.Result.Message, tc.refused) {
 				t.Errorf("%s of %s by %s: allowed = %v: %+v", operation, tc.set.Name, tc.user, response.Allowed, response.Result)
@@ -309,7 +326,7 @@ func TestClaimsFailClosed(t *testing.T) {
 	adopted := claimRequest(admissionv1.Update, "PersistentVolumeClaim", statefulSets, &corev1.PersistentVolumeClaim{ObjectMeta: meta("data-x-0", anna, ref("apps/v1", "StatefulSet", "x"))})
 	adopted.OldObject = claimRequest(admissionv1.Update, "", "", newClaim("data-x-0", anna, nil, 0)).Object
 	for name, response := range map[string]admission.Response{
-		"new":      (&workload.ClaimMutator{Claims: reader, Rights: rights{}}).Handle(t.Context(), claimRequest(admissionv1.Create, "PersistentVolumeClaim", statefulSets, newClaim("data-x-0", "", nil, 0))),
+		"new":      (&workload.ClaimMutator{Claims: reader, Rights: rights{}, Scans: evaluation.NewSlots(2)}).Handle(t.Context(), claimRequest(admissionv1.Create, "PersistentVolumeClaim", statefulSets, newClaim("data-x-0", "", nil, 0))),
 		"mounted":  (&workload.PodCreatorValidator{Claims: reader}).Handle(t.Context(), claimRequest(admissionv1.Create, "Pod", anna, pod)),
 		"retained": (&workload.ClaimRetentionValidator{Claims: reader}).Handle(t.Context(), claimRequest(admissionv1.Create, "StatefulSet", anna, newSet("x", "", nil, "data"))),
 		"adopted":  (&workload.AdoptionValidator{Cache: creators.Live, Creators: creators}).Handle(t.Context(), adopted),

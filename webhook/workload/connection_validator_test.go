@@ -67,9 +67,7 @@ func newResolver(t *testing.T, intercept interceptor.Funcs, objects ...client.Ob
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AdmissionParametersName},
 		Spec:       v1alpha1.AdmissionParametersSpec{Controllers: []v1alpha1.UserPattern{replicaSet, jobs, cronJobs}},
 	}
-	byNode := func(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} }
-	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(intercept).WithIndex(&corev1.Pod{}, "spec.nodeName", byNode).
-		WithObjects(objects...).WithObjects(parameters).Build()
+	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(intercept).WithObjects(objects...).WithObjects(parameters).Build()
 	return &workload.CreatorResolver{Live: live, Controllers: &evaluation.TenantResolver{Cache: live}}
 }
 

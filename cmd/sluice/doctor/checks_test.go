@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
@@ -71,7 +72,7 @@ func TestChecksFindProblems(t *testing.T) {
 			o.Leases.Value[1].Spec.RenewTime.Time = testNow.Add(-5 * time.Minute)
 		}, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle has renewed it for 5m0s", nil},
 		"a Lease without a time": {func(o *Observation) { o.Leases.Value[1].Spec = coordinationv1.LeaseSpec{} }, "lifecycle", "no replica of lifecycle holds it", nil},
-		"a released Lease":       {func(o *Observation) { o.Leases.Value[1].Spec.HolderIdentity = ptrTo("") }, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle holds it", nil},
+		"a released Lease":       {func(o *Observation) { o.Leases.Value[1].Spec.HolderIdentity = ptr.To("") }, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle holds it", nil},
 		"no Deployments":         {func(o *Observation) { o.Embedded = false }, "lifecycle", "Error Deployment sluice-system/lifecycle: it does not exist", []string{"webhook-replicas"}},
 		"the webhook is away": {func(o *Observation) {
 			o.WebhookProbe.Err = errors.New(`Internal error occurred: failed calling webhook "projects.sluice.dev": x509`)
@@ -90,15 +91,15 @@ func TestChecksFindProblems(t *testing.T) {
 		"rules of a removed kind": {func(o *Observation) {
 			setRules(o, workloadkind.AddedRules([]v1alpha1.PodTemplates{{Kind: "Trainer.example.org", Resource: "trainers", Paths: []string{"spec.template"}}}))
 		}, "webhook-configurations", "webhook added-templates.sluice.dev has other rules than as shipped", nil},
-		"another path": {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptrTo("/") }, "webhook-configurations", "calls sluice-system/webhook:443/, and sluice-system/webhook:443/validate/projects as shipped", nil},
+		"another path": {func(o *Observation) { o.Validating.Value.Webhooks[0].ClientConfig.Service.Path = ptr.To("/") }, "webhook-configurations", "calls sluice-system/webhook:443/, and sluice-system/webhook:443/validate/projects as shipped", nil},
 		"another host": {func(o *Observation) {
 			client := &o.Mutating.Value.Webhooks[0].ClientConfig
-			client.URL, client.Service = ptrTo("https://evil.example/x"), nil
+			client.URL, client.Service = ptr.To("https://evil.example/x"), nil
 		}, "webhook-configurations", "Error MutatingWebhookConfiguration sluice: webhook forged-decisions.sluice.dev sends objects to https://evil.example/x, and to the Service sluice-system/webhook:443/mutate/forged-decisions as shipped", nil},
 		"other conditions": {func(o *Observation) {
 			o.Validating.Value.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: "never", Expression: "false"}}
 		}, "webhook-configurations", "Error ValidatingWebhookConfiguration sluice: webhook projects.sluice.dev was changed in matchConditions", nil},
-		"another timeout": {func(o *Observation) { o.Validating.Value.Webhooks[0].TimeoutSeconds = ptrTo(int32(30)) }, "webhook-configurations", "was changed in timeoutSeconds", nil},
+		"another timeout": {func(o *Observation) { o.Validating.Value.Webhooks[0].TimeoutSeconds = ptr.To(int32(30)) }, "webhook-configurations", "was changed in timeoutSeconds", nil},
 		"a further webhook": {func(o *Observation) {
 			further := o.Validating.Value.Webhooks[0]
 			further.Name = "further.sluice.dev"
@@ -275,7 +276,7 @@ func TestWebhookReplicasInPods(t *testing.T) {
 	labels := map[string]string{"app.kubernetes.io/name": "sluice-webhook"}
 	o.Deployments.Value = []appsv1.Deployment{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: webhookName},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptrTo(int32(2)), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(2)), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
 		Status:     appsv1.DeploymentStatus{AvailableReplicas: 1},
 	}}
 	got := findCheck(t, Diagnose(o), "webhook-replicas")

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification/outbox"
@@ -80,7 +81,7 @@ func newHealthy(t *testing.T) *Observation {
 	o.Leases.Value = []coordinationv1.Lease{
 		newReplicaLease(t, "a", testVersion, testNow.Add(-5*time.Second)),
 		{ObjectMeta: metav1.ObjectMeta{Name: lifecycleLease}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptrTo("lifecycle-1"), RenewTime: &metav1.MicroTime{Time: testNow.Add(-2 * time.Second)},
+			HolderIdentity: ptr.To("lifecycle-1"), RenewTime: &metav1.MicroTime{Time: testNow.Add(-2 * time.Second)},
 		}},
 	}
 	o.MailState.Value = &corev1.ConfigMap{Data: map[string]string{outbox.MailStateEnabledAtKey: "2026-10-01T08:00:00Z"}}

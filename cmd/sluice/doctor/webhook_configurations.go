@@ -25,8 +25,6 @@ func valueOr[T any](value *T, otherwise T) T {
 	return *value
 }
 
-func ptrTo[T any](value T) *T { return &value }
-
 // entries returns the webhooks of both configurations; missing ones have none.
 func (o *Observation) entries() []registration.Entry {
 	return registration.Configurations{Validating: o.Validating.Value, Mutating: o.Mutating.Value}.Entries()

@@ -106,8 +106,9 @@ func (u *Uninstaller) waitForComponents(ctx context.Context) error {
 			err := u.list(ctx, schema.GroupKind{Kind: "Pod"}, func(o *unstructured.Unstructured) {
 				phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 				node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+				isIssuer := strings.HasSuffix(o.GetLabels()["app.kubernetes.io/name"], "certificates") // it creates nothing again
 				switch {
-				case !isComponent(o) || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed):
+				case !isComponent(o) || isIssuer || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed):
 				case o.GetDeletionTimestamp() != nil && node != "" && !ready[node]:
 					unreported = append(unreported, fmt.Sprintf("%s/%s: node %s is not ready", namespace, o.GetName(), node))
 				default:

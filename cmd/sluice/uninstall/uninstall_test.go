@@ -5,6 +5,7 @@ package uninstall_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -245,6 +246,7 @@ func TestCapacityStaysWhileItIsRequested(t *testing.T) {
 // without it, and waits for a pod of a node that runs.
 func TestRunWithPodsOfNodesThatAreDown(t *testing.T) {
 	for name, tc := range map[string]struct {
+		component string // empty: gpuagent
 		node      string
 		status    corev1.ConditionStatus
 		deleting  bool
@@ -252,12 +254,13 @@ func TestRunWithPodsOfNodesThatAreDown(t *testing.T) {
 	}{
 		"terminating, the kubelet is silent":  {node: "dgx-2", status: corev1.ConditionUnknown, deleting: true},
 		"terminating, the node is removed":    {node: "dgx-3", deleting: true},
+		"of the Job that makes certificates":  {component: "certificates", node: "dgx-2", status: corev1.ConditionTrue},
 		"terminating, the node runs":          {node: "dgx-2", status: corev1.ConditionTrue, deleting: true, wantError: "still waiting for the end of pod sluice-agent/gpuagent-x"},
 		"not terminating, the node is silent": {node: "dgx-2", status: corev1.ConditionUnknown, wantError: "still waiting for the end of pod sluice-agent/gpuagent-x"},
 	} {
 		agent := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "sluice-agent", Name: "gpuagent-x", Labels: map[string]string{"app.kubernetes.io/name": "sluice-gpuagent"}, Finalizers: []string{"example.org/stays"},
+				Namespace: "sluice-agent", Name: "gpuagent-x", Labels: map[string]string{"app.kubernetes.io/name": "sluice-" + cmp.Or(tc.component, "gpuagent")}, Finalizers: []string{"example.org/stays"},
 			},
 			Spec: corev1.PodSpec{NodeName: tc.node}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}
@@ -284,7 +287,7 @@ func TestRunWithPodsOfNodesThatAreDown(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if want := "sluice-agent/gpuagent-x: node " + tc.node + " is not ready"; !strings.Contains(out.String(), want) {
+		if want := "sluice-agent/gpuagent-x: node " + tc.node + " is not ready"; tc.component == "" && !strings.Contains(out.String(), want) {
 			t.Errorf("%s: the output lacks %q:\n%s", name, want, out)
 		}
 		requireUninstalled(t, u.Client)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"sluice.dev/api/v1alpha1"
@@ -25,7 +26,7 @@ const (
 	causeNoNode        startCause = "NoNode"         // a node that its pool does not have, even when it is empty
 	causeNoRoom        startCause = "NoRoom"         // it would fit if pods of others ended
 	causeNoInstance    startCause = "NoInstance"     // the same, and the pod requests MIG instances, which partitioning creates
-	causeMissingObject startCause = "MissingObject"  // a Secret, ConfigMap or volume claim that does not exist
+	causeMissingObject startCause = "MissingObject"  // a Secret, ConfigMap or volume claim that does not exist, or a claim without a volume
 	causeImage         startCause = "Image"          // its image cannot be pulled
 	causeStarting      startCause = "Starting"       // its node, which is ready, has not created its containers: a volume is missing
 )
@@ -43,13 +44,14 @@ var imageReasons = []string{
 }
 
 var (
-	missingClaim = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found`)
+	missingClaim = regexp.MustCompile(`persistentvolumeclaim "[^"]*" (not found|is being deleted)|unbound immediate PersistentVolumeClaims`)
 	// noPreemptionHelps matches the message of kube-scheduler if no node would do without its pods.
 	noPreemptionHelps = regexp.MustCompile(`preemption: 0/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling\.?$`)
 	// noNodeFits matches what such a message says of nodes that lack what the pod asks for, even when they are empty.
+	// Of other plugins, one of devices says before it that it has "no new claims to deallocate".
 	noNodeFits = regexp.MustCompile(`^0/\d+ nodes are available: ` +
 		`(\d+ (node\(s\) (didn't match (Pod's node affinity/selector|pod affinity rules)|had untolerated taint(\(s\)| {[^}]*}))|` +
-		`Insufficient (cpu|memory|ephemeral-storage|hugepages-\w+))[,.] )+preemption:`)
+		`Insufficient (cpu|memory|ephemeral-storage|hugepages-\w+))[,.] )+([a-z ]+, )?preemption:`)
 )
 
 // startCauseOf returns why a pod that has not started does not start, with the scheduler's or the kubelet's
@@ -63,7 +65,8 @@ func startCauseOf(pod *corev1.Pod, nodes []corev1.Node) (cause startCause, reaso
 		preemption := noPreemptionHelps.FindStringSubmatch(message)
 		isTainted := slices.ContainsFunc(nodes, func(node corev1.Node) bool {
 			_, tainted := helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, nil, false)
-			return tainted
+			fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(&node)
+			return tainted && fits && err == nil
 		})
 		switch {
 		case missingClaim.MatchString(message):

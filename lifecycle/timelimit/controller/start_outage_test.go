@@ -79,6 +79,21 @@ func (c *fakeCluster) requestInstance(pod string) {
 	}
 }
 
+func (c *fakeCluster) movePool() {
+	c.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeSelector":{"moved":"away"}}}`))
+	if err := c.rawClient.Patch(c.t.Context(), &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: testPool}}, patch); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *fakeCluster) deletePool() {
+	c.t.Helper()
+	if err := c.rawClient.Delete(c.t.Context(), &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: testPool}}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func (c *fakeCluster) setHeld(held metav1.Condition) {
 	c.t.Helper()
 	held.Type, held.Reason = v1alpha1.ConditionStartTimeoutsHeld, "Test"
@@ -218,7 +233,9 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 		// repartitioned is true if a node of the pool is repartitioned all the time, and instances if the pods request MIG instances.
 		repartitioned, instances bool
 		// outage is true if the start timeouts of the pool are held all the time.
-		outage  bool
+		outage bool
+		// pool changes the node pool.
+		pool    func(*fakeCluster)
 		putBack int
 		stopped bool
 	}{
@@ -227,6 +244,9 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 		"its node selector, without queue":          {status: unscheduled(noNode), noQueue: true, stopped: true},
 		"its image, in an outage":                   {status: pullFails, node: "dgx-1", outage: true},
 		"its node selector, in an outage of others": {status: unscheduled(noNode), outage: true, putBack: 2, stopped: true},
+		"its image, on a node that left its pool":   {status: pullFails, node: "dgx-1", pool: (*fakeCluster).movePool, putBack: 2, stopped: true},
+		"its image, in a deleted pool":              {status: pullFails, node: "dgx-1", pool: (*fakeCluster).deletePool, putBack: 2, stopped: true},
+		"a node that is not ready, in such a pool":  {node: "dgx-1", notReady: true, pool: (*fakeCluster).deletePool},
 		"no room":                                   {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), putBack: 5},
 		"no room, without queue":                    {status: unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), noQueue: true},
 		"a Secret or a volume is missing":           {node: "dgx-1", putBack: 2, stopped: true},
@@ -243,6 +263,9 @@ func TestStartTimeoutPutsBack(t *testing.T) {
 				c := newOutageCluster(t, 1)
 				if tc.notReady {
 					c.setNodeReady("dgx-1", corev1.ConditionFalse)
+				}
+				if tc.pool != nil {
+					tc.pool(c)
 				}
 				if tc.outage {
 					c.setHeld(metav1.Condition{Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})

@@ -41,8 +41,8 @@ func (r *Reconciler) decideStartTimeout(
 	if err != nil {
 		return stop, err
 	}
-	if hasPool && isUnavailable(nodes.Items, pod, cause) {
-		return begin(), nil
+	if unavailable, err := r.isUnavailable(ctx, pod, pool, nodes.Items, cause); unavailable || err != nil {
+		return begin(), err
 	}
 	if hasPool && pod.Node != "" {
 		if held, err := r.holdInOutage(ctx, w, pool); !held.IsZero() || err != nil {
@@ -75,21 +75,26 @@ func (r *Reconciler) decideStartTimeout(
 
 // isUnavailable reports whether the node of a pod is not ready; for a pod without a node, whether no node of its pool is ready and
 // schedulable, or one is repartitioned and the pod waits for MIG instances.
-func isUnavailable(nodes []corev1.Node, pod *podcache.Pod, cause startCause) bool {
-	available := false
+func (r *Reconciler) isUnavailable(
+	ctx context.Context, pod *podcache.Pod, pool *v1alpha1.NodePool, nodes []corev1.Node, cause startCause,
+) (bool, error) {
+	if pod.Node != "" { // also where its pool was deleted, or has other nodes by now
+		var node corev1.Node
+		err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Node}, &node)
+		_, ready := inventory.Readiness(&node)
+		return !ready, client.IgnoreNotFound(err)
+	}
+	available := pool == nil || pool.Name == ""
 	for i := range nodes {
 		node := &nodes[i]
 		_, ready := inventory.Readiness(node)
-		if pod.Node == node.Name {
-			return !ready
-		}
 		repartitioned := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintRepartitioning })
 		if repartitioned && cause == causeNoInstance {
-			return true
+			return true, nil
 		}
 		available = available || ready && !node.Spec.Unschedulable
 	}
-	return pod.Node != "" || !available
+	return !available, nil
 }
 
 // startCause is startCauseOf a pod in the API server. One that is gone has an empty status.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,6 +34,7 @@ func TestPodsThatDoNotStartAreStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
 		start := waitForWholeSecond()
+		c.setNodeReady("dgx-1", corev1.ConditionTrue)
 		c.bindPod("train", "-1")
 		c.advance(time.Second)
 		clock := c.listClocks()[0]
@@ -74,6 +76,7 @@ func TestStartTimeoutSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
 		start := waitForWholeSecond()
+		c.setNodeReady("dgx-1", corev1.ConditionTrue)
 		c.bindPod("train", "-1")
 		c.advance(25 * time.Minute)
 		before := c.clockOf("train").Status

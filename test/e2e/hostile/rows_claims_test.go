@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,14 @@ var _ = attacks(
 	row{
 		class: volumeClaims, name: "a claim with the name of a colleague's StatefulSet", roles: []role{l2}, want: "of {colleague} makes its own volume claim",
 		attack: createForSet("a colleague's", func(a *attacker) *attacker { return a.as(colleague) }), control: createForSet("an own", func(a *attacker) *attacker { return a }),
+	},
+	row{
+		class: volumeClaims, name: "a StatefulSet with the claims of a colleague's", roles: []role{l2}, want: "spec.volumeClaimTemplates[0].metadata.name: StatefulSet my-",
+		attack: createRivalSet("a colleague's", func(a *attacker) *attacker { return a.as(colleague) }), control: createRivalSet("an own", func(a *attacker) *attacker { return a }),
+	},
+	row{
+		class: volumeClaims, name: "a claim template with an owner and a creator", roles: []role{l2}, allowed: true,
+		attack: do("a StatefulSet makes a claim that names a ConfigMap as its controller and a colleague as its creator", makeOwnedClaim),
 	},
 	row{
 		class: volumeClaims, name: "an L2 researcher's claim cloned", roles: []role{l1, editor, serviceAccount},
@@ -155,6 +164,55 @@ func createForSet(text string, owner func(*attacker) *attacker) attempt {
 		}
 		return a.claimNamed("data-" + set.GetName() + "-1")
 	})
+}
+
+// createRivalSet creates a StatefulSet whose claims have the names of another's.
+func createRivalSet(text string, owner func(*attacker) *attacker) attempt {
+	return do("create a StatefulSet with the claims of "+text, func(a *attacker) (*unstructured.Unstructured, error) {
+		author := *owner(a)
+		author.dry = false
+		name := a.intruder() + "-" + string(author.role)
+		set, err := author.ordinary("StatefulSet", "my-"+name, idle["StatefulSet"], withTemplate(""))
+		if err != nil {
+			return nil, err
+		}
+		if err := author.create(set); err != nil {
+			return nil, err
+		}
+		rival, err := a.ordinary("StatefulSet", name, idle["StatefulSet"], strings.Replace(withTemplate(""), "name: data", "name: data-my", 1))
+		if err != nil {
+			return nil, err
+		}
+		return rival, a.create(rival)
+	})
+}
+
+// makeOwnedClaim waits until a StatefulSet has made a claim whose template names another controller and creator.
+func makeOwnedClaim(a *attacker) (*unstructured.Unstructured, error) {
+	owner := &corev1.ConfigMap{}
+	owner.Name, owner.Namespace = "kube-root-ca.crt", a.namespace
+	if err := a.world.Admin.Get(a.t.Context(), client.ObjectKeyFromObject(owner), owner); err != nil {
+		return nil, err
+	}
+	sender := *a
+	sender.dry = false
+	forged := a.expand(fmt.Sprintf(`name: data, annotations: {sluice.dev/created-by: "{colleague}"}, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %s, uid: %s, controller: true}]`,
+		owner.Name, owner.UID))
+	set, err := sender.ordinary("StatefulSet", a.intruder(), strings.Replace(withTemplate(""), "name: data", forged, 1))
+	if err != nil {
+		return nil, err
+	}
+	if err := sender.create(set); err != nil {
+		return nil, err
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Name, claim.Namespace = "data-"+set.GetName()+"-0", a.namespace
+	a.cleanUp(claim)
+	a.eventually(func() error { return a.world.Admin.Get(a.t.Context(), client.ObjectKeyFromObject(claim), claim) })
+	if creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]; creator != a.role.user(a.namespace) || claim.Labels[v1alpha1.SharedClaimLabel] != "false" {
+		return nil, fmt.Errorf("the claim is of %q, with labels %v", creator, claim.Labels)
+	}
+	return set, nil
 }
 
 // claimNamed attempts to create a claim.

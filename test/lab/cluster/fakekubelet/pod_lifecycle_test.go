@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"sluice.dev/test/clustertest"
@@ -60,8 +61,8 @@ func TestFinalizersKept(t *testing.T) {
 	if len(kept.Finalizers) != 1 || kept.Finalizers[0] != finalizer {
 		t.Errorf("the finalizers are %v, want %s", kept.Finalizers, finalizer)
 	}
-	kept.Finalizers = nil
-	if _, err := w.client.CoreV1().Pods(w.namespace).Update(t.Context(), kept, metav1.UpdateOptions{}); err != nil {
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := w.client.CoreV1().Pods(w.namespace).Patch(t.Context(), "kept", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.waitForDeletion("kept")

@@ -268,9 +268,9 @@ func TestProbesAndService(t *testing.T) {
 		return nil
 	})
 	for _, name := range []string{"one", "two"} {
-		pod := n.create(t, name, serverSpec)
-		pod.Labels["web"] = "yes"
-		if _, err := n.client.CoreV1().Pods(n.namespace).Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		n.create(t, name, serverSpec)
+		label := []byte(`{"metadata":{"labels":{"web":"yes"}}}`)
+		if _, err := n.client.CoreV1().Pods(n.namespace).Patch(t.Context(), name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		n.await(t, name, "ready", isReady)

@@ -15,9 +15,9 @@ import (
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
 	"api":       13459,
-	"cmd":       22920,
+	"cmd":       22917,
 	"gpuagent":  13298,
-	"lifecycle": 46983,
+	"lifecycle": 46981,
 	"manifests": 120,
 	"policies":  31967,
 	"test":      5825,

@@ -91,6 +91,8 @@ const (
 	VerbManage = "manage"
 	// VerbChangeOthers is the verb on the virtual resource workloads for those who may change what other users created.
 	VerbChangeOthers = "others"
+	// VerbChangeOwn is the verb on it for those who may change what they created themselves.
+	VerbChangeOwn = "own-only"
 )
 
 // AllDepartments is the name for all departments, future ones included.
@@ -138,7 +140,8 @@ func (r Reviewer) ChangesOthers(ctx context.Context, user authenticationv1.UserI
 
 // ChangesOnlyOwn reports whether a role of a user in a namespace lets him change what he created, and none what others created.
 func (r Reviewer) ChangesOnlyOwn(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
-	ownOnly, err := r.isAllowed(ctx, user, authorizationv1.ResourceAttributes{Verb: "own-only", Resource: "workloads", Namespace: namespace})
+	own := authorizationv1.ResourceAttributes{Verb: VerbChangeOwn, Resource: "workloads", Namespace: namespace}
+	ownOnly, err := r.isAllowed(ctx, user, own)
 	if err != nil {
 		return false, fmt.Errorf("check whether %s changes only own workloads: %w", user.Username, err)
 	}

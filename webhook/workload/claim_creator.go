@@ -17,17 +17,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge"
 	"sluice.dev/webhook/evaluation"
 )
 
 // ClaimMutator records the creators of new volume claims, also of those that controllers create, and marks those of users who
-// change only own objects as not shared. It refuses a claim that clones another user's, and names that are another's (see claimName).
+// change only own objects as not shared. It refuses a claim that clones another user's, and a name that is another's already.
 type ClaimMutator struct {
 	// Claims reads claims and the creators of their owners.
 	Claims *ClaimReader
@@ -78,8 +78,8 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return evaluation.ErrorResponse(err)
 	}
 	if ownOnly {
-		name := claimName{m.Claims.Creators, req.Namespace, claim.Name, creator, ""}
-		finding, err := name.problem(ctx, m.Scans, creator != "" && claim.Labels[v1alpha1.SharedClaimLabel] != "true")
+		isPrivate := creator != "" && claim.Labels[v1alpha1.SharedClaimLabel] != "true"
+		finding, err := m.nameProblem(ctx, req.Namespace, claim.Name, creator, isPrivate)
 		if err != nil {
 			return evaluation.ErrorResponse(err)
 		}
@@ -87,9 +87,11 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 			return admission.Denied("metadata.name: " + finding)
 		}
 	}
-	after, warnings := recordCreator(object, creator)
-	if creator == "" { // the claim is of an unknown user, as its workload is, and what the annotation said is not true
-		unstructured.RemoveNestedField(after, createdByPath...)
+	after, warnings := object, []merge.Finding(nil)
+	if _, exists := lookupPath(object, createdByPath); creator != "" {
+		after, warnings = recordCreator(object, creator)
+	} else if exists { // the claim is of an unknown user, as its workload is, and what the annotation says is not true
+		after = copyWithout(object, createdByPath)
 	}
 	// Its author may have decided that. Claims of ServiceAccounts are shared, as those of users who change what others created.
 	_, decided := claim.Labels[v1alpha1.SharedClaimLabel]
@@ -108,25 +110,37 @@ func (m *ClaimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
+// nameProblem says whose the name of a new claim is already; empty if it is free. With a private claim, nothing of others may wait for it.
+func (m *ClaimMutator) nameProblem(ctx context.Context, namespace, name, creator string, isPrivate bool) (string, error) {
+	if finding, err := m.Claims.nameOfSet(ctx, namespace, name, creator, ""); finding != "" || err != nil || !isPrivate {
+		return finding, err
+	}
+	release, err := m.Scans.Acquire(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return m.Claims.waiting(ctx, namespace, name, creator)
+}
+
 // creator returns who created a new claim: the user of the request, or the creator of the workload for which a controller creates it;
 // empty if no object says who that is.
 func (m *ClaimMutator) creator(ctx context.Context, req *admission.Request, claim *corev1.PersistentVolumeClaim) (string, error) {
-	user := req.UserInfo.Username
-	isController, err := m.Claims.Creators.Controllers.IsControllerOf(ctx, user, &statefulSet)
+	isOfSet, err := m.Claims.Creators.Controllers.IsControllerOf(ctx, req.UserInfo.Username, &statefulSet)
+	if isOfSet && err == nil {
+		isEphemeral, failure := m.isEphemeral(ctx, req.Namespace, claim)
+		isOfSet, err = !isEphemeral, failure
+	}
 	if err != nil {
 		return "", err
 	}
-	isEphemeral, err := m.isEphemeral(ctx, req.Namespace, claim)
-	if err != nil {
-		return "", err
-	}
-	if !isController || isEphemeral {
+	if !isOfSet {
 		_, creator, err := m.Claims.Creators.labelOf(ctx, req, &metav1.PartialObjectMetadata{ObjectMeta: claim.ObjectMeta})
 		return creator, err
 	}
 	// The claim of a StatefulSet has only the name, which the controller has from the template, the set and the ordinal. Its other metadata
 	// is what the author of the template wrote, references to owners included.
-	sets, err := claimName{m.Claims.Creators, req.Namespace, claim.Name, "", ""}.statefulSets(ctx)
+	sets, err := m.Claims.statefulSets(ctx, req.Namespace, claim.Name)
 	if len(sets) == 0 || err != nil {
 		return "", err
 	}

@@ -19,140 +19,124 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/evaluation"
 )
 
-// claimName is the name of a new volume claim. Others may have named it before there was the claim: a StatefulSet makes its claims when
-// it is scaled up, and a pod or a clone waits on after the claim for which it was admitted is deleted.
-type claimName struct {
-	creators        *CreatorResolver
-	namespace, name string
-	// creator is the user for whom the claim is created.
-	creator string
-	// set is the name of the StatefulSet that will make the claim; empty for a claim that is created now.
-	set string
-}
+// The name of a new volume claim may be another's before there is the claim: a StatefulSet makes its claims when it is scaled up, and a
+// pod or a clone waits on after the claim for which it was admitted is deleted.
 
 var ordinalSuffix = regexp.MustCompile(`-[0-9]+$`)
 
-// problem says whose the name is already; empty if it is free. With a private claim, nothing of others may wait for the name: it would
-// mount or clone the claim.
-func (c claimName) problem(ctx context.Context, scans *evaluation.Slots, private bool) (string, error) {
-	sets, err := c.statefulSets(ctx)
+// nameOfSet says which StatefulSet of another user than the creator makes a claim of the name, except ownSet; empty if none does.
+func (r *ClaimReader) nameOfSet(ctx context.Context, namespace, name, creator, ownSet string) (string, error) {
+	sets, err := r.statefulSets(ctx, namespace, name)
 	if err != nil {
 		return "", err
 	}
 	for _, set := range sets {
-		if set.Name == c.set {
+		if set.Name == ownSet {
 			continue
 		}
-		if other, err := c.otherCreator(ctx, set); other != "" || err != nil {
+		if other, err := r.otherCreator(ctx, set, creator); other != "" || err != nil {
 			return fmt.Sprintf("StatefulSet %s of %s makes its own volume claim %s, and its pod would use this one; choose another name",
-				set.Name, other, c.name), err
-		}
-	}
-	if !private {
-		return "", nil
-	}
-	release, err := scans.Acquire(ctx, c.namespace)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	waiting, err := c.waiting(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, object := range waiting {
-		if other, err := c.otherCreator(ctx, object); other != "" || err != nil {
-			return fmt.Sprintf("%s %s of %s waits for volume claim %s, and would get its content; delete it, choose another name, "+
-				"or share the claim with the label %s=true", object.Kind, object.Name, other, c.name, v1alpha1.SharedClaimLabel), err
+				set.Name, other, name), err
 		}
 	}
 	return "", nil
 }
 
-// otherCreator returns whose an object is; empty if it is the claim's creator's.
-func (c claimName) otherCreator(ctx context.Context, object *metav1.PartialObjectMetadata) (string, error) {
-	creator, err := object.Annotations[v1alpha1.AnnotationCreatedBy], error(nil)
-	if object.Kind != claimKind.Kind { // at a claim, ClaimMutator records the workload's creator
-		creator, err = c.creators.Of(ctx, object)
-	}
-	switch {
-	case errors.Is(err, errUnknownCreator) && c.creator != "":
-		return describeCreator(""), nil
-	case errors.Is(err, errUnknownCreator):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("find the creator of %s %s: %w", object.Kind, object.Name, err)
-	case creator == c.creator:
-		return "", nil
-	default:
-		return describeCreator(creator), nil
-	}
-}
-
-// statefulSets returns the metadata of the StatefulSets that have a claim template for the name.
-func (c claimName) statefulSets(ctx context.Context) (sets []*metav1.PartialObjectMetadata, err error) {
-	prefix := ordinalSuffix.ReplaceAllString(c.name, "")
+// statefulSets returns the metadata of the StatefulSets that have a claim template for a name.
+func (r *ClaimReader) statefulSets(ctx context.Context, namespace, name string) (sets []*metav1.PartialObjectMetadata, err error) {
+	prefix := ordinalSuffix.ReplaceAllString(name, "")
 	for i := range prefix {
-		if prefix[i] != '-' || prefix == c.name {
+		if prefix[i] != '-' || prefix == name {
 			continue
 		}
 		var set appsv1.StatefulSet
-		err := c.creators.Live.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: prefix[i+1:]}, &set)
+		err := r.Creators.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: prefix[i+1:]}, &set)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("get StatefulSet %s: %w", prefix[i+1:], err)
 		}
-		if isClaimOf(&set, c.name) {
+		if isClaimOf(&set, name) {
 			sets = append(sets, metadataOf(set.ObjectMeta, appsv1.SchemeGroupVersion.WithKind(statefulSet.Kind)))
 		}
 	}
 	return sets, nil
 }
 
-// scanPage is the number of objects in one answer of the API server. Pods and claims of a hostile author have half a mebibyte.
-const scanPage = 20
-
-// waiting returns the metadata of the pods that mount a claim of the name and have not ended, and of the claims without a volume that clone
-// it. A pod with a node keeps its claim, unless the finalizer of the claim was removed.
-func (c claimName) waiting(ctx context.Context) (waiting []*metav1.PartialObjectMetadata, err error) {
+// waiting says which object of another user than the creator waits for a claim of the name; empty if none does. These are the pods that
+// mount it and have not ended, and the claims without a volume that clone it. A pod with a node keeps its claim, unless the finalizer of
+// the claim was removed.
+func (r *ClaimReader) waiting(ctx context.Context, namespace, name, creator string) (finding string, err error) {
+	describe := func(object metav1.ObjectMeta, kind schema.GroupVersionKind) error {
+		other, err := r.otherCreator(ctx, metadataOf(object, kind), creator)
+		if other != "" {
+			finding = fmt.Sprintf("%s %s of %s waits for volume claim %s, and would get its content; delete it, choose another name, "+
+				"or share the claim with the label %s=true", kind.Kind, object.Name, other, name, v1alpha1.SharedClaimLabel)
+		}
+		return err
+	}
 	var pods corev1.PodList
-	err = c.eachPage(ctx, &pods, func() {
-		for i := range pods.Items {
+	if err := r.eachPage(ctx, namespace, &pods, func() (done bool, err error) {
+		for i := 0; i < len(pods.Items) && finding == "" && err == nil; i++ {
 			pod := &pods.Items[i]
 			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
 				slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-					return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == c.name
+					return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == name
 				}) {
-				waiting = append(waiting, metadataOf(pod.ObjectMeta, corev1.SchemeGroupVersion.WithKind("Pod")))
+				err = describe(pod.ObjectMeta, corev1.SchemeGroupVersion.WithKind("Pod"))
 			}
 		}
-	})
+		return finding != "", err
+	}); err != nil || finding != "" {
+		return finding, err
+	}
 	var claims corev1.PersistentVolumeClaimList
-	return waiting, errors.Join(err, c.eachPage(ctx, &claims, func() {
-		for i := range claims.Items {
+	return finding, r.eachPage(ctx, namespace, &claims, func() (done bool, err error) {
+		for i := 0; i < len(claims.Items) && finding == "" && err == nil; i++ {
 			claim := &claims.Items[i]
-			if claim.Spec.VolumeName == "" && slices.ContainsFunc(clonedClaims(claim), func(r claimReference) bool { return r.name == c.name }) {
-				waiting = append(waiting, metadataOf(claim.ObjectMeta, claimKind))
+			clones := func(source claimReference) bool { return source.name == name }
+			if claim.Spec.VolumeName == "" && slices.ContainsFunc(clonedClaims(claim), clones) {
+				err = describe(claim.ObjectMeta, claimKind)
 			}
 		}
-	}))
+		return finding != "", err
+	})
 }
 
-// eachPage calls visit for each page of the objects of the namespace.
-func (c claimName) eachPage(ctx context.Context, list client.ObjectList, visit func()) error {
+// otherCreator returns whose an object is; empty if it is the creator's.
+func (r *ClaimReader) otherCreator(ctx context.Context, object *metav1.PartialObjectMetadata, creator string) (string, error) {
+	owner, err := object.Annotations[v1alpha1.AnnotationCreatedBy], error(nil)
+	if object.Kind != claimKind.Kind { // at a claim, ClaimMutator records the workload's creator
+		owner, err = r.Creators.Of(ctx, object)
+	}
+	if errors.Is(err, errUnknownCreator) {
+		owner, err = "", nil
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find the creator of %s %s: %w", object.Kind, object.Name, err)
+	case owner == creator:
+		return "", nil
+	default:
+		return describeCreator(owner), nil
+	}
+}
+
+// scanPage is the number of objects in one answer of the API server. Those of a hostile author have a quarter of a mebibyte and more.
+const scanPage = 20
+
+// eachPage calls visit for each page of the objects of a namespace until it is done.
+func (r *ClaimReader) eachPage(ctx context.Context, namespace string, list client.ObjectList, visit func() (done bool, err error)) error {
 	for {
-		page := []client.ListOption{client.InNamespace(c.namespace), client.Limit(scanPage), client.Continue(list.GetContinue())}
-		if err := c.creators.Live.List(ctx, list, page...); err != nil {
+		page := []client.ListOption{client.InNamespace(namespace), client.Limit(scanPage), client.Continue(list.GetContinue())}
+		if err := r.Creators.Live.List(ctx, list, page...); err != nil {
 			return fmt.Errorf("list what waits for volume claims: %w", err)
 		}
-		visit()
-		if list.GetContinue() == "" {
-			return nil
+		if done, err := visit(); done || err != nil || list.GetContinue() == "" {
+			return err
 		}
 	}
 }

@@ -45,8 +45,7 @@ func (v *ClaimRetentionValidator) Handle(ctx context.Context, req admission.Requ
 	}
 	for i := 0; req.Operation == admissionv1.Create && i < len(set.Spec.VolumeClaimTemplates); i++ {
 		first := fmt.Sprintf("%s-%s-0", set.Spec.VolumeClaimTemplates[i].Name, set.Name)
-		name := claimName{v.Claims.Creators, req.Namespace, first, creator, set.Name}
-		finding, err := name.problem(ctx, nil, false)
+		finding, err := v.Claims.nameOfSet(ctx, req.Namespace, first, creator, set.Name)
 		if err != nil {
 			return evaluation.ErrorResponse(err)
 		}

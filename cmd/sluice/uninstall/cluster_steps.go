@@ -4,6 +4,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -64,8 +65,8 @@ func (u *Uninstaller) findOfManifests(ctx context.Context, group string, kinds .
 	return actions, nil
 }
 
-// componentNames are the names of the Deployments, of the DaemonSet and of the CronJob.
-var componentNames = []string{"webhook", "lifecycle", "gpuagent", "certificates"}
+// serverNames are the names of the Deployments and of the DaemonSet, and componentNames also that of the CronJob, whose pod may never start.
+var serverNames, componentNames = []string{"webhook", "lifecycle", "gpuagent"}, []string{"webhook", "lifecycle", "gpuagent", "certificates"}
 
 func (u *Uninstaller) findComponents(ctx context.Context) (actions []action, err error) {
 	for _, namespace := range componentNamespaces {
@@ -73,7 +74,7 @@ func (u *Uninstaller) findComponents(ctx context.Context) (actions []action, err
 			{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "batch", Kind: "CronJob"},
 		} {
 			err := u.list(ctx, kind, func(o *unstructured.Unstructured) {
-				if isComponent(o) {
+				if slices.Contains(componentNames, componentOf(o)) {
 					actions = append(actions, u.remove(o))
 				}
 			}, client.InNamespace(namespace))
@@ -85,14 +86,12 @@ func (u *Uninstaller) findComponents(ctx context.Context) (actions []action, err
 	return actions, nil
 }
 
-// isComponent reports whether an object in Sluice's namespaces is a component, or one of its pods. The Job that runs this
-// program is none.
-func isComponent(o *unstructured.Unstructured) bool {
-	name := o.GetLabels()["app.kubernetes.io/name"]
-	return slices.Contains(componentNames, strings.TrimPrefix(name, "sluice-")) || o.GetKind() != "Pod" && slices.Contains(componentNames, o.GetName())
+// componentOf returns the component that an object in Sluice's namespaces is, or of which it is a pod: one of componentNames, if any.
+func componentOf(o *unstructured.Unstructured) string {
+	return strings.TrimPrefix(cmp.Or(o.GetLabels()["app.kubernetes.io/name"], o.GetName()), "sluice-")
 }
 
-// waitForComponents returns when no pod of a component exists. It does not wait for terminating pods of nodes that are not
+// waitForComponents returns when no pod of a server exists. It does not wait for terminating pods of nodes that are not
 // ready: their kubelets cannot report the end, and one dead node must not prevent the removal.
 func (u *Uninstaller) waitForComponents(ctx context.Context) error {
 	var unreported []string
@@ -106,9 +105,8 @@ func (u *Uninstaller) waitForComponents(ctx context.Context) error {
 			err := u.list(ctx, schema.GroupKind{Kind: "Pod"}, func(o *unstructured.Unstructured) {
 				phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 				node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
-				isIssuer := strings.HasSuffix(o.GetLabels()["app.kubernetes.io/name"], "certificates") // it creates nothing again
 				switch {
-				case !isComponent(o) || isIssuer || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed):
+				case !slices.Contains(serverNames, componentOf(o)) || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed):
 				case o.GetDeletionTimestamp() != nil && node != "" && !ready[node]:
 					unreported = append(unreported, fmt.Sprintf("%s/%s: node %s is not ready", namespace, o.GetName(), node))
 				default:

@@ -79,10 +79,8 @@ func (r *Reconciler) isUnavailable(
 	ctx context.Context, pod *podcache.Pod, pool *v1alpha1.NodePool, nodes []corev1.Node, cause startCause,
 ) (bool, error) {
 	if pod.Node != "" { // also where its pool was deleted, or has other nodes by now
-		var node corev1.Node
-		err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Node}, &node)
-		_, ready := inventory.Readiness(&node)
-		return !ready, client.IgnoreNotFound(err)
+		_, lost, err := inventory.IsNodeLost(ctx, r.Client, pod.Node)
+		return lost, err
 	}
 	available := pool == nil || pool.Name == ""
 	for i := range nodes {

@@ -4,7 +4,6 @@
 package hostile
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -205,14 +204,24 @@ func makeOwnedClaim(a *attacker) (*unstructured.Unstructured, error) {
 	if err := sender.create(set); err != nil {
 		return nil, err
 	}
+	return set, a.hasOwnClaim(set.GetName(), func(*corev1.PersistentVolumeClaim) error { return nil })
+}
+
+// hasOwnClaim waits until a StatefulSet has a claim that passes a check, and reports an error unless it is the attacker's, and not shared.
+func (a *attacker) hasOwnClaim(set string, check func(*corev1.PersistentVolumeClaim) error) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	claim.Name, claim.Namespace = "data-"+set.GetName()+"-0", a.namespace
+	claim.Name, claim.Namespace = "data-"+set+"-0", a.namespace
 	a.cleanUp(claim)
-	a.eventually(func() error { return a.world.Admin.Get(a.t.Context(), client.ObjectKeyFromObject(claim), claim) })
+	a.eventually(func() error {
+		if err := a.world.Admin.Get(a.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		return check(claim)
+	})
 	if creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]; creator != a.role.user(a.namespace) || claim.Labels[v1alpha1.SharedClaimLabel] != "false" {
-		return nil, fmt.Errorf("the claim is of %q, with labels %v", creator, claim.Labels)
+		return fmt.Errorf("the claim is of %q, with labels %v", creator, claim.Labels)
 	}
-	return set, nil
+	return nil
 }
 
 // claimNamed attempts to create a claim.
@@ -301,20 +310,10 @@ func adoptOwnClaim(a *attacker) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	claim := &corev1.PersistentVolumeClaim{}
-	claim.Name, claim.Namespace = "data-"+set.GetName()+"-0", a.namespace
-	a.cleanUp(claim)
-	a.eventually(func() error {
-		if err := a.world.Admin.Get(context.Background(), client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
+	return set, a.hasOwnClaim(set.GetName(), func(claim *corev1.PersistentVolumeClaim) error {
 		if len(claim.OwnerReferences) == 0 {
 			return fmt.Errorf("the StatefulSet does not own its claim: %+v", claim.ObjectMeta)
 		}
 		return nil
 	})
-	if creator := claim.Annotations[v1alpha1.AnnotationCreatedBy]; creator != a.role.user(a.namespace) || claim.Labels[v1alpha1.SharedClaimLabel] != "false" {
-		return nil, fmt.Errorf("the claim is of %q, with labels %v", creator, claim.Labels)
-	}
-	return set, nil
 }

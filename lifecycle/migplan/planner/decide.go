@@ -105,7 +105,7 @@ func (d *draft) initializeState() {
 	next := planState{
 		offers: map[types.UID]podOffers{}, nominations: map[types.UID]nomination{}, made: map[place]madeInstance{},
 		nominated: map[types.UID]time.Time{}, givenUp: map[types.UID]backoff{},
-		earmarks: map[string]earmark{}, nodeBackoff: map[string]backoff{},
+		earmarks: map[string]earmark{}, holds: map[v1alpha1.GPUUUID]gpuHolds{}, nodeBackoff: map[string]backoff{},
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
 		pausedSince: map[string]time.Time{},
 	}

@@ -241,6 +241,24 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"untaint n1 paused"},
 		},
+		"but only some times while no pod ends, also if another GPU was earmarked in between": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100: 4g.20gb@0!q"}, []string{"a100: 7g.40gb@0!r"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).withPendingPod("v", "4g.20gb")
+				s.previousState.earmarks = map[string]earmark{"dgx": {request: "v", gpu: gpuUUID("n2", 0)}}
+				s.previousState.holds = map[v1alpha1.GPUUUID]gpuHolds{gpuUUID("n1", 0): {maxHolds, s.nodes[0].observed.gpus[0].podsDigest()}}
+				return s
+			},
+		},
+		"and again once one has ended": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100: 4g.20gb@0!q"}).
+					withPendingPod("p", "7g.40gb", since(earmarkDelay)).withPendingPod("v", "4g.20gb")
+				s.previousState.holds = map[v1alpha1.GPUUUID]gpuHolds{gpuUUID("n1", 0): {maxHolds, 1}}
+				return s
+			},
+			want: []string{"taint n1"},
+		},
 		"unless for a more urgent pod": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100: 1g.5gb@0!q"}, []string{"a100: 7g.40gb@0!r"}).

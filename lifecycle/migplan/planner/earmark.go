@@ -19,8 +19,12 @@ import (
 type earmark struct {
 	request types.UID
 	gpu     v1alpha1.GPUUUID
-	// holds counts how often the node accepted no pods while it had these pods.
-	holds int
+}
+
+// gpuHolds counts how often the node of a GPU accepted no pods for an earmark while the GPU had these pods, whichever requests
+// and GPUs had the earmark in between.
+type gpuHolds struct {
+	count int
 	pods  uint64
 }
 
@@ -30,6 +34,12 @@ const maxHolds = 6
 // earmarkGPUs earmarks at most one GPU of each pool, for the most urgent request that has found no
 // room for earmarkDelay, and destroys its idle instances that are in the way.
 func (d *draft) earmarkGPUs() {
+	for c := range d.gpuDrafts {
+		gpu := d.gpuDrafts[c].gpu
+		if holds, some := d.previousState.holds[gpu.uuid]; some && holds.pods == gpu.podsDigest() {
+			d.nextState.holds[gpu.uuid] = holds
+		}
+	}
 	for _, i := range d.unmet {
 		w := &d.requests[i]
 		at := w.unschedulableSince.Add(earmarkDelay)
@@ -52,13 +62,9 @@ func (d *draft) earmarkGPUs() {
 			if c < 0 {
 				continue
 			}
-			next := d.previousState.earmarks[name]
-			if pods := d.gpuDrafts[c].gpu.podsDigest(); next.gpu != d.gpuDrafts[c].gpu.uuid || next.pods != pods {
-				next = earmark{gpu: d.gpuDrafts[c].gpu.uuid, pods: pods}
-			}
-			next.request = w.uid
-			d.nextState.earmarks[name] = next
-			d.clearIdle(c, i, room, next.holds < maxHolds)
+			gpu := d.gpuDrafts[c].gpu
+			d.nextState.earmarks[name] = earmark{request: w.uid, gpu: gpu.uuid}
+			d.clearIdle(c, i, room, d.nextState.holds[gpu.uuid].count < maxHolds)
 			break
 		}
 	}

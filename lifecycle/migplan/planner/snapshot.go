@@ -46,6 +46,7 @@ type planState struct {
 	givenUp map[types.UID]backoff
 	// earmarks holds, by pool, the GPU that is kept for a request that finds no room.
 	earmarks map[string]earmark
+	holds    map[v1alpha1.GPUUUID]gpuHolds
 	// nodeBackoff holds the backoff of changed nodes.
 	nodeBackoff map[string]backoff
 	// unknownHoldersUntil holds, for nodes whose pods hold whole GPUs that the agent does not

@@ -116,9 +116,11 @@ func (d *draft) prepareChange(at int) {
 	case !w.changed && w.holding && d.now.Sub(n.taint.since) < drainTimeout:
 		d.requeueAt(n.taint.since.Add(drainTimeout))
 	case !w.changed && w.holding:
-		if kept, some := d.nextState.earmarks[d.pools[n.pool].name]; some {
-			kept.holds++
-			d.nextState.earmarks[d.pools[n.pool].name] = kept
+		kept := d.nextState.earmarks[d.pools[n.pool].name].gpu
+		for c := w.first; c < w.last; c++ {
+			if gpu := d.gpuDrafts[c].gpu; gpu.uuid == kept {
+				d.nextState.holds[kept] = gpuHolds{d.nextState.holds[kept].count + 1, gpu.podsDigest()}
+			}
 		}
 		d.releaseNode(at, outcomePaused, fmt.Sprintf("a GPU is earmarked, but pods have used it for %s; the node accepts pods in between", drainTimeout))
 	case !w.changed && !w.draining:

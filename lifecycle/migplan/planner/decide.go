@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -109,22 +110,17 @@ func (d *draft) initializeState() {
 		gpuBackoff: map[v1alpha1.GPUUUID]backoff{}, unknownHoldersUntil: map[string]time.Time{},
 		pausedSince: map[string]time.Time{},
 	}
+	maps.Copy(next.holds, d.previousState.holds)
 	for name, until := range d.previousState.unknownHoldersUntil {
 		if until.After(d.now) {
 			next.unknownHoldersUntil[name] = until
 		}
 	}
 	// The backoff of a node or GPU starts at its base again after a long time without failures.
-	for name, b := range d.previousState.nodeBackoff {
-		if d.now.Sub(b.until) < nodeBackoffMax {
-			next.nodeBackoff[name] = b
-		}
-	}
-	for uuid, b := range d.previousState.gpuBackoff {
-		if d.now.Sub(b.until) < gpuBackoffMax {
-			next.gpuBackoff[uuid] = b
-		}
-	}
+	maps.Copy(next.nodeBackoff, d.previousState.nodeBackoff)
+	maps.DeleteFunc(next.nodeBackoff, func(_ string, b backoff) bool { return d.now.Sub(b.until) >= nodeBackoffMax })
+	maps.Copy(next.gpuBackoff, d.previousState.gpuBackoff)
+	maps.DeleteFunc(next.gpuBackoff, func(_ v1alpha1.GPUUUID, b backoff) bool { return d.now.Sub(b.until) >= gpuBackoffMax })
 	for i := range d.requests {
 		uid := d.requests[i].uid
 		if b, some := d.previousState.givenUp[uid]; some && d.now.Sub(b.until) < giveUpPauseMax {

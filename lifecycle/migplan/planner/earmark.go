@@ -21,8 +21,7 @@ type earmark struct {
 	gpu     v1alpha1.GPUUUID
 }
 
-// gpuHolds counts how often the node of a GPU accepted no pods for an earmark while the GPU had these pods, whichever requests
-// and GPUs had the earmark in between.
+// gpuHolds counts how often the node of a GPU accepted no pods for an earmark while the GPU had these pods.
 type gpuHolds struct {
 	count int
 	pods  uint64
@@ -34,12 +33,6 @@ const maxHolds = 6
 // earmarkGPUs earmarks at most one GPU of each pool, for the most urgent request that has found no
 // room for earmarkDelay, and destroys its idle instances that are in the way.
 func (d *draft) earmarkGPUs() {
-	for c := range d.gpuDrafts {
-		gpu := d.gpuDrafts[c].gpu
-		if holds, some := d.previousState.holds[gpu.uuid]; some && holds.pods == gpu.podsDigest() {
-			d.nextState.holds[gpu.uuid] = holds
-		}
-	}
 	for _, i := range d.unmet {
 		w := &d.requests[i]
 		at := w.unschedulableSince.Add(earmarkDelay)
@@ -64,6 +57,9 @@ func (d *draft) earmarkGPUs() {
 			}
 			gpu := d.gpuDrafts[c].gpu
 			d.nextState.earmarks[name] = earmark{request: w.uid, gpu: gpu.uuid}
+			if pods := gpu.podsDigest(); d.nextState.holds[gpu.uuid].pods != pods {
+				d.nextState.holds[gpu.uuid] = gpuHolds{pods: pods}
+			}
 			d.clearIdle(c, i, room, d.nextState.holds[gpu.uuid].count < maxHolds)
 			break
 		}

@@ -46,7 +46,8 @@ type planState struct {
 	givenUp map[types.UID]backoff
 	// earmarks holds, by pool, the GPU that is kept for a request that finds no room.
 	earmarks map[string]earmark
-	holds    map[v1alpha1.GPUUUID]gpuHolds
+	// holds stay with a GPU that is no longer earmarked: else two GPUs in turn would close their nodes without end.
+	holds map[v1alpha1.GPUUUID]gpuHolds
 	// nodeBackoff holds the backoff of changed nodes.
 	nodeBackoff map[string]backoff
 	// unknownHoldersUntil holds, for nodes whose pods hold whole GPUs that the agent does not

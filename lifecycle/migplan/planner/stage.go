@@ -117,11 +117,7 @@ func (d *draft) prepareChange(at int) {
 		d.requeueAt(n.taint.since.Add(drainTimeout))
 	case !w.changed && w.holding:
 		kept := d.nextState.earmarks[d.pools[n.pool].name].gpu
-		for c := w.first; c < w.last; c++ {
-			if gpu := d.gpuDrafts[c].gpu; gpu.uuid == kept {
-				d.nextState.holds[kept] = gpuHolds{d.nextState.holds[kept].count + 1, gpu.podsDigest()}
-			}
-		}
+		d.nextState.holds[kept] = gpuHolds{d.nextState.holds[kept].count + 1, d.nextState.holds[kept].pods}
 		d.releaseNode(at, outcomePaused, fmt.Sprintf("a GPU is earmarked, but pods have used it for %s; the node accepts pods in between", drainTimeout))
 	case !w.changed && !w.draining:
 		d.releaseNode(at, outcomeAbandoned, "the change is no longer needed")

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -91,7 +92,9 @@ func (a *attacker) runningPod(fragment string) (*unstructured.Unstructured, erro
 	}
 	sender := *author
 	sender.dry = false
-	if err := sender.create(pod); err != nil && !apierrors.IsAlreadyExists(err) { // the control created it
+	// Several quotas change at a time: the API server answers with a conflict after three attempts of its own. The control created the pod.
+	err = retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return sender.create(pod) })
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("%w: %w", errFixture, err)
 	}
 	a.eventually(func() error {

@@ -53,8 +53,8 @@ func newAdmissionDashboard() dashboard {
 					{`sum by (name) (increase(apiserver_admission_webhook_rejection_count{` + sluiceWebhooks + `, error_type!="no_error"}[$__rate_interval]))`, "{{name}}: refused"},
 					{`sum by (name) (increase(apiserver_admission_webhook_fail_open_count{` + sluiceWebhooks + `}[$__rate_interval]))`, "{{name}}: unchecked"},
 				}},
-				{"Repeated requests", "Pods whose creation the client was asked to repeat, since the replicas differed.", graph, unitNone, 12, []query{
-					{`sum by (reason) (increase(sluice_admission_retries_total[$__rate_interval]))`, "{{reason}}"},
+				{"Repeated requests", "Pods whose creation the client was asked to repeat, since policies, their data, the project or its node pools changed a moment ago.", graph, unitNone, 12, []query{
+					{`sum(increase(sluice_admission_retries_total[$__rate_interval]))`, "repeated"},
 				}},
 				{"Dropped dry runs", "Objects for which the policies in DryRun were not evaluated, because too many were pending.", graph, unitNone, 12, []query{
 					{`sum(increase(sluice_policy_dry_runs_dropped_total[$__rate_interval]))`, "dropped"},

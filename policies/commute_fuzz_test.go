@@ -118,7 +118,7 @@ var (
 	annotationKeys    = []string{
 		"sluice.dev/gpu", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/gpu-memory-limit",
 		"gpu-memory.limit", "gpu-fraction.limit", "nvidia.com/container.main.gpu-memory.request", "sluice.dev/node-pools", "sluice.dev/max-runtime",
-		"sluice.dev/time-limit", "sluice.dev/active", "sluice.dev/created-by", "sluice.dev/decisions", "cdi.k8s.io/x", "kueue.x-k8s.io/role-hash", "a",
+		"sluice.dev/time-limit", "sluice.dev/active", "sluice.dev/created-by", "sluice.dev/decisions", "sluice.dev/evaluated-under", "cdi.k8s.io/x", "kueue.x-k8s.io/role-hash", "a",
 	}
 	labelKeys       = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "a"}
 	priorityClasses = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "sluice-cpu", "system-node-critical", "high"}

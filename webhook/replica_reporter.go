@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,17 +40,13 @@ type replicaReporter struct {
 	counter *replica.Counter
 	logger  logr.Logger
 
-	// mu guards observer and writes of lease, the name of the Lease, "" before it exists.
-	mu       sync.Mutex
 	observer replica.Observer
+	// lease is the name of the Lease, "" before it exists.
 	lease    string
 	reported atomic.Bool
 	// urgent is the part of the last written report that does not wait for the next renewal, and renewal the time of that.
 	urgent  string
 	renewal time.Time
-	// data is that of the last written report. Another one is written after dataRenewal.
-	data        string
-	dataRenewal time.Time
 	// quarantined are the policies with a series in the metric.
 	quarantined []string
 }
@@ -59,19 +54,14 @@ type replicaReporter struct {
 // reportInterval is the time between two checks whether to report, in machine time.
 const reportInterval = time.Second
 
-// dataInterval is the shortest time between two reports of changed data, in machine time: objects can change all the time.
-const dataInterval = replica.RenewInterval / 2
-
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *replicaReporter) NeedLeaderElection() bool { return false }
 
 // Start reports until ctx ends, and then once more.
 func (r *replicaReporter) Start(ctx context.Context) error {
-	r.mu.Lock()
 	r.observer.Invalid = func(name string, err error) {
 		r.logger.Info("Ignored report of a replica", "lease", name, "error", err.Error())
 	}
-	r.mu.Unlock()
 	ticker := time.NewTicker(reportInterval) //nolint:forbidigo // machine time: the interval of reports
 	defer ticker.Stop()
 	for {
@@ -91,27 +81,12 @@ func (r *replicaReporter) Start(ctx context.Context) error {
 	}
 }
 
-// Ready is a health check. It fails until the replica has adopted the quarantines of the others, and reported to them which
-// program, policies and data it has: they consider this when they refuse what it mutated.
+// Ready is a health check. It fails until the replica has adopted the quarantines of the others, and written its first report.
 func (r *replicaReporter) Ready(*http.Request) error {
 	if !r.reported.Load() {
 		return errors.New("the quarantines of the other replicas are not adopted yet, or the first report is not written")
 	}
 	return nil
-}
-
-// Difference implements pod.Replicas. It reads the cache of the Leases.
-func (r *replicaReporter) Difference(ctx context.Context, set *engine.Set) replica.Difference {
-	if _, err := r.observe(ctx); err != nil {
-		r.logger.Error(err, "Failed to read the reports of the other replicas")
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	data := []string{replica.DataOf(set)}
-	for _, former := range r.engine.Former(set) {
-		data = append(data, replica.DataOf(former))
-	}
-	return r.observer.Difference(r.lease, config.Version, replica.Digest(set.Versions()), data, policytime.MachineNow())
 }
 
 // step adopts the quarantines of the other replicas, and reports if it is time to or if the policies changed.
@@ -132,9 +107,7 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report.Data = replica.DataOf(set)
-	newData := report.Data != r.data && !now.Before(r.dataRenewal)
-	if urgent == r.urgent && !newData && now.Before(r.renewal) {
+	if urgent == r.urgent && now.Before(r.renewal) {
 		return nil
 	}
 	report.Violations = r.counter.Violations(set.Versions())
@@ -143,30 +116,19 @@ func (r *replicaReporter) step(ctx context.Context) error {
 	if err := r.write(ctx, report); err != nil {
 		return err
 	}
-	r.urgent, r.data, r.dataRenewal = urgent, report.Data, now.Add(dataInterval)
+	r.urgent = urgent
 	r.reported.Store(true)
 	return nil
 }
 
-// observe returns the replicas with a valid report.
-func (r *replicaReporter) observe(ctx context.Context) ([]replica.State, error) {
-	var leases coordinationv1.LeaseList
-	r.mu.Lock() // also during the reading, so that the observer never goes back to an older one
-	defer r.mu.Unlock()
-	if err := r.client.List(ctx, &leases, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	return r.observer.Observe(leases.Items, policytime.MachineNow()), nil
-}
-
 func (r *replicaReporter) adopt(ctx context.Context) error {
-	states, err := r.observe(ctx)
-	if err != nil {
-		return err
+	var leases coordinationv1.LeaseList
+	if err := r.client.List(ctx, &leases, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
+		return fmt.Errorf("list leases: %w", err)
 	}
 	now := policytime.MachineNow()
 	var quarantines []engine.Quarantine
-	for _, state := range states {
+	for _, state := range r.observer.Observe(leases.Items, now) {
 		if state.Lease != r.lease {
 			quarantines = append(quarantines, state.Quarantines(now)...)
 		}
@@ -182,7 +144,7 @@ func (r *replicaReporter) end(ctx context.Context) error {
 		return nil //nolint:nilerr // there is nothing to report
 	}
 	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), r.counter.Violations(set.Versions()))
-	report.Data, report.Ended = replica.DataOf(set), true
+	report.Ended = true
 	return r.write(ctx, report)
 }
 
@@ -199,7 +161,7 @@ func (r *replicaReporter) write(ctx context.Context, report replica.Report) erro
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		r.setLease("")
+		r.lease = ""
 		r.urgent = ""
 		r.counter.Reset()
 		return fmt.Errorf("the lease was deleted; another one follows: %w", err)
@@ -221,14 +183,8 @@ func (r *replicaReporter) write(ctx context.Context, report replica.Report) erro
 	if err := r.client.Create(ctx, lease); err != nil {
 		return fmt.Errorf("create lease: %w", err)
 	}
-	r.setLease(lease.Name)
+	r.lease = lease.Name
 	return nil
-}
-
-func (r *replicaReporter) setLease(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lease = name
 }
 
 func (r *replicaReporter) patch(ctx context.Context, text string, now metav1.MicroTime) error {

@@ -6,7 +6,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -184,118 +183,28 @@ func TestReplicaReports(t *testing.T) {
 	})
 }
 
-// A replica is not ready before the others know which program and which policies it has, and it knows at once when another one
-// has others. Guards invariant 4 of the design.
-func TestReplicasKnowEachOtherBeforeTheyAreReady(t *testing.T) {
+// A replica reports at once which data a policy lacks.
+func TestMissingDataIsReported(t *testing.T) {
 	leases := &fakeLeases{leases: map[string]*coordinationv1.Lease{}}
-	first, second := newTestReporter(t, leases), newTestReporter(t, leases)
-	changed := reportedPolicy
-	changed.Generation = 2
-	difference := func() replica.Difference {
-		t.Helper()
-		set, err := first.engine.Current()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return first.Difference(t.Context(), set)
-	}
-	for r, source := range map[*replicaReporter]engine.Source{first: reportedPolicy, second: changed} {
-		r.engine.Update([]engine.Source{source})
-		leases.failing = errors.New("not now")
-		if err := r.step(t.Context()); err == nil || r.Ready(nil) == nil {
-			t.Errorf("ready without a report: %v", err)
-		}
-		leases.failing = nil
-	}
-	for _, r := range []*replicaReporter{first, second} {
-		if got := difference(); got != replica.NoDifference {
-			t.Errorf("alone: %q", got)
-		}
-		if err := errors.Join(r.step(t.Context()), r.Ready(nil)); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := difference(); got != replica.OtherPolicies {
-		t.Errorf("beside a replica with other policies: %q", got)
-	}
-	second.engine.Update([]engine.Source{reportedPolicy})
-	if err := second.step(t.Context()); err != nil {
+	r := newTestReporter(t, leases)
+	source := reportedPolicy
+	source.Rego = "package team\n\ndeny contains \"no\" if data.config.teams.closed"
+	r.engine.Update([]engine.Source{source})
+	if err := r.step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := difference(); got != replica.NoDifference {
-		t.Errorf("beside a replica with the same policies: %q", got)
+	if missing := leases.report(t, r.lease).Missing; len(missing) != 1 || missing[0].Data != "data.config.teams does not exist" {
+		t.Errorf("without data: %+v", missing)
 	}
-	lease := leases.leases[second.lease]
-	lease.Annotations[v1alpha1.ReplicaReportAnnotation], lease.ResourceVersion = `{"format":2}`, "later"
-	if got := difference(); got != replica.OtherProgram {
-		t.Errorf("beside a replica whose report is of a later form: %q", got)
+	config, err := engine.NewConfigData("teams", map[string]any{"closed": true})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// A replica knows when another one has data that it does not have, and not when the other one is behind. Changes of data are reported
-// at most every dataInterval. Guards invariant 4 of the design.
-func TestReplicasKnowEachOthersData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		leases := &fakeLeases{leases: map[string]*coordinationv1.Lease{}}
-		ahead, behind := newTestReporter(t, leases), newTestReporter(t, leases)
-		source := reportedPolicy
-		source.Rego = "package team\n\ndeny contains \"no\" if data.config.teams.closed"
-		setData := func(r *replicaReporter, closed bool) {
-			t.Helper()
-			config, err := engine.NewConfigData("teams", map[string]any{"closed": closed})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.engine.UpdateData(engine.NewData([]engine.ConfigData{config}, nil))
-			if err := r.step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		difference := func(r *replicaReporter) replica.Difference {
-			t.Helper()
-			set, err := r.engine.Current()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r.Difference(t.Context(), set)
-		}
-		for _, r := range []*replicaReporter{ahead, behind} {
-			r.engine.Update([]engine.Source{source})
-			if err := r.step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if missing := leases.report(t, r.lease).Missing; len(missing) != 1 || missing[0].Data != "data.config.teams does not exist" {
-				t.Errorf("without data: %+v", missing)
-			}
-			setData(r, false)
-			if missing := leases.report(t, r.lease).Missing; len(missing) > 0 {
-				t.Errorf("with data: %+v", missing)
-			}
-		}
-		time.Sleep(dataInterval)
-		setData(ahead, false)
-		setData(behind, false)
-		if a, b := difference(ahead), difference(behind); a != replica.NoDifference || b != replica.NoDifference {
-			t.Fatalf("with the same data: %q, %q", a, b)
-		}
-		time.Sleep(dataInterval)
-		setData(ahead, true)
-		if a, b := difference(ahead), difference(behind); a != replica.NoDifference || b != replica.OtherData {
-			t.Errorf("one replica is ahead: it has %q, and the other one %q", a, b)
-		}
-		setData(behind, true)
-		if b := difference(behind); b != replica.NoDifference {
-			t.Errorf("both have the data: %q", b)
-		}
-		writes := leases.leases[ahead.lease].ResourceVersion
-		setData(ahead, false)
-		if leases.leases[ahead.lease].ResourceVersion != writes {
-			t.Error("the Lease was written again before dataInterval")
-		}
-		time.Sleep(dataInterval)
-		setData(ahead, false)
-		if leases.leases[ahead.lease].ResourceVersion == writes {
-			t.Error("the data was not reported after dataInterval")
-		}
-	})
+	r.engine.UpdateData(engine.NewData([]engine.ConfigData{config}, nil))
+	if err := r.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if missing := leases.report(t, r.lease).Missing; len(missing) > 0 {
+		t.Errorf("with data: %+v", missing)
+	}
 }

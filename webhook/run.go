@@ -239,7 +239,7 @@ func registerHandlers(
 	}{
 		{PathForgedDecisions, "forged-decisions", pod.DecisionsRemover{}},
 		{PathMutatePods, "pods", &pod.Mutator{Base: base}},
-		{PathValidatePods, "final-pods", &pod.Validator{Base: base, Replicas: reporter}},
+		{PathValidatePods, "final-pods", &pod.Validator{Base: base}},
 		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
 		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
 		{PathTemplates, "templates", &workload.Validator{Base: base, Claims: claims}},

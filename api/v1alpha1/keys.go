@@ -24,8 +24,7 @@ const (
 	// LabelNodePool names the node pool. Administrators set it, or another label that a
 	// NodePool selects, on nodes. The webhook sets it on GPU pods.
 	LabelNodePool = "sluice.dev/node-pool"
-	// LabelWorkloadType is train, interactive or inference. Users may set it on a pod or pod
-	// template; otherwise the webhook sets it.
+	// LabelWorkloadType is train, interactive or inference. Users may set it on a pod or pod template; otherwise the webhook sets it.
 	LabelWorkloadType = "sluice.dev/workload-type"
 	// LabelCreator has the hash of the creator's name, [CreatorLabel], on the pods, the pod templates and in the
 	// selectors of Services of a user who changes only own objects. Admission refuses another value on a pod.
@@ -62,14 +61,15 @@ const (
 	// AnnotationActive is the use from which on the pod counts as active, and the time over which it is
 	// averaged: "5%/5m". The webhook sets it on pods with GPUs, from [ActivityTerms]; the agents read it.
 	AnnotationActive = "sluice.dev/active"
-	// AnnotationTimeLimit is the time limit of the pod's workload at admission. The webhook
-	// sets it.
+	// AnnotationTimeLimit is the time limit of the pod's workload at admission. The webhook sets it.
 	AnnotationTimeLimit = "sluice.dev/time-limit"
-	// AnnotationCreatedBy is the name of the user who created the object. The webhook
-	// overwrites a user's value.
+	// AnnotationCreatedBy is the name of the user who created the object. The webhook overwrites a user's value.
 	AnnotationCreatedBy = "sluice.dev/created-by"
 	// AnnotationDecisions is the result of the policies for the pod, as JSON.
 	AnnotationDecisions = "sluice.dev/decisions"
+	// AnnotationEvaluatedUnder identifies the program, the policies and the project under which the webhook mutated the pod, as 16
+	// hexadecimal digits; a comma separates several, if another webhook made the API server call it again.
+	AnnotationEvaluatedUnder = "sluice.dev/evaluated-under"
 	// AnnotationStoppedUntil is the time (RFC 3339) before which a root workload that Sluice
 	// stopped must not be started again. Only the lifecycle controller may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
@@ -148,11 +148,11 @@ func CreatorLabel(user string) string {
 // queue holds they do not change after creation, except by Sluice.
 func ManagedKeys() []string {
 	return []string{
-		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, LabelCreator, AnnotationDecisions,
-		LabelDepartment,
-		AnnotationEndsAt, AnnotationFormerProject, AnnotationGPU, AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool,
-		AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor, AnnotationPreemptReason, LabelProject, AnnotationPutBack, LabelQueued,
-		AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt, AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
+		AnnotationActive, AnnotationAdoptBy, LabelBuiltIn, AnnotationConfirmDelete, AnnotationCreatedBy, AnnotationCreatedFor, LabelCreator,
+		AnnotationDecisions, LabelDepartment, AnnotationEndsAt, AnnotationEvaluatedUnder, AnnotationFormerProject, AnnotationGPU,
+		AnnotationGPUMemoryLimit, AnnotationMaxRuntime, LabelNodePool, AnnotationNodePools, AnnotationPreemptAt, AnnotationPreemptFor,
+		AnnotationPreemptReason, LabelProject, AnnotationPutBack, LabelQueued, AnnotationReplicasBefore, AnnotationResend, AnnotationRetriedAt,
+		AnnotationStoppedUntil, AnnotationTimeLimit, LabelWorkloadType,
 	}
 }
 

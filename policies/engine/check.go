@@ -21,7 +21,7 @@ type InputTypes map[string]any
 // that may import it. They can have an earlier version of the source. It changes nothing. builtIn are the names of the
 // built-in policies.
 func (e *Engine) Check(source Source, builtIn []string, others ...Source) Report {
-	temporary := &Engine{options: e.options, compiler: e.compiler, former: formerSets{changed: make(chan struct{})}}
+	temporary := &Engine{options: e.options, compiler: e.compiler}
 	if source.IsLibrary() {
 		related := slices.DeleteFunc(slices.Clone(others), func(other Source) bool { return other.BuiltIn || !MayImport(other) })
 		temporary.Update(related)

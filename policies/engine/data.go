@@ -204,47 +204,6 @@ func (k *ObjectKind) digestOfAll() digest {
 	return digest(h.Sum(nil))
 }
 
-// changedBytes returns about how much memory a version keeps that a later one does not share, in
-// bytes of JSON.
-func (d *Data) changedBytes(later *Data) int {
-	total := 0
-	for _, name := range d.configNames() {
-		before, _ := d.configOf(name)
-		if after, ok := later.configOf(name); !ok || after.digest != before.digest {
-			encoded, _ := before.Values.MarshalJSON() // it was encoded for its digest before
-			total += len(encoded)
-		}
-	}
-	for _, name := range d.kindNames() {
-		after := later.kindOf(name)
-		for namespace, group := range d.kinds[name].Groups {
-			var kept *ObjectGroup
-			if after != nil {
-				kept = after.Groups[namespace]
-			}
-			total += group.changedBytes(kept)
-		}
-	}
-	return total
-}
-
-// groupEntryBytes is about the memory that a group takes for each object beside the object itself.
-const groupEntryBytes = 64
-
-// changedBytes returns the same for one group.
-func (g *ObjectGroup) changedBytes(later *ObjectGroup) int {
-	if later == g {
-		return 0
-	}
-	total := groupEntryBytes * len(g.objects)
-	for name, object := range g.objects {
-		if later == nil || later.objects[name].digest != object.digest {
-			total += object.bytes
-		}
-	}
-	return total
-}
-
 // KindName returns the name of a kind in data.objects, as in a policy's match: Job.batch, or Service.
 func KindName(group, kind string) string { return strings.TrimSuffix(kind+"."+group, ".") }
 

@@ -260,12 +260,8 @@ func (e *Engine) UpdateData(data *Data) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.data = data
-	before := e.current.Load()
-	if before == nil {
-		return
-	}
-	if current := before.WithData(data); current != before {
-		e.former.add(e.current.Swap(current), current)
+	if current := e.current.Load(); current != nil {
+		e.current.Store(current.WithData(data))
 	}
 }
 

@@ -61,8 +61,7 @@
 // # Data
 //
 // [Data] has the ConfigMaps and objects that policies read as data.config and data.objects. A
-// [Set] has one version of it, so that the data with which an object is mutated is known when
-// it is validated ([Engine.Former]). What a policy names must exist: else the policy fails
+// [Set] has one version of it. What a policy names must exist: else the policy fails
 // with [ErrMissingData], since undefined inside a deny would mean consent. The rules objects
 // and requires cannot read data.
 //

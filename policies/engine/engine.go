@@ -49,7 +49,6 @@ type Engine struct {
 	// data is what the next set reads.
 	data *Data
 
-	former formerSets
 	// omitUnusable: sets omit policies without a good version.
 	omitUnusable bool
 }
@@ -70,7 +69,7 @@ func New(options Options) (*Engine, error) {
 		}
 		return nil, fmt.Errorf("compile the policies' libraries: %w", errors.Join(faults...))
 	}
-	return &Engine{options: options, compiler: c, former: formerSets{changed: make(chan struct{})}}, nil
+	return &Engine{options: options, compiler: c}, nil
 }
 
 // Current returns the active policies, or ErrNotLoaded before the first Update.

@@ -86,8 +86,7 @@ func (e *Engine) Update(sources []Source) []Report {
 	if !e.omitUnusable {
 		members = append(members, u.unusable...)
 	}
-	current := newSet(members, e.data, e.options)
-	e.former.add(e.current.Swap(current), current)
+	e.current.Store(newSet(members, e.data, e.options))
 	return reports
 }
 

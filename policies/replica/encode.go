@@ -120,9 +120,6 @@ func (r *Report) validate() error {
 	if !isText(r.Program, 64) || !policySetPattern.MatchString(r.PolicySet) {
 		return errors.New("program or policySet is malformed")
 	}
-	if r.Data != "" && !policySetPattern.MatchString(r.Data) {
-		return errors.New("data is malformed")
-	}
 	var keys []string
 	for i := range r.Policies {
 		if err := r.Policies[i].validate(); err != nil {

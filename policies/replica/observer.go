@@ -80,43 +80,6 @@ func (o *Observer) Expired(now time.Time) []string {
 	return names
 }
 
-// Difference is why two replicas may desire different things of one object.
-type Difference string
-
-const (
-	// NoDifference: all replicas have the same program, the same policies and known data, as far as is known.
-	NoDifference Difference = ""
-	// OtherProgram: they run different versions of the program, as during an upgrade.
-	OtherProgram Difference = "program"
-	// OtherPolicies: they run the same program, and one does not have the latest policies yet.
-	OtherPolicies Difference = "policies"
-	// OtherData: they have the same policies, and one has data for them that this one does not know.
-	OtherData Difference = "data"
-)
-
-// Difference returns how other replicas differ from the one with a Lease, a program and a set of policies. data has the
-// [Report.Data] that it knows: the present one and those that it had a moment ago. It includes
-// those that ended or were killed up to [LeaseDuration] ago, since the admission of an object that they mutated may not
-// have ended. A report in a form that this program does not know is one of another program.
-func (o *Observer) Difference(lease, program, policySet string, data []string, now time.Time) Difference {
-	difference := NoDifference
-	for name, other := range o.seen {
-		if name == lease || errors.Is(other.err, errNoReport) || !other.state.answeredLately(now) {
-			continue
-		}
-		if other.err != nil || other.state.Report.Program != program {
-			return OtherProgram
-		}
-		switch report := &other.state.Report; {
-		case report.PolicySet != policySet:
-			difference = OtherPolicies
-		case difference == NoDifference && !slices.Contains(data, report.Data):
-			difference = OtherData
-		}
-	}
-	return difference
-}
-
 func newObservation(lease *coordinationv1.Lease, before *observation, now time.Time) *observation {
 	o := &observation{resourceVersion: lease.ResourceVersion, state: State{Lease: lease.Name, Seen: now}}
 	if !strings.HasPrefix(lease.Name, LeasePrefix) || lease.Spec.RenewTime == nil {
@@ -137,11 +100,8 @@ var errNoReport = errors.New("it is no Lease of a replica")
 
 // IsLive reports whether the replica answers requests, as far as is known.
 func (s State) IsLive(now time.Time) bool {
-	return !s.Report.Ended && s.answeredLately(now)
+	return !s.Report.Ended && now.Sub(s.Seen)+s.age < LeaseDuration
 }
-
-// answeredLately reports whether the replica may have answered a request about an object whose admission has not ended.
-func (s State) answeredLately(now time.Time) bool { return now.Sub(s.Seen)+s.age < LeaseDuration }
 
 // IsExpired reports whether lifecycle may delete the Lease. It relies on the observer's clock alone.
 func (s State) IsExpired(now time.Time) bool { return now.Sub(s.Seen) >= RetentionPeriod }

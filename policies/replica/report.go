@@ -88,8 +88,6 @@ type Report struct {
 	Program string `json:"program"`
 	// PolicySet is the digest of all policies in force, also of those that Policies omits.
 	PolicySet string `json:"policySet"`
-	// Data is the digest of the policies with the data that they read; empty if they read none.
-	Data string `json:"data,omitempty"`
 	// Policies are the policies in force, by name.
 	Policies []Version `json:"policies,omitempty"`
 	// Missing are the policies that fail in this replica because data are missing, by name.
@@ -167,14 +165,6 @@ func NewReport(program string, versions []engine.Version, quarantines []engine.Q
 		})
 	}
 	return r
-}
-
-// DataOf returns the Data of a report about a set of policies.
-func DataOf(set *engine.Set) string {
-	if set.Digest() == set.PoliciesDigest() {
-		return ""
-	}
-	return set.Digest()
 }
 
 // seconds returns a time as it is after encoding.

@@ -61,11 +61,11 @@ deny contains {
 	not kueue.suspended_by_owner
 }
 
-# fully_mutated: all mutating webhooks have handled the pod. The annotation of the
-# decisions exists from the first mutation on, and users cannot set it.
+# fully_mutated: all mutating webhooks have handled the pod. This annotation exists from
+# the first mutation on, and users cannot set it.
 fully_mutated if {
 	input.review.kind.kind == "Pod"
-	input.object.metadata.annotations["sluice.dev/decisions"]
+	input.object.metadata.annotations["sluice.dev/evaluated-under"]
 }
 
 has_scheduling_gate if {

@@ -45,7 +45,7 @@ test_other_queue_is_denied if {
 mutated(owner, gates) := object.union(
 	fixtures.input_for(object.union(fixtures.gpus(1), {"owner": owner}), [whole]),
 	{
-		"object": {"metadata": {"annotations": {"sluice.dev/decisions": "{}"}}, "spec": {"schedulingGates": [{"name": gate} | some gate in gates]}},
+		"object": {"metadata": {"annotations": {"sluice.dev/evaluated-under": "6ed312096c7768e8"}}, "spec": {"schedulingGates": [{"name": gate} | some gate in gates]}},
 		"review": {"kind": {"group": "", "version": "v1", "kind": "Pod"}},
 	},
 )

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // corpusDir contains pods as users and operators create them in practice.
@@ -138,6 +140,9 @@ func (result admissionResult) text() (string, error) {
 		metadata := pod["metadata"].(map[string]any)
 		for _, key := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
 			delete(metadata, key)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, v1alpha1.AnnotationEvaluatedUnder)
 		}
 	}
 	raw, err = yaml.Marshal(content)

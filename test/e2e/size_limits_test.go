@@ -108,6 +108,7 @@ func TestAdoptedPodBeyondSizeLimits(t *testing.T) {
 		`{"metadata":{"labels":{"priorityClassName":null}}}`:                             "what KAI-Scheduler reads",
 		`{"metadata":{"labels":{"kueue.x-k8s.io/podset":"x","example.org/key-2":null}}}`: "kueue.x-k8s.io/",
 		`{"metadata":{"annotations":{"sluice.dev/decisions":"{}"}}}`:                     "create the pod again",
+		`{"metadata":{"annotations":{"sluice.dev/evaluated-under":"2f8a"}}}`:             "create the pod again",
 	} {
 		if err := checkRejected(patch(member, body), message); err != nil {
 			t.Errorf("%s: %.500s", body, err.Error())

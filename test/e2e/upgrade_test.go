@@ -62,14 +62,19 @@ func TestUpgradeOfTheWebhookRefusesNoPod(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return atLeast(int64(len(list.Items)), pods)
+			if len(list.Items) < pods {
+				return unexpectedState(fmt.Sprint(pods, " pods"), len(list.Items))
+			}
+			return nil
 		})
 		events, err := s.clientset.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range events.Items {
-			t.Errorf("a controller could not create a pod: %s", events.Items[i].Message)
+		for i := range events.Items { // a controller is asked to try again, too, and does so by itself
+			if message := events.Items[i].Message; !strings.Contains(message, "try again in a moment") {
+				t.Errorf("a controller could not create a pod: %s", message)
+			}
 		}
 		if router.refused.Load() == before {
 			t.Error("no pod was mutated by one version and refused by the other: the test shows nothing")

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -86,12 +87,15 @@ func ErrorResponse(err error) admission.Response {
 	return admission.Errored(http.StatusInternalServerError, err)
 }
 
-// RetryResponse returns the response to an object that is refused for the moment. The API server adds the header
-// Retry-After, so that client-go repeats the request by itself, up to ten times.
-func RetryResponse(message string) admission.Response {
+// RetryResponse returns the response to an object that is refused for the moment. For people's clients the API server adds the header
+// Retry-After, with which client-go repeats the request up to ten times within the call. A controller would hold a worker so long, and
+// puts the object into its queue again by itself.
+func RetryResponse(user authenticationv1.UserInfo, message string) admission.Response {
 	response := admission.Denied(message)
 	response.Result.Code, response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-	response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	if !strings.HasPrefix(user.Username, "system:") { // as all ServiceAccounts are
+		response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	}
 	return response
 }
 

@@ -56,7 +56,7 @@ func NewOrigin(req *admission.Request, tenant *decision.Tenant) *Origin {
 // isRepeated reports whether the API server calls the webhook again for a new object, because another webhook changed it.
 // The earlier call wrote an annotation; on pods no author can write it.
 func (o *Origin) isRepeated() bool {
-	annotation := v1alpha1.AnnotationDecisions
+	annotation := v1alpha1.AnnotationEvaluatedUnder
 	if o.req.Kind.Kind != "Pod" {
 		annotation = v1alpha1.AnnotationCreatedBy
 	}

@@ -21,7 +21,7 @@ import (
 // maxDecisionsBytes limits the annotation, in bytes. A longer one keeps only the policies' names.
 const maxDecisionsBytes = 4096
 
-// DecisionsRemover removes the annotation of decisions that a pod's author or another webhook set. The API server
+// DecisionsRemover removes the annotations of the Mutator that a pod's author or another webhook set. The API server
 // calls it once, before the Mutator: an annotation that the Mutator meets is its own, from an earlier call.
 type DecisionsRemover struct{}
 
@@ -38,16 +38,20 @@ func (DecisionsRemover) Handle(_ context.Context, req admission.Request) admissi
 	}
 	response := admission.Allowed("")
 	annotations := schema.AsMap(schema.AsMap(before["metadata"])["annotations"])
-	if _, ok := annotations[v1alpha1.AnnotationDecisions]; !ok {
+	after, metadata, kept := maps.Clone(before), cloneOrNew(before["metadata"]), maps.Clone(annotations)
+	for _, key := range []string{v1alpha1.AnnotationDecisions, v1alpha1.AnnotationEvaluatedUnder} {
+		if _, ok := kept[key]; ok {
+			delete(kept, key)
+			response.Warnings = append(response.Warnings, "metadata.annotations["+key+"]: only Sluice writes it; the value was removed")
+		}
+	}
+	if len(kept) == len(annotations) {
 		return response
 	}
-	after, metadata, annotations := maps.Clone(before), cloneOrNew(before["metadata"]), maps.Clone(annotations)
-	delete(annotations, v1alpha1.AnnotationDecisions)
-	metadata["annotations"], after["metadata"] = annotations, metadata
+	metadata["annotations"], after["metadata"] = kept, metadata
 	if err := evaluation.SetPatch(&response, before, after); err != nil {
 		return evaluation.ErrorResponse(err)
 	}
-	response.Warnings = []string{"metadata.annotations[" + v1alpha1.AnnotationDecisions + "]: only Sluice writes it; the value was removed"}
 	return response
 }
 

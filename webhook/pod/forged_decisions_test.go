@@ -99,13 +99,13 @@ func TestForgedDecisionsDoNotSurvive(t *testing.T) {
 }
 
 func TestDecisionsRemoverWarnsAndKeepsOthers(t *testing.T) {
-	raw := []byte(`{"metadata":{"annotations":{"own":"1","sluice.dev/decisions":"{}"}}}`)
+	raw := []byte(`{"metadata":{"annotations":{"own":"1","sluice.dev/decisions":"{}","sluice.dev/evaluated-under":"2f8a"}}}`)
 	response := pod.DecisionsRemover{}.Handle(t.Context(), createRequest(raw))
 	if got, want := string(applyPatch(t, raw, response)), `{"metadata":{"annotations":{"own":"1"}}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if len(response.Warnings) != 1 {
-		t.Errorf("warnings %q, want one", response.Warnings)
+	if len(response.Warnings) != 2 {
+		t.Errorf("warnings %q, want two", response.Warnings)
 	}
 	for _, raw := range []string{`{}`, `{"metadata":7}`, `null`, `{"metadata":{"annotations":{"own":"1"}}}`} {
 		if response := (pod.DecisionsRemover{}).Handle(t.Context(), createRequest([]byte(raw))); !response.Allowed || len(response.Patch) > 0 {

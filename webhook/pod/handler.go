@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidwall/gjson"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 // Mutator handles pods in the mutating phase of admission.
 type Mutator struct {
 	evaluation.Base
+
 	responses responseCache
 }
 
@@ -44,7 +47,7 @@ type answer struct {
 }
 
 // evaluateFunc evaluates a pod. It reports whether the response can be cached.
-type evaluateFunc func(context.Context, decision.Request) (response cachedResponse, cacheable bool, err error)
+type evaluateFunc func(context.Context, *podRequest) (response cachedResponse, cacheable bool, err error)
 
 // handle decodes a request, evaluates the pod under a set of policies unless the cache has a response for the same
 // view, and responds.
@@ -61,6 +64,9 @@ func handle(
 		return failed(err)
 	}
 	if tenant == nil {
+		if isStamped := gjson.GetBytes(req.Object.Raw, "metadata.annotations."+gjson.Escape(v1alpha1.AnnotationEvaluatedUnder)).Exists(); isStamped {
+			return answer{response: retryResponse(req.UserInfo, "another replica of the webhook knows the project of namespace "+req.Namespace)}
+		}
 		return answer{response: admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
 			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators",
 			req.Namespace))}
@@ -83,7 +89,7 @@ func handle(
 	if p.request.Review, err = document.Decode(p.review); err != nil {
 		return failed(err)
 	}
-	response, cacheable, err := evaluate(ctx, p.request)
+	response, cacheable, err := evaluate(ctx, &p)
 	if err != nil {
 		return failed(err)
 	}
@@ -100,6 +106,8 @@ type podRequest struct {
 	request decision.Request
 	review  []byte
 	view    podView
+	user    authenticationv1.UserInfo
+	stamp   stamp
 	key     cacheKey
 	// cacheable reports whether the response depends only on what the key covers.
 	cacheable bool
@@ -114,24 +122,33 @@ func decode(set *engine.Set, req *admission.Request, tenant *decision.Tenant, re
 	if p.review, err = decision.EncodeReview(&req.AdmissionRequest, reads.name); err != nil {
 		return p, err
 	}
-	p.key, p.cacheable = newCacheKey(&p.request, req.Namespace, p.review), !reads.timeOrUse
+	p.user, p.stamp = req.UserInfo, newStamp(&p.request, req.Namespace)
+	p.key, p.cacheable = newCacheKey(&p), !reads.timeOrUse
 	return p, nil
 }
 
-func (m *Mutator) mutate(ctx context.Context, request decision.Request) (cachedResponse, bool, error) {
-	result, err := m.Evaluator.Mutate(ctx, request)
+func (m *Mutator) mutate(ctx context.Context, p *podRequest) (cachedResponse, bool, error) {
+	result, err := m.Evaluator.Mutate(ctx, p.request)
 	if err != nil {
 		return cachedResponse{}, false, err
 	}
 	response := evaluation.NewResponse(result)
-	if response.Allowed && len(result.Merged.ChangedPaths)+len(result.Paused)+len(result.Exempted) > 0 {
-		after, err := recordDecisions(result)
-		if err != nil {
+	changes := len(result.Merged.ChangedPaths)
+	if changes > 0 && !p.stamp.isAlone(result.Original) { // the pod would be a blend of both
+		response = retryResponse(p.user, "the pod was changed under others")
+	}
+	if !response.Allowed {
+		decided, isDecided := p.retryUnlessBlamed(&result, response)
+		return decided, isDecided && !result.Transient, nil
+	}
+	after := result.Merged.Object
+	if changes+len(result.Paused)+len(result.Exempted) > 0 {
+		if after, err = recordDecisions(result); err != nil {
 			return cachedResponse{}, false, err
 		}
-		if err := evaluation.SetPatch(&response, result.Original, after); err != nil {
-			return cachedResponse{}, false, err
-		}
+	}
+	if err := evaluation.SetPatch(&response, result.Original, p.stamp.addTo(after)); err != nil {
+		return cachedResponse{}, false, err
 	}
 	return cachedResponse{response: response, violations: result.Violations}, !result.Transient, nil
 }

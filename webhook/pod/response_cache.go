@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"sluice.dev/policies/decision"
 	"sluice.dev/policies/engine"
 	"sluice.dev/webhook/evaluation"
 )
@@ -47,13 +46,12 @@ func (c *responseCache) store() *engine.Cache[cacheKey, cachedResponse] {
 type cacheKey [sha256.Size]byte
 
 // newCacheKey returns a digest of all that a response depends on.
-func newCacheKey(request *decision.Request, namespace string, review []byte) cacheKey {
+func newCacheKey(p *podRequest) cacheKey {
 	h := sha256.New()
-	for _, segment := range [][]byte{[]byte(request.Policies.DigestFor(request.Subject(), namespace)), []byte(request.Tenant.Version), review} {
-		sum := sha256.Sum256(segment)
-		h.Write(sum[:])
-	}
-	h.Write(request.Raw)
+	h.Write(p.stamp[:])
+	review := sha256.Sum256(p.review)
+	h.Write(review[:])
+	h.Write(p.request.Raw)
 	return cacheKey(h.Sum(nil))
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/decision"
 	"sluice.dev/webhook/decisionlog"
 )
@@ -36,17 +37,24 @@ func (r *Result) compare(before *decisionlog.Record) {
 	}
 }
 
-// equalPatches reports whether two JSON patches are the same, whatever the order of keys.
+// equalPatches reports whether two JSON patches are the same, whatever the order of keys and the stamp, which names the policies.
 func equalPatches(a, b []byte) bool {
 	if bytes.Equal(a, b) || len(a) == 0 || len(b) == 0 {
 		return len(a) == 0 == (len(b) == 0)
 	}
+	const stampPath = "/metadata/annotations/sluice.dev~1evaluated-under"
 	normalize := func(patch []byte) []byte {
 		decoder := json.NewDecoder(bytes.NewReader(patch))
 		decoder.UseNumber()
 		var operations []map[string]any
 		if decoder.Decode(&operations) != nil {
 			return patch
+		}
+		operations = slices.DeleteFunc(operations, func(o map[string]any) bool { return o["path"] == stampPath })
+		for _, operation := range operations {
+			if value, ok := operation["value"].(map[string]any); ok { // of all annotations
+				delete(value, v1alpha1.AnnotationEvaluatedUnder)
+			}
 		}
 		encoded, err := json.Marshal(operations)
 		if err != nil {

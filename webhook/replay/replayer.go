@@ -104,7 +104,7 @@ func New(sources []engine.Source, data *engine.Data) (*Replayer, error) {
 	tenants := engine.NewCache[[sha256.Size]byte, *decision.Tenant](maxTenants, maxTenantBytes)
 	return &Replayer{set: set, tenants: tenants, handlers: map[string]func(context.Context, admission.Request) admission.Response{
 		"pods":             (&pod.Mutator{Base: base}).Handle,
-		FinalPods:          (&pod.Validator{Base: base}).HandleAlone,
+		FinalPods:          (&pod.Validator{Base: base}).Handle,
 		"workloads":        (&workload.Mutator{Base: base}).Handle,
 		"queued-workloads": (&workload.Mutator{Base: base, FailClosed: true}).Handle,
 		"templates":        (&workload.Validator{Base: base}).Handle,

@@ -190,6 +190,7 @@ func checkPodMatchesTemplate(t *testing.T, mutator *workload.Mutator, template w
 	annotations := after["metadata"].(map[string]any)["annotations"].(map[string]any)
 	delete(annotations, v1alpha1.AnnotationCreatedBy)
 	delete(annotations, v1alpha1.AnnotationDecisions)
+	delete(annotations, v1alpha1.AnnotationEvaluatedUnder)
 	if len(annotations) == 0 {
 		delete(after["metadata"].(map[string]any), "annotations")
 	}

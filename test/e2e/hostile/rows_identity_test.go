@@ -27,6 +27,10 @@ var _ = attacks(
 		harmless: lacks("forged"),
 	},
 	row{
+		class: identity, name: "a stamp forged on a pod", engines: everyEngine,
+		attack: create("Pod", `{metadata: {annotations: {sluice.dev/evaluated-under: forged}}}`), harmless: lacks("forged"),
+	},
+	row{
 		class: identity, name: "decisions of policies forged on a pod like an admitted one", attack: copied,
 		harmless: lacks("forged"),
 	},
@@ -80,6 +84,7 @@ var copied = do("create a copy of an admitted pod with other decisions", func(a 
 		return nil, fmt.Errorf("%w: no decision is recorded on the admitted pod", errFixture)
 	}
 	annotations[v1alpha1.AnnotationDecisions] = `{"core.gpu":["forged"]}`
+	annotations[v1alpha1.AnnotationEvaluatedUnder] += ",forged"
 	pod.SetAnnotations(annotations)
 	return pod, a.create(pod)
 })

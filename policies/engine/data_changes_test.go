@@ -4,9 +4,7 @@
 package engine
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,42 +42,6 @@ func dataVersion(t *testing.T, text string) *Data {
 	}})
 }
 
-// The data of replaced sets is limited, in versions and in bytes that no later version has; it does not displace
-// former policies. Guards invariant 10 of the design.
-func TestFormerDataIsLimited(t *testing.T) {
-	e := dataReader(t)
-	former := func() []*Set {
-		current, err := e.Current()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e.Former(current)
-	}
-	for i := range 2 * maxFormerVersions {
-		e.UpdateData(dataVersion(t, strconv.Itoa(i)))
-	}
-	if got := len(former()); got != maxFormerVersions {
-		t.Errorf("%d former versions, want %d", got, maxFormerVersions)
-	}
-	e.Update([]Source{{Name: "b", Rego: "package b\n\nwarn contains data.config.a.text"}})
-	for i := range maxFormerVersions - 1 {
-		e.UpdateData(dataVersion(t, fmt.Sprint("again ", i)))
-	}
-	if sets := former(); sets[len(sets)-1].Names()[0] != "a" {
-		t.Error("versions of the data displaced the former policies")
-	}
-	for i := range 20 {
-		e.UpdateData(dataVersion(t, fmt.Sprint(i, strings.Repeat("x", maxFormerDataBytes/10))))
-	}
-	total := 0
-	for _, set := range e.former.sets {
-		total += set.dataBytes
-	}
-	if got := len(former()); got < 4 || got > 5 || total > maxFormerDataBytes {
-		t.Errorf("%d large former versions of %d bytes, want at most %d bytes: each has two copies of a tenth", got, total, maxFormerDataBytes)
-	}
-}
-
 // Data, policies and evaluations change and run at once: go test -race.
 func TestDataChangesBesideEvaluations(t *testing.T) {
 	e := dataReader(t)
@@ -112,7 +74,7 @@ func TestDataChangesBesideEvaluations(t *testing.T) {
 					t.Errorf("%d warnings, %v; want two", len(outcome.Warnings), err)
 					return
 				}
-				_, _ = e.Former(set), set.DigestFor(in.Subject, "n")
+				_ = set.DigestFor(in.Subject, "n")
 			}
 		})
 	}

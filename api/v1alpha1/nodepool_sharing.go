@@ -66,7 +66,7 @@ func (p *NodePool) UsesDriverMemoryLimits() bool {
 	return err == nil && version >= memoryLimitsDriver
 }
 
-// The reasons of a node pool's condition Unsupported about its way of sharing. The pool accepts pods all the same.
+// The reasons of a node pool's condition Unsupported about its way of sharing and its scheduler. The pool accepts pods all the same.
 const (
 	// ReasonMIGStrategyMixed means that NVIDIA's device plugin refuses MPS with migStrategy mixed,
 	// which nodes of the pool have.
@@ -88,4 +88,7 @@ const (
 	ReasonBurstSwapping = "BurstSwapping"
 	// ReasonRoomNotReserved means that another pod may take the room that a preemption makes.
 	ReasonRoomNotReserved = "RoomNotReserved"
+	// ReasonCPUPodsStay means that the scheduler preempts no pods without GPUs, which can keep pods with GPUs from the
+	// CPUs and the memory of a node.
+	ReasonCPUPodsStay = "CPUPodsStay"
 )

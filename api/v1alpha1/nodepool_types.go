@@ -174,7 +174,8 @@ type NodePoolSpec struct {
 
 	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
 	// default) or Refuse. Refuse needs a nodeSelector with a single label. It applies to new
-	// pods, except those of DaemonSets and those outside projects.
+	// pods, except those of DaemonSets and those outside projects. KAI-Scheduler does not preempt
+	// these pods: Refuse keeps its nodes free for pods with GPUs.
 	//
 	// +optional
 	// +kubebuilder:default=Allow

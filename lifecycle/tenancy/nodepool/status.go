@@ -122,7 +122,7 @@ func readyCondition(pool *v1alpha1.NodePool, observation Observation) metav1.Con
 }
 
 // unsupportedCondition reports whether a policy supports the pool's scheduler, and else the fields
-// that have no effect yet and what the sharing does not do. Pods are accepted all the same with
+// that have no effect yet and what its sharing and its scheduler do not do. Pods are accepted all the same with
 // these.
 func unsupportedCondition(pool *v1alpha1.NodePool, observation Observation, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
@@ -135,9 +135,9 @@ func unsupportedCondition(pool *v1alpha1.NodePool, observation Observation, supp
 			"policies in force support %s",
 			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(support.SupportedSchedulers, ", "), "no scheduler"))
 	default:
-		gaps := sharingGaps(pool, observation)
+		gaps := gapsOf(pool, observation)
 		if len(fields) > 0 {
-			gaps = append([]sharingGap{{v1alpha1.ReasonFieldsWithoutEffect, tenancy.DescribeUnsupported(fields)}}, gaps...)
+			gaps = append([]gap{{v1alpha1.ReasonFieldsWithoutEffect, tenancy.DescribeUnsupported(fields)}}, gaps...)
 		}
 		if len(gaps) == 0 {
 			return condition

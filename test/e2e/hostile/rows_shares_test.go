@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 )
 
@@ -107,7 +108,23 @@ var _ = attacks(
 		want: "gracePeriodSeconds: 3600: a pod of a project without GPUs is deleted with at most a minute of grace",
 	},
 	row{
+		class: cpuPods, name: "most CPUs of a node that a pod with GPUs of another project needs", engines: withNodes, roles: []role{l1},
+		fresh: true, alone: true, attack: really(do("run a pod with 200 CPUs", func(a *attacker) (*unstructured.Unstructured, error) {
+			return a.runningPod(`{spec: {nodeSelector: {sluice.dev/node-pool: "{pool}"}, containers: [{name: main, resources: {requests: {cpu: "200"}}}]}}`)
+		})), harmless: (*attacker).yieldsCPUs,
+	},
+	row{
 		class: cpuPods, name: "more CPUs than the share of the limit and an allowance", roles: users,
 		attack: createWith("Pod", requests("cpu", "64"), requests("cpu", "100k")), want: "exceeded quota: sluice, requested: requests.cpu=100k",
 	},
 )
+
+// yieldsCPUs returns an error unless a pod with GPUs of another project, whose CPUs are on the node of the attacker's pod, runs
+// there.
+func (a *attacker) yieldsCPUs(pod *unstructured.Unstructured) error {
+	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+	other := a.world.attacker(a.t, l1, a.engine, projectOf(a.engine))
+	_, err := other.runningPod(`{spec: {nodeSelector: {kubernetes.io/hostname: "` + node + `"}, containers: [{name: main, resources: {
+		requests: {cpu: "80"}, limits: {nvidia.com/gpu: "2"}}}]}}`)
+	return err
+}

@@ -51,7 +51,8 @@ type NodePoolSpecApplyConfiguration struct {
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
 	// CPUPods sets whether pods of projects without GPUs may run on the pool's nodes: Allow (the
 	// default) or Refuse. Refuse needs a nodeSelector with a single label. It applies to new
-	// pods, except those of DaemonSets and those outside projects.
+	// pods, except those of DaemonSets and those outside projects. KAI-Scheduler does not preempt
+	// these pods: Refuse keeps its nodes free for pods with GPUs.
 	CPUPods *apiv1alpha1.CPUPods `json:"cpuPods,omitempty"`
 	// MIG sets how the GPUs are partitioned if sharing is MIG. Without it partitions are
 	// planned from demand.

@@ -41,7 +41,7 @@ const editedPool = "edited"
 // createPods creates a pod, or a workload with pods, and waits for them.
 type createPods func(ctx context.Context, name string) error
 
-// Under 48 edits of a policy and 20 of a node pool no pod is refused, whoever creates it, although what the two calls for a pod read
+// Under 48 edits of a policy and 20 of a node pool no pod of any client is refused, although what the two calls for a pod read
 // differs again and again. Guards invariant 4 of the design.
 func TestEditsUnderLoadRefuseNobody(t *testing.T) {
 	s := newUnsharedCluster(t)

@@ -59,7 +59,7 @@ func NewEntry(webhook string, req *admission.Request, response *admission.Respon
 	if record.Name == "" {
 		record.GenerateName = gjson.GetBytes(req.Object.Raw, "metadata.generateName").Str
 	}
-	record.Repeated = webhook == mutatedPods && (&Origin{req: req}).isRepeated()
+	record.Repeated = webhook == mutatedPods && IsRepeated(req)
 	if response.Result != nil {
 		record.Message = response.Result.Message
 		if !response.Allowed {

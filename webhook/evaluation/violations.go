@@ -53,14 +53,14 @@ func NewOrigin(req *admission.Request, tenant *decision.Tenant) *Origin {
 	return &Origin{req: req, project: tenant.Project}
 }
 
-// isRepeated reports whether the API server calls the webhook again for a new object, because another webhook changed it.
+// IsRepeated reports whether the API server calls the webhook again for a new object, because another webhook changed it.
 // The earlier call wrote an annotation; on pods no author can write it.
-func (o *Origin) isRepeated() bool {
+func IsRepeated(req *admission.Request) bool {
 	annotation := v1alpha1.AnnotationEvaluatedUnder
-	if o.req.Kind.Kind != "Pod" {
+	if req.Kind.Kind != "Pod" {
 		annotation = v1alpha1.AnnotationCreatedBy
 	}
-	return gjson.GetBytes(o.req.Object.Raw, "metadata.annotations."+gjson.Escape(annotation)).Exists()
+	return gjson.GetBytes(req.Object.Raw, "metadata.annotations."+gjson.Escape(annotation)).Exists()
 }
 
 // example returns the object as an example, without a message.
@@ -84,7 +84,7 @@ func (o *Origin) example() v1alpha1.PolicyExample {
 // again for a call of the webhook that the API server repeats.
 func (e *Evaluator) Count(origin *Origin, found Violations) {
 	e.CountDenials(origin, found)
-	if e.Counter == nil || origin == nil || len(found.warned) == 0 && found.dryRun == nil || origin.isRepeated() {
+	if e.Counter == nil || origin == nil || len(found.warned) == 0 && found.dryRun == nil || IsRepeated(origin.req) {
 		return
 	}
 	example := origin.example()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tidwall/gjson"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -64,7 +63,7 @@ func handle(
 		return failed(err)
 	}
 	if tenant == nil {
-		if isStamped := gjson.GetBytes(req.Object.Raw, "metadata.annotations."+gjson.Escape(v1alpha1.AnnotationEvaluatedUnder)).Exists(); isStamped {
+		if evaluation.IsRepeated(req) {
 			return answer{response: retryResponse(req.UserInfo, "another replica of the webhook knows the project of namespace "+req.Namespace)}
 		}
 		return answer{response: admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
@@ -133,13 +132,13 @@ func (m *Mutator) mutate(ctx context.Context, p *podRequest) (cachedResponse, bo
 		return cachedResponse{}, false, err
 	}
 	response := evaluation.NewResponse(result)
+	if !response.Allowed {
+		refused, cacheable := p.refusal(&result, response)
+		return refused, cacheable, nil
+	}
 	changes := len(result.Merged.ChangedPaths)
 	if changes > 0 && !p.stamp.isAlone(result.Original) { // the pod would be a blend of both
-		response = retryResponse(p.user, "the pod was changed under others")
-	}
-	if !response.Allowed {
-		decided, isDecided := p.retryUnlessBlamed(&result, response)
-		return decided, isDecided && !result.Transient, nil
+		return cachedResponse{response: retryResponse(p.user, "Sluice would now set other fields of the pod than a moment ago")}, false, nil
 	}
 	after := result.Merged.Object
 	if changes+len(result.Paused)+len(result.Exempted) > 0 {

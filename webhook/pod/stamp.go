@@ -68,17 +68,13 @@ func (s stamp) isAlone(pod map[string]any) bool {
 	return !slices.ContainsFunc(stampsOf(pod), func(other string) bool { return other != s.String() })
 }
 
-// retryUnlessBlamed returns the response to a pod that is not admitted. A denial that may not be the author's becomes a request to
-// send the pod again, which counts as no violation and is not cached.
-func (p *podRequest) retryUnlessBlamed(result *evaluation.Result, response admission.Response) (_ cachedResponse, isDecided bool) {
-	switch {
-	case !response.Allowed && response.Result.Code == http.StatusTooManyRequests:
-	case !response.Allowed && response.Result.Code == http.StatusForbidden && !p.stamp.isAlone(result.Original):
-		response = retryResponse(p.user, response.Result.Message)
-	default:
-		return cachedResponse{response: response, violations: result.Violations}, true
+// refusal returns the response to a pod that is not admitted, and whether it may be cached. A denial that may not be the author's
+// becomes a request to send the pod again, which counts as no violation.
+func (p *podRequest) refusal(result *evaluation.Result, denial admission.Response) (_ cachedResponse, cacheable bool) {
+	if denial.Result.Code == http.StatusForbidden && !p.stamp.isAlone(result.Original) {
+		return cachedResponse{response: retryResponse(p.user, denial.Result.Message)}, false
 	}
-	return cachedResponse{response: response}, false
+	return cachedResponse{response: denial, violations: result.Violations}, !result.Transient
 }
 
 // retryResponse asks a client to send the pod again.

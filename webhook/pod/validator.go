@@ -39,6 +39,10 @@ func (v *Validator) validate(ctx context.Context, p *podRequest) (cachedResponse
 		return cachedResponse{}, false, err
 	}
 	result.Warnings = nil // the Mutator already returned them
-	decided, isDecided := p.retryUnlessBlamed(&result, evaluation.NewResponse(result))
-	return decided, isDecided && !result.Transient, nil
+	response := evaluation.NewResponse(result)
+	if !response.Allowed {
+		refused, cacheable := p.refusal(&result, response)
+		return refused, cacheable, nil
+	}
+	return cachedResponse{response: response, violations: result.Violations}, !result.Transient, nil
 }

@@ -45,7 +45,7 @@ var (
 		[]string{"node", "pool", "problem"}, nil)
 	policyProblem = prometheus.NewDesc("sluice_policy_problem",
 		"1 while a condition of a Policy reports a problem: NotCompiled, NotReady, NotEnforced (the replicas of the webhook differ) "+
-			"or Quarantined.", []string{"policy", "problem"}, nil)
+			"or TimedOut (in the last hour).", []string{"policy", "problem"}, nil)
 	clockStates = prometheus.NewDesc("sluice_workloads",
 		"Workloads with GPUs by the state of their clock.", []string{"project", "state"}, nil)
 	unstoppable = prometheus.NewDesc("sluice_unstoppable_workloads",
@@ -235,7 +235,7 @@ func (g gauges) setPolicy(p *v1alpha1.Policy) {
 	problem(v1alpha1.ConditionCompiled, metav1.ConditionFalse, "NotCompiled")
 	problem(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotReady")
 	problem(v1alpha1.ConditionEnforced, metav1.ConditionFalse, "NotEnforced")
-	problem(v1alpha1.ConditionQuarantined, metav1.ConditionTrue, "Quarantined")
+	problem(v1alpha1.ConditionTimedOut, metav1.ConditionTrue, "TimedOut")
 }
 
 // endingWindows are the values of the label within, the shortest first.

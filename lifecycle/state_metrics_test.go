@@ -116,7 +116,7 @@ func newStateCollector(t *testing.T, elected bool) *stateCollector {
 		&v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-2"}, Spec: v1alpha1.GPUNodeSpec{NodePool: "dgx"}},
 		&v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 16}},
 		&v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Status: v1alpha1.PolicyStatus{
-			Conditions: conditions(v1alpha1.ConditionCompiled, "False", v1alpha1.ConditionEnforced, "True", v1alpha1.ConditionQuarantined, "True"),
+			Conditions: conditions(v1alpha1.ConditionCompiled, "False", v1alpha1.ConditionEnforced, "True", v1alpha1.ConditionTimedOut, "True"),
 		}},
 		&v1alpha1.Policy{
 			ObjectMeta: metav1.ObjectMeta{Name: "audited"}, Spec: v1alpha1.PolicySpec{Enforcement: v1alpha1.EnforcementWarn},
@@ -162,7 +162,7 @@ sluice_gpunode_gpus{health="Unhealthy",node="dgx-2",pool="dgx"} 0
 sluice_gpunode_problem{node="dgx-1",pool="dgx",problem="GPULost"} 1
 sluice_gpunode_problem{node="dgx-1",pool="dgx",problem="NotReady"} 1
 sluice_policy_problem{policy="broken",problem="NotCompiled"} 1
-sluice_policy_problem{policy="broken",problem="Quarantined"} 1
+sluice_policy_problem{policy="broken",problem="TimedOut"} 1
 sluice_audit_violations{enforcement="Warn",policy="audited"} 7
 sluice_audit_last_run_timestamp_seconds 1.7e+09
 sluice_audit_duration_seconds 12

@@ -12,10 +12,9 @@ func newAdmissionDashboard() dashboard {
 		[]variable{webhookVariable},
 		[]row{
 			{"Requests", []panel{
-				{"Replicas of the webhook", "Replicas that Prometheus reaches.", stat, unitNone, 6, []query{{`sum(up{job="sluice-webhook"})`, "replicas"}}},
-				{"Quarantined policies", "Policies that are not evaluated because they exceeded their processor time.", stat, unitNone, 6, []query{{`count(max by (policy) (sluice_policy_quarantined) == 1) or vector(0)`, "policies"}}},
-				{"Policies with problems", "Policies that do not compile, are not in force, or differ between the replicas.", stat, unitNone, 6, []query{{`count(max by (policy) (sluice_policy_problem)) or vector(0)`, "policies"}}},
-				{"Certificate expires", "When the first certificate of a replica expires. Sluice renews it long before.", stat, unitTime, 6, []query{{`min(sluice_certificate_expiry_timestamp_seconds) * 1000`, "certificate"}}},
+				{"Replicas of the webhook", "Replicas that Prometheus reaches.", stat, unitNone, 8, []query{{`sum(up{job="sluice-webhook"})`, "replicas"}}},
+				{"Policies with problems", "Policies that do not compile, are not in force, differ between the replicas, or took too long in the last hour.", stat, unitNone, 8, []query{{`count(max by (policy) (sluice_policy_problem)) or vector(0)`, "policies"}}},
+				{"Certificate expires", "When the first certificate of a replica expires. Sluice renews it long before.", stat, unitTime, 8, []query{{`min(sluice_certificate_expiry_timestamp_seconds) * 1000`, "certificate"}}},
 				{"Requests by webhook", "Admission requests that the webhook answers.", graph, unitRate, 12, []query{
 					{`sum by (webhook) (rate(sluice_admission_duration_seconds_count{webhook=~"$webhook"}[$__rate_interval]))`, "{{webhook}}"},
 				}},
@@ -32,8 +31,8 @@ func newAdmissionDashboard() dashboard {
 					{quantile("0.5", "sluice_admission_duration_seconds", `webhook=~"$webhook"`, "webhook"), "{{webhook}}, median"},
 				}},
 				{"Time of policies", "Time of 99 of 100 evaluations of each policy.", graph, unitSeconds, 12, []query{{quantile("0.99", "sluice_policy_duration_seconds", "", "policy"), "{{policy}}"}}},
-				{"Evaluations without a result", "Evaluations of policies that failed, exceeded their time, or were left out in quarantine.", graph, unitRate, 12, []query{
-					{`sum by (policy, result) (rate(sluice_policy_duration_seconds_count{result=~"failed|timed-out|quarantined|unevaluated"}[$__rate_interval]))`, "{{policy}}: {{result}}"},
+				{"Evaluations without a result", "Evaluations of policies that failed or took too long, or for which the time was missing.", graph, unitRate, 12, []query{
+					{`sum by (policy, result) (rate(sluice_policy_duration_seconds_count{result=~"failed|timed-out|unevaluated"}[$__rate_interval]))`, "{{policy}}: {{result}}"},
 				}},
 			}},
 			{"Refusals", []panel{

@@ -41,7 +41,7 @@ type Config struct {
 	// has stopped sending them, 0s to 5m. Then it answers those in flight and ends. Meanwhile /readyz fails.
 	// The pod's terminationGracePeriodSeconds has to be longer. Default 10s.
 	DrainPeriod *metav1.Duration `json:"drainPeriod,omitempty"`
-	// PolicyTimeout is the processor time that one policy may use for one object, 1ms to 10s. Default 200ms.
+	// PolicyTimeout is how long one policy may be evaluated for one object, 1ms to 10s. Default 250ms.
 	PolicyTimeout metav1.Duration `json:"policyTimeout,omitempty"`
 	// RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s. Waiting for
 	// a processor or for other requests counts; a request that takes longer is refused with the advice to try

@@ -19,7 +19,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err := config.Parse([]byte(configHeader), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.PolicyTimeout.Duration != 200*time.Millisecond || got.RequestTimeout.Duration != 1500*time.Millisecond ||
+	if got.PolicyTimeout.Duration != 250*time.Millisecond || got.RequestTimeout.Duration != 1500*time.Millisecond ||
 		got.Listen != ":9443" || got.Certificates.Directory != "/run/sluice/certificates" {
 		t.Errorf("defaults = %+v", got)
 	}

@@ -6,23 +6,17 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/api/config"
 	"sluice.dev/api/policytime"
@@ -32,23 +26,19 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// replicaReporter reports in a Lease what is in force in this replica and what it counted, and adopts the quarantines of the
-// other replicas. It works beside the requests, and none of them waits for it.
+// replicaReporter reports in a Lease what is in force in this replica and what it counted. It works beside the requests, and none
+// of them waits for it.
 type replicaReporter struct {
 	client  client.Client
 	engine  *engine.Engine
 	counter *replica.Counter
 	logger  logr.Logger
 
-	observer replica.Observer
 	// lease is the name of the Lease, "" before it exists.
-	lease    string
-	reported atomic.Bool
+	lease string
 	// urgent is the part of the last written report that does not wait for the next renewal, and renewal the time of that.
 	urgent  string
 	renewal time.Time
-	// quarantined are the policies with a series in the metric.
-	quarantined []string
 }
 
 // reportInterval is the time between two checks whether to report, in machine time.
@@ -59,9 +49,6 @@ func (r *replicaReporter) NeedLeaderElection() bool { return false }
 
 // Start reports until ctx ends, and then once more.
 func (r *replicaReporter) Start(ctx context.Context) error {
-	r.observer.Invalid = func(name string, err error) {
-		r.logger.Info("Ignored report of a replica", "lease", name, "error", err.Error())
-	}
 	ticker := time.NewTicker(reportInterval) //nolint:forbidigo // machine time: the interval of reports
 	defer ticker.Stop()
 	for {
@@ -81,27 +68,15 @@ func (r *replicaReporter) Start(ctx context.Context) error {
 	}
 }
 
-// Ready is a health check. It fails until the replica has adopted the quarantines of the others, and written its first report.
-func (r *replicaReporter) Ready(*http.Request) error {
-	if !r.reported.Load() {
-		return errors.New("the quarantines of the other replicas are not adopted yet, or the first report is not written")
-	}
-	return nil
-}
-
-// step adopts the quarantines of the other replicas, and reports if it is time to or if the policies changed.
+// step reports if it is time to or if the policies changed.
 func (r *replicaReporter) step(ctx context.Context) error {
 	set, err := r.engine.Current()
 	if err != nil {
 		return nil //nolint:nilerr // the policies are not loaded yet
 	}
-	if err := r.adopt(ctx); err != nil {
-		return err
-	}
-	r.setMetric()
 	evaluation.StartViolations(set.Versions())
 	now := policytime.MachineNow()
-	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), nil)
+	report := replica.NewReport(config.Version, set.Versions(), nil)
 	report.Missing = replica.MissingOf(set)
 	urgent, err := replica.Encode(report)
 	if err != nil {
@@ -117,23 +92,6 @@ func (r *replicaReporter) step(ctx context.Context) error {
 		return err
 	}
 	r.urgent = urgent
-	r.reported.Store(true)
-	return nil
-}
-
-func (r *replicaReporter) adopt(ctx context.Context) error {
-	var leases coordinationv1.LeaseList
-	if err := r.client.List(ctx, &leases, client.InNamespace(v1alpha1.SystemNamespace)); err != nil {
-		return fmt.Errorf("list leases: %w", err)
-	}
-	now := policytime.MachineNow()
-	var quarantines []engine.Quarantine
-	for _, state := range r.observer.Observe(leases.Items, now) {
-		if state.Lease != r.lease {
-			quarantines = append(quarantines, state.Quarantines(now)...)
-		}
-	}
-	r.engine.AdoptQuarantines(quarantines)
 	return nil
 }
 
@@ -143,7 +101,7 @@ func (r *replicaReporter) end(ctx context.Context) error {
 	if err != nil || r.lease == "" {
 		return nil //nolint:nilerr // there is nothing to report
 	}
-	report := replica.NewReport(config.Version, set.Versions(), r.engine.Quarantines(), r.counter.Violations(set.Versions()))
+	report := replica.NewReport(config.Version, set.Versions(), r.counter.Violations(set.Versions()))
 	report.Ended = true
 	return r.write(ctx, report)
 }
@@ -201,24 +159,3 @@ func (r *replicaReporter) patch(ctx context.Context, text string, now metav1.Mic
 	}
 	return nil
 }
-
-// setMetric sets one series for each quarantined policy.
-func (r *replicaReporter) setMetric() {
-	names := r.engine.QuarantinedPolicies()
-	for _, name := range r.quarantined {
-		if !slices.Contains(names, name) {
-			policyQuarantined.DeleteLabelValues(name)
-		}
-	}
-	for _, name := range names {
-		policyQuarantined.WithLabelValues(name).Set(1)
-	}
-	r.quarantined = names
-}
-
-var policyQuarantined = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "sluice_policy_quarantined",
-	Help: "1 while a policy is not evaluated for some projects at least, because it exceeded its processor time repeatedly.",
-}, []string{"policy"})
-
-func init() { metrics.Registry.MustRegister(policyQuarantined) }

@@ -22,7 +22,6 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,12 +107,13 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	policyStore, err := newPolicyStore(ctx, mgr, cfg, policyChecker, logger)
+	counter := &replica.Counter{}
+	policyStore, err := newPolicyStore(ctx, mgr, cfg, policyChecker, counter, logger)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	reporter := &replicaReporter{
-		client: mgr.GetClient(), engine: policyStore.Engine, counter: &replica.Counter{}, logger: logger.WithName("replica"),
+		client: mgr.GetClient(), engine: policyStore.Engine, counter: counter, logger: logger.WithName("replica"),
 	}
 	decisions, err := newDecisionLog(&cfg.Decisions, os.Stdout, logger)
 	if err != nil {
@@ -133,7 +133,6 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 		"draining":     draining.Ready,
 		"listening":    mgr.GetWebhookServer().StartedChecker(),
 		"policies":     policyStore.Ready,
-		"replicas":     reporter.Ready,
 	}); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
@@ -166,18 +165,17 @@ func newManager(cfg *Config, restConfig *rest.Config, served *servingCertificate
 	}
 	options.WebhookServer = server.NewServer(serverOptions)
 	revision, ofPolicies := store.RevisionCacheOptions()
-	lease, reports := replica.CacheOptions()
 	configMap, ofData := store.DataCacheOptions()
-	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies, lease: reports, configMap: ofData}
+	options.Cache.ByObject = map[client.Object]cache.ByObject{revision: ofPolicies, configMap: ofData}
 	return ctrl.NewManager(restConfig, options)
 }
 
 // newPolicyStore returns the policy engine with the store that updates it from the cluster.
-func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler store.Compiler, logger logr.Logger) (*store.Store, error) {
+func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler store.Compiler, counter *replica.Counter, logger logr.Logger) (*store.Store, error) {
 	policyEngine, err := engine.New(engine.Options{
 		Libraries: policies.Libraries(),
 		Limits:    engine.Limits{Evaluation: cfg.PolicyTimeout.Duration, Request: cfg.RequestTimeout.Duration},
-		Observe:   evaluation.ObservePolicy,
+		Observe:   func(e engine.Evaluation) { evaluation.ObservePolicy(e, counter) },
 	})
 	if err != nil {
 		return nil, err
@@ -192,6 +190,10 @@ func newPolicyStore(ctx context.Context, mgr ctrl.Manager, cfg *Config, compiler
 	}
 	return policyStore, policyStore.SetupWithManager(ctx, mgr)
 }
+
+// minSlots and maxSlots bound the evaluations at a time, of which there are else as many as processors: with a single one, each
+// project would wait for every other, and each one more takes memory.
+const minSlots, maxSlots = 2, 4
 
 func registerHandlers(
 	ctx context.Context, mgr ctrl.Manager, cfg *Config, reporter *replicaReporter, policyChecker policy.Checker, draining *drain,
@@ -211,7 +213,7 @@ func registerHandlers(
 		return err
 	}
 	cached, live, scheme := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetScheme()
-	slots := evaluation.NewSlots(runtime.GOMAXPROCS(0))
+	slots := evaluation.NewSlots(min(max(runtime.GOMAXPROCS(0), minSlots), maxSlots))
 	dryRuns := evaluation.NewDryRunQueue(slots, logger)
 	if err := mgr.Add(dryRuns); err != nil {
 		return err
@@ -269,15 +271,15 @@ func registerHandlers(
 	return nil
 }
 
-// setupReadiness adds the health checks. The webhook is ready once it has a certificate, filled caches, the
-// policies and their quarantines.
+// setupReadiness adds the health checks. The webhook is ready once it has a certificate, filled caches and the
+// policies.
 func setupReadiness(ctx context.Context, mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	// The informers start now, so that the first admission request does not wait for them.
 	ingress := &unstructured.Unstructured{}
 	ingress.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("Ingress"))
 	for _, object := range []client.Object{
 		&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}, &v1alpha1.AdmissionParameters{},
-		&coordinationv1.Lease{}, &corev1.Namespace{}, ingress,
+		&corev1.Namespace{}, ingress,
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err

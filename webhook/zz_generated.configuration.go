@@ -22,7 +22,7 @@ var map_Config = map[string]string{
 	"clientCA":       "ClientCA is a file with the CA certificates of the API server's client certificate, in PEM form. Other clients are then refused. Without it, every client that reaches the webhook can ask for its answer to an object. The API server needs a client certificate for webhooks: AdmissionConfiguration, kubeConfigFile. Default \"\": clients need no certificate.",
 	"clientNames":    "ClientNames are the common names and DNS names that the client's certificate may have, with clientCA. Default none: every certificate of the authority will do.",
 	"drainPeriod":    "DrainPeriod is the time after SIGTERM for which the webhook still accepts requests, until the API server has stopped sending them, 0s to 5m. Then it answers those in flight and ends. Meanwhile /readyz fails. The pod's terminationGracePeriodSeconds has to be longer. Default 10s.",
-	"policyTimeout":  "PolicyTimeout is the processor time that one policy may use for one object, 1ms to 10s. Default 200ms.",
+	"policyTimeout":  "PolicyTimeout is how long one policy may be evaluated for one object, 1ms to 10s. Default 250ms.",
 	"requestTimeout": "RequestTimeout is the time limit of all policies for one request, from policyTimeout to 10s. Waiting for a processor or for other requests counts; a request that takes longer is refused with the advice to try again. It is of use below the timeout of the webhook configurations (2s as shipped). Default 1500ms.",
 	"decisions":      "Decisions configure the records of decisions.",
 }

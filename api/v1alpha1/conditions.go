@@ -99,9 +99,8 @@ const (
 	// ConditionEnforced is true on a Policy whose generation in force is the same on all replicas
 	// of the webhook.
 	ConditionEnforced = "Enforced"
-	// ConditionQuarantined is true while the policy is not evaluated for some projects, or for
-	// any, because it exceeded its processor time repeatedly. Otherwise it is absent.
-	ConditionQuarantined = "Quarantined"
+	// ConditionTimedOut is true while evaluations of the last hour took longer than a policy may. Otherwise it is absent.
+	ConditionTimedOut = "TimedOut"
 )
 
 // Types of conditions of a WorkloadClock.
@@ -259,13 +258,11 @@ const (
 	ReasonDevicesReplicated = "DevicesReplicated"
 	// ReasonMIGManager means that NVIDIA's MIG manager partitions the GPUs of this node.
 	ReasonMIGManager = "MIGManager"
-	// ReasonJournalFailed means that the agent could not write its journal and therefore did
-	// not start the change.
+	// ReasonJournalFailed means that the agent could not write its journal and therefore did not start the change.
 	ReasonJournalFailed = "JournalFailed"
 	// ReasonDriverError means that the driver returned an error. The message contains it.
 	ReasonDriverError = "DriverError"
-	// ReasonLibraryNotFound means that the agent does not find NVIDIA's management library
-	// (NVML) on the node.
+	// ReasonLibraryNotFound means that the agent does not find NVIDIA's management library (NVML) on the node.
 	ReasonLibraryNotFound = "LibraryNotFound"
 	// ReasonDriverNotLoaded means that the GPU driver is not loaded.
 	ReasonDriverNotLoaded = "DriverNotLoaded"
@@ -274,8 +271,7 @@ const (
 	// ReasonKubeletUnreachable means that the allocation of devices to pods is unknown,
 	// because the kubelet or the API server does not respond. All devices count as in use.
 	ReasonKubeletUnreachable = "KubeletUnreachable"
-	// ReasonDevicePluginNotFound means that the GPUs were partitioned, but the device plugin
-	// that must report them again was not found.
+	// ReasonDevicePluginNotFound means that the GPUs were partitioned, but the device plugin that must report them again was not found.
 	ReasonDevicePluginNotFound = "DevicePluginNotFound"
 	// ReasonDeviceNodesMissing means that the GPUs were partitioned, but that the host lacks
 	// the device nodes through which containers open the MIG devices.
@@ -286,8 +282,7 @@ const (
 const (
 	// ReasonCompiled means that the source compiles and is in force.
 	ReasonCompiled = "Compiled"
-	// ReasonCompileError means that the source does not compile. The last source that
-	// compiled stays in force.
+	// ReasonCompileError means that the source does not compile. The last source that compiled stays in force.
 	ReasonCompileError = "CompileError"
 	// ReasonEnforced means that all replicas of the webhook have the generation in force.
 	ReasonEnforced = "Enforced"

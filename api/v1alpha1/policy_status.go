@@ -66,7 +66,8 @@ type PolicyStatus struct {
 	// +optional
 	Audit *PolicyAudit `json:"audit,omitempty"`
 
-	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
+	// Conditions are Compiled, Ready, Enforced and, if evaluations of the last hour took too long,
+	// TimedOut.
 	//
 	// +optional
 	// +listType=map

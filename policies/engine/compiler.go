@@ -76,15 +76,15 @@ func (c *compiler) compileBuiltIn(text string) (*module, []Problem) {
 	compiled, ok := c.builtIn.Get(text)
 	if !ok {
 		compiled = &compilation{}
-		compiled.module, compiled.problems = c.compile(text, true, nil)
+		compiled.module, compiled.problems = c.compile(text, nil)
 		c.builtIn.Put(text, compiled, len(text))
 	}
 	return compiled.module, compiled.problems
 }
 
 // compile compiles one policy with the libraries that it imports. It returns either a module or every problem
-// found. The values of a trusted policy are not limited.
-func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (compiled *module, problems []Problem) {
+// found.
+func (c *compiler) compile(text string, imported []*teamLibrary) (compiled *module, problems []Problem) {
 	// A policy's text must never end the process, whatever it does to OPA's compiler.
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -133,9 +133,6 @@ func (c *compiler) compile(text string, trusted bool, imported []*teamLibrary) (
 		if volatile := kind == admissionRequest && compiled.volatile != 0; ok && !volatile && len(segments) <= maxKeySegments {
 			compiled.segments[kind] = append(make([]dependency.Segment, 0, len(segments)), segments...)
 		}
-	}
-	if !trusted {
-		limitValues(opa)
 	}
 	for kind := range requestKindCount {
 		query, err := prepareQuery(opa, pkg, p.rules.ofKind(kind))
@@ -223,7 +220,6 @@ func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (*rego.Prepared
 		rego.ParsedQuery(body),
 		rego.Store(dataStore{}),
 		rego.StrictBuiltinErrors(true),
-		limitedValueFunction,
 		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
 	).PrepareForEval(context.Background())
 	if err != nil {
@@ -251,6 +247,7 @@ var forbiddenBuiltins = map[string]string{
 	"json.match_schema":         "a schema may be fetched from elsewhere; compare fields instead",
 	"json.verify_schema":        "a schema may be fetched from elsewhere; compare fields instead",
 	"graph.reachable_paths":     "it takes exponential time; use graph.reachable",
+	"product":                   "it can take longer than a policy may, and cannot be stopped; multiply with *",
 	"regex.globs_match":         "it takes exponential time; use regex.match or glob.match",
 	"strings.render_template":   "its loops cannot be stopped; use sprintf or a template string",
 	"bits.lsh":                  "it takes memory without limit; multiply by a power of two",

@@ -94,8 +94,7 @@
 // policy reads. Package dependency finds it at compile time, down to the fields of list
 // elements: a rule that reads the image of each container is not evaluated again if only a
 // variable differs. The version of the data that the policy reads is part of the key. Results
-// that depend on the time or the present use are not cached, and neither are errors. A policy
-// in quarantine is not evaluated, and its cached results stay in force.
+// that depend on the time or the present use are not cached, and neither are errors.
 //
 // # Libraries of teams
 //

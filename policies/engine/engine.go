@@ -56,7 +56,7 @@ type Engine struct {
 // New returns an Engine without policies: until the first Update every request returns
 // ErrNotLoaded. The error lists every problem of the libraries.
 func New(options Options) (*Engine, error) {
-	limitBuiltins()
+	limitCalls()
 	options.Limits = options.Limits.WithDefaults()
 	if options.CacheEntries == 0 {
 		options.CacheEntries = 256
@@ -101,8 +101,7 @@ type policy struct {
 	parameters *ast.Term
 	// caches hold the results for each kind of request. Rendered objects are never
 	// cached.
-	caches     [requestKindCount]*resultCache
-	quarantine quarantine
+	caches [requestKindCount]*resultCache
 	// unusable is why no version of the policy can be evaluated; nil if one can.
 	unusable error
 }
@@ -128,11 +127,8 @@ var patternCache = func() cache.InterQueryValueCache {
 
 // Errors of a policy that could not be evaluated.
 var (
-	// ErrDeadline: the policy used more processor time than one evaluation may.
-	ErrDeadline = errors.New("it used more processor time than a policy may")
-	// ErrQuarantined: the policy exceeded that limit several times for objects of this
-	// project, or of several projects.
-	ErrQuarantined = fmt.Errorf("it exceeded its processor time repeatedly and is not evaluated for up to %s", QuarantinePeriod)
+	// ErrDeadline: the evaluation of the policy took longer than one may.
+	ErrDeadline = errors.New("its evaluation took longer than that of one policy may")
 	// ErrShape: a rule returned a value of the wrong type.
 	ErrShape = errors.New("a value of the wrong type")
 )
@@ -143,8 +139,8 @@ var (
 	// ErrRequestDeadline: the deadline of the request passed before all policies were
 	// evaluated.
 	ErrRequestDeadline = errors.New("the request's deadline passed before all policies were evaluated")
-	// ErrBusy: too many evaluations of a built-in policy still run that cannot be stopped.
-	ErrBusy = errors.New("earlier evaluations are still running")
+	// ErrBusy: an evaluation took longer than one may, while the process did not get the processors for it.
+	ErrBusy = errors.New("the webhook has too little processor time")
 )
 
 // ErrNotLoaded reports that no policies are loaded yet. The caller must not admit the object.

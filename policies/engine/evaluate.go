@@ -32,12 +32,9 @@ const (
 	ResultExempted Result = "exempted"
 	// ResultFailed: it returned an error, or a value of the wrong type.
 	ResultFailed Result = "failed"
-	// ResultTimedOut: it exceeded its processor time.
+	// ResultTimedOut: it took longer than a policy may.
 	ResultTimedOut Result = "timed-out"
-	// ResultQuarantined: it was not evaluated, because it exceeded its processor time
-	// repeatedly.
-	ResultQuarantined Result = "quarantined"
-	// ResultUnevaluated: the request ended before, or another evaluation still runs.
+	// ResultUnevaluated: the request ended before, or the process had too little processor time.
 	ResultUnevaluated Result = "unevaluated"
 )
 
@@ -54,6 +51,9 @@ type Evaluation struct {
 	// Duration is the time it took.
 	Duration time.Duration
 	Result   Result
+	// Version and Project are those of an evaluation that timed out; else they are empty.
+	Version Version
+	Project string
 }
 
 // IsComplete reports whether the policy was evaluated to its end, so that the same object has the
@@ -66,7 +66,7 @@ func (e Evaluation) IsComplete() bool {
 type Failure struct {
 	Policy      string
 	Enforcement v1alpha1.Enforcement
-	// Err is [ErrDeadline], [ErrQuarantined], [ErrShape], a [Problem] with its place in the
+	// Err is [ErrDeadline], [ErrShape], a [LimitError], a [Problem] with its place in the
 	// policy, or another error of the evaluation; in a [Rendering] also [ErrRequestDeadline]
 	// or [ErrBusy].
 	Err error
@@ -125,7 +125,7 @@ func (s *Set) evaluateMatching(ctx context.Context, in Input, selected func(*mem
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	responses := s.evaluateAll(ctx, admissionRequest, in.Subject.Project, matched, in.bind())
+	responses := s.evaluateAll(ctx, admissionRequest, matched, in.bind())
 	if err := requestError(responses); err != nil {
 		return Outcome{}, err
 	}
@@ -140,7 +140,7 @@ func (s *Set) evaluateMatching(ctx context.Context, in Input, selected func(*mem
 // evaluateAll returns the response of each policy to a request, from the cache where
 // possible.
 func (s *Set) evaluateAll(
-	ctx context.Context, kind requestKind, project string, members []*member, b *boundInput,
+	ctx context.Context, kind requestKind, members []*member, b *boundInput,
 ) []response[policyResult] {
 	responses := make([]response[policyResult], len(members))
 	builder := b.newKeyBuilder(s.segments)
@@ -179,7 +179,7 @@ func (s *Set) evaluateAll(
 	if len(policies) > 0 {
 		b.prepare()
 	}
-	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, project, policies,
+	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyResult, error) {
 			data := noData
 			if view := s.view(p, kind); view != nil {
@@ -226,13 +226,14 @@ func (o *Outcome) add(p *policy, r *response[policyResult], in *Input) {
 	evaluation := Evaluation{Policy: p.source.Name, Enforcement: enforcement, Duration: r.duration, Cached: r.cached}
 	denials, warnings := r.value.findings(p, in)
 	switch {
-	case errors.Is(r.err, ErrQuarantined) && !p.isRequired():
-		// It is skipped.
 	case r.err != nil:
 		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: enforcement, Err: r.err})
 		denials = []merge.Finding{p.failureFinding(r.err)}
 	}
 	evaluation.Result = resultOf(r.err, denials, warnings)
+	if evaluation.Result == ResultTimedOut {
+		evaluation.Version, evaluation.Project = p.version(), in.Subject.Project
+	}
 	// What a policy that failed would have decided is not known, so an exemption does not cover a failure.
 	if exemption := p.exemption(in); exemption != nil && evaluation.Result == ResultDenied {
 		evaluation.Result = ResultExempted
@@ -294,8 +295,6 @@ func resultOf(err error, denials, warnings []merge.Finding) Result {
 	switch {
 	case errors.Is(err, ErrDeadline):
 		return ResultTimedOut
-	case errors.Is(err, ErrQuarantined):
-		return ResultQuarantined
 	case errors.Is(err, ErrRequestDeadline), errors.Is(err, ErrBusy):
 		return ResultUnevaluated
 	case err != nil:

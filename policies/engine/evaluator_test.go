@@ -7,30 +7,28 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// evaluationLimit is the limit in these tests, in processor time.
+// evaluationLimit is the limit in these tests.
 const evaluationLimit = 40 * time.Millisecond
 
-// evaluateFunctions evaluates a policy for each function, for objects of a project.
-func evaluateFunctions(
-	ctx context.Context, project string, policies []*policy, functions ...func(topdown.Cancel) error,
-) []error {
+// evaluateFunctions evaluates a policy for each function.
+func evaluateFunctions(ctx context.Context, functions ...func(topdown.Cancel) error) []error {
+	policies := make([]*policy, len(functions))
 	byPolicy := map[*policy]func(topdown.Cancel) error{}
-	for i, p := range policies {
-		byPolicy[p] = functions[i]
+	for i, function := range functions {
+		policies[i] = &policy{}
+		byPolicy[policies[i]] = function
 	}
-	responses := evaluateInOrder(ctx, evaluationLimit, project, policies,
+	var errs []error
+	for _, r := range evaluateInOrder(ctx, evaluationLimit, policies,
 		func(_ context.Context, p *policy, cancel topdown.Cancel) (struct{}, error) {
 			return struct{}{}, byPolicy[p](cancel)
-		})
-	var errs []error
-	for _, r := range responses {
+		}) {
 		errs = append(errs, r.err)
 	}
 	return errs
@@ -45,31 +43,12 @@ func compute(cancel topdown.Cancel) error {
 	return ErrDeadline
 }
 
-// computeUntil uses a processor and never asks whether it is canceled, as some built-in
-// functions.
-func computeUntil(stop *atomic.Bool) func(topdown.Cancel) error {
-	return func(topdown.Cancel) error {
-		for !stop.Load() {
-		}
-		return nil
-	}
-}
-
-// wait waits without a processor for several times the limit.
+// wait waits without a processor until it is canceled.
 func wait(cancel topdown.Cancel) error {
-	<-time.After(5 * evaluationLimit)
-	if cancel.Cancelled() {
-		return ErrDeadline
+	for !cancel.Cancelled() {
+		time.Sleep(time.Millisecond)
 	}
-	return nil
-}
-
-func newPolicies(n int) []*policy {
-	policies := make([]*policy, n)
-	for i := range policies {
-		policies[i] = &policy{}
-	}
-	return policies
+	return ErrDeadline
 }
 
 func checkErrors(t *testing.T, got []error, want ...error) {
@@ -81,90 +60,66 @@ func checkErrors(t *testing.T, got []error, want ...error) {
 	}
 }
 
-// A policy that waits for a processor is not at fault, however long. Guards invariant 11 of the design.
+// A policy that waits for a processor is not at fault. Guards invariant 11 of the design.
 func TestWaitingForProcessorIsNoPolicysFault(t *testing.T) {
-	checkErrors(t, evaluateFunctions(t.Context(), "a", newPolicies(3), wait, pass, wait), nil, nil, nil)
+	checkErrors(t, evaluateFunctions(t.Context(), pass, wait, pass), nil, ErrBusy, nil)
 }
 
-func TestPolicyOverItsProcessorTimeIsCanceled(t *testing.T) {
-	checkErrors(t, evaluateFunctions(t.Context(), "a", newPolicies(3), pass, compute, pass), nil, ErrDeadline, nil)
-}
-
-// A policy that cannot be stopped harms neither the policies after it nor other projects.
-// Guards invariant 10 of the design.
-func TestStuckPolicyHarmsNobodyElse(t *testing.T) {
-	var stop atomic.Bool
-	policies := newPolicies(3)
-	stuck := computeUntil(&stop)
-	checkErrors(t, evaluateFunctions(t.Context(), "a", policies, pass, stuck, pass), nil, ErrDeadline, nil)
-	checkErrors(t, evaluateFunctions(t.Context(), "a", policies, pass, pass, pass), nil, ErrQuarantined, nil)
-	checkErrors(t, evaluateFunctions(t.Context(), "b", policies, pass, pass, pass), nil, nil, nil)
-	stop.Store(true)
-	for policies[1].quarantine.check("a", false) != nil { // until the abandoned goroutine has ended
-		time.Sleep(time.Millisecond)
+// One that computes all the time is, and only that one.
+func TestPolicyOverItsTimeIsCanceled(t *testing.T) {
+	for {
+		got := evaluateFunctions(t.Context(), pass, compute, pass)
+		if errors.Is(got[1], ErrBusy) { // other programs use the machine
+			continue
+		}
+		checkErrors(t, got, nil, ErrDeadline, nil)
+		return
 	}
 }
 
-// Abandoned evaluations never pile up: each project has at most one of a policy, and all
-// together at most maxStuckEvaluations. A built-in policy is then not at fault.
-func TestStuckEvaluationsDoNotPileUp(t *testing.T) {
-	var stop atomic.Bool
-	defer stop.Store(true)
-	policies := newPolicies(1)
-	policies[0].source.BuiltIn = true
-	for _, project := range []string{"a", "b", "c", "d"} {
-		checkErrors(t, evaluateFunctions(t.Context(), project, policies, computeUntil(&stop)), ErrDeadline)
+// Evaluations at the same time share the processors, and what the process worked for one of them it did not for the other.
+func TestEvaluationsShareTheProcessors(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	for name, tc := range map[string]struct {
+		evaluations int
+		processors  time.Duration
+		worked      bool
+	}{
+		"one with a processor":              {1, limit, true},
+		"one with most of a processor":      {1, limit * 4 / 5, true},
+		"one with half a processor":         {1, limit / 2, false},
+		"four with two processors":          {4, 2 * limit, false},
+		"four with four processors":         {4, 4 * limit, true},
+		"one, and a garbage collector more": {1, 2 * limit, true},
+	} {
+		start := instant{together: time.Hour, processors: time.Hour}
+		end := instant{together: time.Hour + time.Duration(tc.evaluations)*limit}
+		if got := start.worked(end, time.Hour+tc.processors); got != tc.worked {
+			t.Errorf("%s: worked %t, want %t", name, got, tc.worked)
+		}
 	}
-	checkErrors(t, evaluateFunctions(t.Context(), "e", policies, pass), ErrBusy)
-	policies[0].source.BuiltIn = false
-	checkErrors(t, evaluateFunctions(t.Context(), "e", policies, pass), ErrQuarantined)
+	var e evaluations
+	first := e.begin()
+	e.begin()
+	e.changed = e.changed.Add(-limit)
+	e.end()
+	e.changed = e.changed.Add(-limit)
+	if together := e.end().together - first.together; together < 3*limit {
+		t.Errorf("%s together, want at least %s", together, 3*limit)
+	}
+	if e.number != 0 {
+		t.Errorf("%d evaluations run", e.number)
+	}
 }
 
 // The end of a request blames no policy, and leaves none out.
 func TestEndOfRequestBlamesNoPolicy(t *testing.T) {
 	ctx, endRequest := context.WithCancel(t.Context())
-	waitForEnd := func(cancel topdown.Cancel) error {
+	computeAfterEnd := func(cancel topdown.Cancel) error {
 		endRequest()
-		for !cancel.Cancelled() {
-			time.Sleep(time.Millisecond)
-		}
-		return wait(cancel)
+		return compute(cancel)
 	}
-	policies := newPolicies(3)
-	checkErrors(t, evaluateFunctions(ctx, "a", policies, pass, waitForEnd, pass), nil, ErrRequestDeadline, ErrRequestDeadline)
-	checkErrors(t, evaluateFunctions(t.Context(), "a", policies, pass, pass, pass), nil, nil, nil)
-}
-
-// An abandoned evaluation that ends at the end of the request, before the next goroutine
-// begins, ends nothing twice.
-func TestAbandonedEvaluationEndsWithRequest(t *testing.T) {
-	policies := newPolicies(2)
-	r := &evaluator[struct{}]{
-		policies: policies, project: "a", limit: evaluationLimit, done: make(chan struct{}), responses: make([]response[struct{}], 2),
-		evaluate: func(context.Context, *policy, topdown.Cancel) (struct{}, error) { return struct{}{}, nil },
-	}
-	stuck := &policyEvaluation{policy: policies[0]}
-	r.current.Store(stuck)
-	if !r.abandon(stuck) || !r.abandonAll() {
-		t.Fatal("not abandoned")
-	}
-	r.record(stuck, response[struct{}]{})
-	r.run(t.Context(), 1)
-	<-r.done
-}
-
-// An evaluation that ended just now never counts as stuck: it would for ever.
-func TestEndedEvaluationIsNotStuck(t *testing.T) {
-	policies := newPolicies(1)
-	r := &evaluator[struct{}]{policies: policies, project: "a", done: make(chan struct{}), responses: make([]response[struct{}], 1)}
-	last := &policyEvaluation{policy: policies[0]}
-	r.current.Store(last)
-	r.abandonAll()
-	r.record(last, response[struct{}]{})
-	r.abandon(last)
-	if err := policies[0].quarantine.check("a", false); err != nil {
-		t.Error(err)
-	}
+	checkErrors(t, evaluateFunctions(ctx, pass, computeAfterEnd, pass), nil, ErrRequestDeadline, ErrRequestDeadline)
 }
 
 // A long evaluation makes room for others while it runs, so that one project's policy does not slow down the requests of others
@@ -175,7 +130,7 @@ func TestLongEvaluationYields(t *testing.T) {
 	const yields = 100
 	evaluated := make(chan error, 1)
 	go func() {
-		evaluated <- evaluateFunctions(t.Context(), "a", []*policy{{}}, func(cancel topdown.Cancel) error {
+		evaluated <- evaluateFunctions(t.Context(), func(cancel topdown.Cancel) error {
 			for range yields * checksPerYield {
 				cancel.Cancelled()
 			}

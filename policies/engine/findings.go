@@ -149,15 +149,23 @@ func truncateText(text string, limit int) string {
 
 // failureFinding returns the denial of a policy that failed.
 func (p *policy) failureFinding(err error) merge.Finding {
-	until := "the policy is fixed"
-	if errors.Is(err, ErrMissingData) {
-		until = "the data exists"
-	}
-	return merge.Finding{
+	finding := merge.Finding{
 		Policy:  p.source.Name,
 		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
-		Fix:     "report this to the cluster's administrators; until " + until + ", it refuses all objects that it matches",
+		Fix:     "report this to the cluster's administrators; until the policy is fixed, it refuses all objects that it matches",
 	}
+	var limit *LimitError
+	switch {
+	case errors.Is(err, ErrMissingData):
+		finding.Fix = "report this to the cluster's administrators; until the data exists, it refuses all objects that it matches"
+	case errors.Is(err, ErrDeadline):
+		finding.Message = fmt.Sprintf("too large: the policy %s takes longer for it than a policy may", p.source.Name)
+		finding.Fix = "use fewer containers, variables and volumes; report it to the cluster's administrators if others of this size are admitted"
+	case errors.As(err, &limit):
+		finding.Message = singleLine(fmt.Sprintf("too large: the policy %s cannot read a value of it: %v", p.source.Name, err))
+		finding.Fix = "make this value smaller; report it to the cluster's administrators if the object has no such value"
+	}
+	return finding
 }
 
 // isPaused reports whether a pause turns the denials of the policy into warnings. Built-in policies

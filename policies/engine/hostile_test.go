@@ -10,39 +10,33 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/test/corpus"
 )
 
-// Every hostile policy ends, in bounded memory, and only refuses what it matches itself.
+// Every policy that takes time without end is ended, in bounded memory, and only refuses what it matches itself.
 // Guards invariant 10 of the design.
-func TestHostilePoliciesAreBounded(t *testing.T) {
+func TestEndlessPoliciesAreBounded(t *testing.T) {
 	const maxAllocated = 512 << 20
-	for name, tc := range corpus.Policies {
+	for name, rule := range corpus.Policies {
 		t.Run(name, func(t *testing.T) {
-			hostile := engine.Source{Name: "hostile", Rego: "package hostile\n\n" + tc.Rule}
+			endless := engine.Source{Name: "endless", Rego: "package endless\n\n" + rule}
 			modest := engine.Source{Name: "modest", Rego: "package modest\n\nwarn contains \"seen\""}
-			limit := 200 * time.Millisecond
-			if tc.Message != corpus.ProcessorTime {
-				limit = 5 * time.Second // another limit comes first, on a slow machine too
-			}
-			options := engine.Options{Limits: engine.Limits{Evaluation: limit, Request: time.Minute}}
-			e := newEngineWithOptions(t, options, hostile, modest)
+			options := engine.Options{Limits: engine.Limits{Evaluation: 200 * time.Millisecond, Request: time.Minute}}
+			e := newEngineWithOptions(t, options, endless, modest)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			outcome, err := e.Evaluate(t.Context(), podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`))
+			outcome := evaluateUnlessBusy(t, e, podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`))
 			runtime.ReadMemStats(&after)
-			if err != nil {
-				t.Fatal(err)
-			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > maxAllocated {
 				t.Errorf("%d MiB allocated, want at most %d", allocated>>20, maxAllocated>>20)
 			}
-			if len(outcome.Failures) != 1 || outcome.Failures[0].Policy != "hostile" {
+			if len(outcome.Failures) != 1 || outcome.Failures[0].Policy != "endless" || !errors.Is(outcome.Failures[0].Err, engine.ErrDeadline) {
 				t.Fatalf("failures: %v", outcome.Failures)
 			}
-			if got := outcome.Failures[0].Err.Error(); !strings.Contains(got, tc.Message) {
-				t.Errorf("%s, want %s", got, tc.Message)
+			if len(outcome.Denials) != 1 || !strings.HasPrefix(outcome.Denials[0].Message, "too large: the policy endless") {
+				t.Errorf("denials: %v", outcome.Denials)
 			}
 			if len(outcome.Warnings) != 1 || outcome.Warnings[0].Policy != "modest" {
 				t.Errorf("the other policy's warnings: %v", outcome.Warnings)
@@ -51,38 +45,61 @@ func TestHostilePoliciesAreBounded(t *testing.T) {
 	}
 }
 
-// A policy that keeps exceeding its processor time is no longer evaluated for that project: it
-// refuses what it matches where it is in Deny, and is skipped where it only warns. Other projects are evaluated.
-func TestQuarantinedPolicyAnswersAtOnce(t *testing.T) {
-	rule := corpus.Policies["endless search"].Rule
-	deny := engine.Source{Name: "deny", Rego: "package deny1\n\n" + rule}
-	warn := engine.Source{Name: "warn", Enforcement: "Warn", Rego: "package warn1\n\n" + rule}
-	options := engine.Options{Limits: engine.Limits{Evaluation: 20 * time.Millisecond, Request: time.Minute}, CacheEntries: -1}
-	e := newEngineWithOptions(t, options, deny, warn)
-	in := podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`)
-	for range 3 {
-		if _, err := e.Evaluate(t.Context(), in); err != nil {
+// evaluateUnlessBusy evaluates an object until the machine has the time for it.
+func evaluateUnlessBusy(t *testing.T, e *engine.Engine, in engine.Input) engine.Outcome {
+	t.Helper()
+	for {
+		outcome, err := e.Evaluate(t.Context(), in)
+		if errors.Is(err, engine.ErrBusy) {
+			continue
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		return outcome
 	}
-	outcome, err := e.Evaluate(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(outcome.Failures) != 1 || !errors.Is(outcome.Failures[0].Err, engine.ErrQuarantined) || outcome.Failures[0].Policy != "deny" {
-		t.Errorf("failures: %v", outcome.Failures)
-	}
-	if len(outcome.Denials) != 1 || outcome.Denials[0].Policy != "deny" || len(outcome.Warnings) != 0 {
-		t.Errorf("denials %v, warnings %v", outcome.Denials, outcome.Warnings)
-	}
-	in.Subject.Project = "another"
-	if outcome, err = e.Evaluate(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	for _, failure := range outcome.Failures {
-		if !errors.Is(failure.Err, engine.ErrDeadline) {
-			t.Errorf("another project: %v", failure.Err)
-		}
+}
+
+// A policy that takes too long refuses the object where it is in Deny, built in or not, and is a warning where it is in Warn. In DryRun
+// it is recorded. The evaluation says of which version it was, and for which project.
+func TestEnforcementOfTimeOuts(t *testing.T) {
+	const rego = "package p\n\n"
+	rule := corpus.Policies["endless search"]
+	options := engine.Options{Limits: engine.Limits{Evaluation: 20 * time.Millisecond, Request: time.Minute}}
+	var observed []engine.Evaluation
+	options.Observe = func(evaluation engine.Evaluation) { observed = append(observed, evaluation) }
+	in := podInput(t, `{"kind": "Pod", "metadata": {"name": "a"}}`)
+	for name, tc := range map[string]struct {
+		source            engine.Source
+		denials, warnings int
+	}{
+		"deny":     {engine.Source{Rego: rego + rule}, 1, 0},
+		"built in": {engine.Source{Rego: rego + rule, BuiltIn: true}, 1, 0},
+		"warn":     {engine.Source{Rego: rego + rule, Enforcement: v1alpha1.EnforcementWarn}, 0, 1},
+		"dry run":  {engine.Source{Rego: rego + rule, Enforcement: v1alpha1.EnforcementDryRun}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.source.Name = "slow"
+			e := newEngineWithOptions(t, options, tc.source)
+			observed = nil
+			outcome := evaluateUnlessBusy(t, e, in)
+			if len(outcome.Denials) != tc.denials || len(outcome.Warnings) != tc.warnings {
+				t.Errorf("denials %v, warnings %v", outcome.Denials, outcome.Warnings)
+			}
+			for len(observed) == 0 {
+				set, err := e.Current()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := set.EvaluateDryRun(t.Context(), in); err != nil && !errors.Is(err, engine.ErrBusy) {
+					t.Fatal(err)
+				}
+			}
+			got := observed[0]
+			if got.Result != engine.ResultTimedOut || got.Version.Policy != "slow" || got.Project != "thesis" {
+				t.Errorf("observed %+v", got)
+			}
+		})
 	}
 }
 
@@ -90,12 +107,11 @@ func TestQuarantinedPolicyAnswersAtOnce(t *testing.T) {
 func TestOrdinaryCallsAreWithinLimits(t *testing.T) {
 	for name, condition := range map[string]string{
 		"pattern":         `regex.match("^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.]){0,3}$", "example.")`,
-		"matches":         `count(regex.find_n("[a-z]+", input.object.spec.text, -1)) == 13107`,
-		"first groups":    `count(regex.find_all_string_submatch_n("(a)(b)(c)", input.object.spec.text, 1)) == 0`,
+		"matches":         `count(regex.find_n("[a-z]+", substring(input.object.spec.text, 0, 60000), -1)) == 6000`,
+		"first groups":    `count(regex.find_all_string_submatch_n("(a)(b)(c)", substring(input.object.spec.text, 0, 60000), 1)) == 0`,
 		"parts":           `count(split(input.object.spec.text, "-")) == 13108`,
 		"YAML":            `yaml.unmarshal("a: [1, 2]\nb: ls *.txt && cat *a\n").a[1] == 2`,
 		"template string": `$"{input.object.metadata.name}-x" == "a-x"`,
-		"product":         `product([2, 3, 1024]) == 6144`,
 		"indexes":         `count(indexof_n(input.object.spec.text, "-")) == 13107`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,8 +125,7 @@ func TestOrdinaryCallsAreWithinLimits(t *testing.T) {
 	}
 }
 
-// A large object is no policy's fault: it is converted before the first evaluation begins. Otherwise the
-// policy would be abandoned, and the next one would convert it at the same time.
+// A large object is no policy's fault: it is converted before the first evaluation begins.
 func TestLargeObjectIsNoPolicysFault(t *testing.T) {
 	options := engine.Options{Limits: engine.Limits{Evaluation: 10 * time.Millisecond, Request: time.Minute}}
 	e := newEngineWithOptions(t, options,

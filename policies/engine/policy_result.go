@@ -128,6 +128,10 @@ func evaluationError(err error) error {
 	if topdown.IsCancel(err) {
 		return ErrDeadline
 	}
+	var tooLarge *LimitError
+	if errors.As(err, &tooLarge) {
+		return tooLarge
+	}
 	var opaError *topdown.Error
 	if !errors.As(err, &opaError) {
 		return err

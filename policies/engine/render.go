@@ -56,7 +56,7 @@ func (s *Set) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
 	b := in.bind()
-	responses := evaluateInOrder(ctx, s.options.Limits.Evaluation, in.Subject.Project, policies,
+	responses := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyRendering, error) {
 			return p.render(ctx, b.withParameters(p.parameters), cancel)
 		})

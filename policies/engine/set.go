@@ -17,8 +17,7 @@ import (
 
 // Limits limit the time that policies may take.
 type Limits struct {
-	// Evaluation is the processor time that one policy may use for one object; 200 ms if it
-	// is 0. The engine cancels a policy at this limit, and abandons it at twice the limit.
+	// Evaluation is the time that one policy may take for one object; 250 ms if it is 0.
 	Evaluation time.Duration
 	// Request is the time limit of all policies for one request, unless its context ends
 	// sooner; 1500 ms if it is 0. Waiting for a processor counts.
@@ -28,7 +27,7 @@ type Limits struct {
 // WithDefaults returns l with the defaults of the limits that are not set. A limit below 0 is kept.
 func (l Limits) WithDefaults() Limits {
 	if l.Evaluation == 0 {
-		l.Evaluation = 200 * time.Millisecond
+		l.Evaluation = 250 * time.Millisecond
 	}
 	if l.Request == 0 {
 		l.Request = 1500 * time.Millisecond

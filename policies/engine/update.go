@@ -268,7 +268,7 @@ func (u *updater) compileModule(source Source, imported []*teamLibrary) *compila
 		if source.BuiltIn && len(imported) == 0 {
 			return u.engine.compiler.compileBuiltIn(source.Rego)
 		}
-		return u.engine.compiler.compile(source.Rego, source.BuiltIn, imported)
+		return u.engine.compiler.compile(source.Rego, imported)
 	})
 }
 

@@ -7,9 +7,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"time"
-
-	"sluice.dev/api/policytime"
 )
 
 // Version identifies a policy in force.
@@ -25,8 +22,8 @@ type Version struct {
 // VersionDigestBytes is the number of bytes of a [Version]'s digest.
 const VersionDigestBytes = 16
 
-func (m *member) version() Version {
-	return Version{Policy: m.source.Name, Generation: m.source.Generation, Digest: hex.EncodeToString(m.digest[:VersionDigestBytes])}
+func (p *policy) version() Version {
+	return Version{Policy: p.source.Name, Generation: p.source.Generation, Digest: hex.EncodeToString(p.digest[:VersionDigestBytes])}
 }
 
 // Versions returns the policies of the set, sorted by name, without those that have no good version
@@ -62,73 +59,4 @@ func (s *Set) find(policy string) (int, bool) {
 		return strings.Compare(m.source.Name, name)
 	})
 	return i, found && s.members[i].unusable == nil
-}
-
-// Quarantines returns the quarantines that began in this process, by policy and project, without
-// those that it adopted.
-func (e *Engine) Quarantines() []Quarantine {
-	set := e.current.Load()
-	if set == nil {
-		return nil
-	}
-	var all []Quarantine
-	for _, m := range set.members {
-		all = append(all, m.quarantine.list(m.version(), m.source.BuiltIn)...)
-	}
-	return all
-}
-
-// AdoptQuarantines applies the quarantines of other processes, in place of those that it applied
-// before. It ignores those of policies that are not in force in that version, and none lasts longer
-// than [QuarantinePeriod] from now.
-func (e *Engine) AdoptQuarantines(quarantines []Quarantine) {
-	set := e.current.Load()
-	if set == nil {
-		return
-	}
-	latest := policytime.MachineNow().Add(QuarantinePeriod)
-	ends := map[Version]map[string]time.Time{}
-	for _, q := range quarantines {
-		byProject := ends[q.Version]
-		if byProject == nil {
-			byProject = map[string]time.Time{}
-			ends[q.Version] = byProject
-		}
-		until := q.Until
-		if until.After(latest) {
-			until = latest
-		}
-		if until.After(byProject[q.Project]) {
-			byProject[q.Project] = until
-		}
-	}
-	for _, m := range set.members {
-		m.quarantine.adopt(ends[m.version()])
-	}
-}
-
-// QuarantinedPolicies returns the sorted names of the policies that are not evaluated for some
-// project at least.
-func (e *Engine) QuarantinedPolicies() []string {
-	set := e.current.Load()
-	if set == nil {
-		return nil
-	}
-	var names []string
-	for _, m := range set.members {
-		if m.quarantine.isActive(m.version(), m.source.BuiltIn) {
-			names = append(names, m.source.Name)
-		}
-	}
-	return names
-}
-
-// isActive reports whether the policy is quarantined for some project.
-func (q *quarantine) isActive(version Version, builtIn bool) bool {
-	if len(q.list(version, builtIn)) > 0 {
-		return true
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.adopted) > 0
 }

@@ -54,7 +54,7 @@ func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType
 	in.Now, in.Usage = time.Time{}, document.Document{}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	responses := s.evaluateAll(ctx, typeRequest, in.Subject.Project, matched, in.bind())
+	responses := s.evaluateAll(ctx, typeRequest, matched, in.bind())
 	if err := requestError(responses); err != nil {
 		return "", err
 	}
@@ -63,6 +63,9 @@ func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType
 		evaluations[i] = Evaluation{
 			Policy: m.source.Name, Enforcement: m.enforcement(), TypeResolution: true,
 			Cached: responses[i].cached, Duration: responses[i].duration, Result: resultOf(responses[i].err, nil, nil),
+		}
+		if evaluations[i].Result == ResultTimedOut {
+			evaluations[i].Version, evaluations[i].Project = m.version(), in.Subject.Project
 		}
 	}
 	s.observe(evaluations)

@@ -96,7 +96,7 @@ var codes = []Code{
 	{deniesAll, Warning, "a rule that refuses every object that the policy matches"},
 	{broadMatch, Warning, "a policy for some projects or departments that matches all"},
 	{unknownTenant, Warning, "a project or department in the match that the folder does not have, though it has others"},
-	{slow, Warning, "an evaluation that exceeds the processor time of a policy, on an example object"},
+	{slow, Warning, "an evaluation that takes longer than a policy may, on an example object"},
 	{unusedIgnore, Warning, "an ignore comment that ignores nothing"},
 	{unusedFile, Warning, "a file of Rego that belongs to no policy and is no unit test, so that nothing evaluates it"},
 	{packageName, Style, "a package that is not named after the policy"},

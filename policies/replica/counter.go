@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 )
@@ -27,6 +29,8 @@ type count struct {
 	total    int64
 	projects map[string]int64
 	examples []v1alpha1.PolicyExample
+	// timedOut are the evaluations that took too long, by project.
+	timedOut map[string]*lastHour
 }
 
 // Add counts a violation of a policy, with the object as an example.
@@ -39,6 +43,20 @@ func (c *Counter) Add(version engine.Version, example v1alpha1.PolicyExample) {
 		n.projects[example.Project]++
 	}
 	n.examples = addExample(n.examples, cleanExample(example))
+}
+
+// AddTimeOut counts an evaluation that took longer than a policy may, for an hour.
+func (c *Counter) AddTimeOut(version engine.Version, project string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.count(version)
+	if n.timedOut[project] == nil {
+		if len(n.timedOut) == maxCountedProjects {
+			return
+		}
+		n.timedOut[project] = &lastHour{}
+	}
+	n.timedOut[project].add(policytime.MachineNow())
 }
 
 // AddExample adds an object that a policy in DryRun would only have changed.
@@ -55,7 +73,7 @@ func (c *Counter) count(version engine.Version) *count {
 		if c.counts == nil {
 			c.counts = map[engine.Version]*count{}
 		}
-		n = &count{projects: map[string]int64{}}
+		n = &count{projects: map[string]int64{}, timedOut: map[string]*lastHour{}}
 		c.counts[version] = n
 	}
 	return n
@@ -68,13 +86,56 @@ func (c *Counter) Violations(inForce []engine.Version) []Violations {
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.counts, func(version engine.Version, _ *count) bool { return !slices.Contains(inForce, version) })
 	var all []Violations
+	now := policytime.MachineNow()
 	for version, n := range c.counts {
 		all = append(all, Violations{
-			Version: Version(version), Total: n.total, Projects: TopProjects(n.projects, MaxProjects), Examples: slices.Clone(n.examples),
+			Version: Version(version), Total: n.total, Projects: TopProjects(n.projects, MaxProjects), Examples: slices.Clone(n.examples), TimedOut: n.timedOutSince(now),
 		})
 	}
 	slices.SortFunc(all, func(a, b Violations) int { return cmp.Compare(a.Policy, b.Policy) })
 	return all
+}
+
+// timedOutSince returns the evaluations of the last hour that took too long, the most first. It forgets older ones.
+func (n *count) timedOutSince(now time.Time) []TimedOut {
+	var list []TimedOut
+	for project, hour := range n.timedOut {
+		if sum := hour.sum(now); sum > 0 {
+			list = append(list, TimedOut{project, sum})
+		} else {
+			delete(n.timedOut, project)
+		}
+	}
+	slices.SortFunc(list, func(a, b TimedOut) int {
+		return cmp.Or(cmp.Compare(b.Evaluations, a.Evaluations), cmp.Compare(a.Project, b.Project))
+	})
+	return list[:min(len(list), MaxProjects)]
+}
+
+// lastHour counts what happened in the last hour, in slots of five minutes.
+type lastHour struct {
+	slots [12]int64
+	// latest is the number of the latest slot since 1970.
+	latest int64
+}
+
+const slotLength = 5 * time.Minute
+
+func (h *lastHour) add(now time.Time) {
+	h.sum(now)
+	h.slots[h.latest%int64(len(h.slots))]++
+}
+
+func (h *lastHour) sum(now time.Time) (sum int64) {
+	slot := now.Unix() / int64(slotLength/time.Second)
+	for h.latest = max(h.latest, slot-int64(len(h.slots))); h.latest < slot; {
+		h.latest++
+		h.slots[h.latest%int64(len(h.slots))] = 0
+	}
+	for _, n := range h.slots {
+		sum += n
+	}
+	return sum
 }
 
 // Reset forgets everything.

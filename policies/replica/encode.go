@@ -65,7 +65,6 @@ func (r Report) reduce(limits detail) Report {
 	slices.SortStableFunc(byTotal, func(a, b Violations) int { return cmp.Compare(b.Total, a.Total) })
 	r.Policies, r.Omitted.Policies = first(r.Policies, limits.entries)
 	r.Missing, _ = first(r.Missing, maxMissing)
-	r.Quarantines, r.Omitted.Quarantines = first(r.Quarantines, limits.entries)
 	r.Violations, r.Omitted.Violations = first(byTotal, limits.entries)
 	r.Violations = slices.Clone(r.Violations)
 	for i := range r.Violations {
@@ -73,6 +72,7 @@ func (r Report) reduce(limits detail) Report {
 		projects, examples := len(v.Projects), len(v.Examples)
 		v.Projects, _ = first(v.Projects, limits.projects)
 		v.Examples, _ = first(v.Examples, limits.examples)
+		v.TimedOut, _ = first(v.TimedOut, limits.projects)
 		r.Omitted.Projects += projects - len(v.Projects)
 		r.Omitted.Examples += examples - len(v.Examples)
 	}
@@ -144,16 +144,6 @@ func (r *Report) validate() error {
 		return errors.New("missing: not in order")
 	}
 	keys = nil
-	for i := range r.Quarantines {
-		if err := r.Quarantines[i].validate(); err != nil {
-			return fmt.Errorf("quarantines[%d]: %w", i, err)
-		}
-		keys = append(keys, r.Quarantines[i].Policy+" "+r.Quarantines[i].Project)
-	}
-	if !isAscending(keys) {
-		return errors.New("quarantines: not in order")
-	}
-	keys = nil
 	for i := range r.Violations {
 		if err := r.Violations[i].validate(); err != nil {
 			return fmt.Errorf("violations[%d]: %w", i, err)
@@ -163,7 +153,7 @@ func (r *Report) validate() error {
 	if !isAscending(keys) {
 		return errors.New("violations: not in order")
 	}
-	for _, n := range []int{r.Omitted.Policies, r.Omitted.Quarantines, r.Omitted.Violations, r.Omitted.Projects, r.Omitted.Examples} {
+	for _, n := range []int{r.Omitted.Policies, r.Omitted.Violations, r.Omitted.Projects, r.Omitted.Examples} {
 		if n < 0 {
 			return errors.New("omitted: a negative number")
 		}
@@ -178,23 +168,17 @@ func (v *Version) validate() error {
 	return nil
 }
 
-func (q *Quarantine) validate() error {
-	if err := q.Version.validate(); err != nil {
-		return err
-	}
-	known := q.Reason == engine.QuarantineTimedOut || q.Reason == engine.QuarantineStuck
-	if q.Project != engine.AllProjects && !isProject(q.Project) || !known || q.Until.Before(&q.Since) {
-		return errors.New("project, reason or time is malformed")
-	}
-	return nil
-}
-
 func (v *Violations) validate() error {
 	if err := v.Version.validate(); err != nil {
 		return err
 	}
-	if v.Total < 0 || len(v.Projects) > MaxProjects || len(v.Examples) > maxExamples {
-		return errors.New("total, or the number of projects or examples, is out of range")
+	for _, timedOut := range v.TimedOut {
+		if !isProject(timedOut.Project) || timedOut.Evaluations <= 0 {
+			return errors.New("timedOut is malformed")
+		}
+	}
+	if v.Total < 0 || len(v.TimedOut) > MaxProjects || len(v.Projects) > MaxProjects || len(v.Examples) > maxExamples {
+		return errors.New("total, or the number of projects, examples or timedOut, is out of range")
 	}
 	seen, sum := map[string]bool{}, int64(0)
 	for _, p := range v.Projects {

@@ -119,24 +119,3 @@ func (s State) Has(version engine.Version, set string) (has, known bool) {
 	}
 	return false, s.Report.Omitted.Policies == 0
 }
-
-// Until returns the end of one of the replica's quarantines, on the observer's clock. It is at most
-// [engine.QuarantinePeriod] after the observer saw it.
-func (s State) Until(q *Quarantine) time.Time {
-	return s.Seen.Add(min(q.Until.Sub(s.renewed), engine.QuarantinePeriod) - s.age)
-}
-
-// Quarantines returns the quarantines of the replica that have not ended, with the ends on the
-// observer's clock.
-func (s State) Quarantines(now time.Time) []engine.Quarantine {
-	var all []engine.Quarantine
-	for i := range s.Report.Quarantines {
-		q := &s.Report.Quarantines[i]
-		if until := s.Until(q); now.Before(until) {
-			all = append(all, engine.Quarantine{
-				Version: engine.Version(q.Version), Project: q.Project, Reason: q.Reason, Since: q.Since.Time, Until: until,
-			})
-		}
-	}
-	return all
-}

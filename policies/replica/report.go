@@ -5,13 +5,13 @@
 // replicas read it.
 //
 // Each replica renews a Lease of its own in Sluice's namespace. An annotation of the Lease has the
-// [Report]: the policies in force there, those in quarantine, and the violations since its start. The
-// name of the Lease is new at each start of the process, so that a replica never overwrites what an
-// earlier one counted. Lifecycle deletes the Leases of replicas that ended, after it has added their
-// numbers to the status of the policies, and after their quarantines ended.
+// [Report]: the policies in force there, the violations since its start, and the evaluations that took
+// too long. The name of the Lease is new at each start of the process, so that a replica never overwrites
+// what an earlier one counted. Lifecycle deletes the Leases of replicas that ended, after it has added
+// their numbers to the status of the policies.
 //
 // An [Observer] measures the age of a report on its own clock, from when it saw the Lease change.
-// Clocks that differ between nodes therefore neither end a replica nor prolong a quarantine.
+// Clocks that differ between nodes therefore do not end a replica.
 package replica
 
 import (
@@ -44,9 +44,8 @@ const (
 	RenewInterval = 10 * time.Second
 	// LeaseDuration is the time without renewal after which a replica counts as gone.
 	LeaseDuration = 4 * RenewInterval
-	// RetentionPeriod is the time without renewal after which lifecycle deletes a Lease. It is
-	// longer than any quarantine.
-	RetentionPeriod = engine.QuarantinePeriod + 5*time.Minute
+	// RetentionPeriod is the time without renewal after which lifecycle deletes a Lease.
+	RetentionPeriod = 15 * time.Minute
 )
 
 // Labels returns the labels of every Lease.
@@ -92,8 +91,6 @@ type Report struct {
 	Policies []Version `json:"policies,omitempty"`
 	// Missing are the policies that fail in this replica because data are missing, by name.
 	Missing []Missing `json:"missing,omitempty"`
-	// Quarantines began in this replica, by policy and project.
-	Quarantines []Quarantine `json:"quarantines,omitempty"`
 	// Violations are those since the start of the replica, by policy.
 	Violations []Violations `json:"violations,omitempty"`
 	// Omitted counts what did not fit.
@@ -126,15 +123,6 @@ func MissingOf(set *engine.Set) []Missing {
 	return all
 }
 
-// Quarantine is an [engine.Quarantine].
-type Quarantine struct {
-	Version
-	Project string      `json:"project"`
-	Reason  string      `json:"reason"`
-	Since   metav1.Time `json:"since"`
-	Until   metav1.Time `json:"until"`
-}
-
 // Violations are the violations of a version of a policy.
 type Violations struct {
 	Version
@@ -142,27 +130,29 @@ type Violations struct {
 	Total    int64                        `json:"total"`
 	Projects []v1alpha1.ProjectViolations `json:"projects,omitempty"`
 	Examples []v1alpha1.PolicyExample     `json:"examples,omitempty"`
+	// TimedOut are the evaluations of the last hour that took longer than a policy may.
+	TimedOut []TimedOut `json:"timedOut,omitempty"`
+}
+
+// TimedOut is the number of evaluations for a project that took longer than a policy may.
+type TimedOut struct {
+	Project     string `json:"project"`
+	Evaluations int64  `json:"evaluations"`
 }
 
 // Omitted has the numbers of what a report omits.
 type Omitted struct {
-	Policies    int `json:"policies,omitempty"`
-	Quarantines int `json:"quarantines,omitempty"`
-	Violations  int `json:"violations,omitempty"`
-	Projects    int `json:"projects,omitempty"`
-	Examples    int `json:"examples,omitempty"`
+	Policies   int `json:"policies,omitempty"`
+	Violations int `json:"violations,omitempty"`
+	Projects   int `json:"projects,omitempty"`
+	Examples   int `json:"examples,omitempty"`
 }
 
 // NewReport returns a report about the policies in force in this process.
-func NewReport(program string, versions []engine.Version, quarantines []engine.Quarantine, violations []Violations) Report {
+func NewReport(program string, versions []engine.Version, violations []Violations) Report {
 	r := Report{Format: format, Program: program, PolicySet: Digest(versions), Violations: violations}
 	for _, version := range versions {
 		r.Policies = append(r.Policies, Version(version))
-	}
-	for _, q := range quarantines {
-		r.Quarantines = append(r.Quarantines, Quarantine{
-			Version: Version(q.Version), Project: q.Project, Reason: q.Reason, Since: seconds(q.Since), Until: seconds(q.Until),
-		})
 	}
 	return r
 }

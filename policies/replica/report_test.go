@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,26 +32,23 @@ func newExample(project, name string, second int) v1alpha1.PolicyExample {
 	}
 }
 
-// newReport returns a report with n policies, each with quarantines and violations.
+// newReport returns a report with n policies, each with violations and evaluations that took too long.
 func newReport(n int) Report {
 	var (
-		versions    []engine.Version
-		quarantines []engine.Quarantine
-		counter     Counter
+		versions []engine.Version
+		counter  Counter
 	)
 	for i := range n {
 		version := newVersion(fmt.Sprintf("policy-%05d", i))
 		versions = append(versions, version)
-		quarantines = append(quarantines, engine.Quarantine{
-			Version: version, Project: engine.AllProjects, Reason: engine.QuarantineTimedOut, Since: start, Until: start.Add(engine.QuarantinePeriod),
-		})
 		for p := range 30 {
+			counter.AddTimeOut(version, fmt.Sprintf("project-%d", p))
 			for range 1 + (p+i)%3 {
 				counter.Add(version, newExample(fmt.Sprintf("project-%d", p), "train-*", p))
 			}
 		}
 	}
-	return NewReport("v1.0.0", versions, quarantines, counter.Violations(versions))
+	return NewReport("v1.0.0", versions, counter.Violations(versions))
 }
 
 func TestReportIsDecodedAsItWasEncoded(t *testing.T) {
@@ -93,9 +91,6 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		version := Version(newVersion(fmt.Sprintf("%s%05d", name[:248], i)))
 		longest.Policies = append(longest.Policies, version)
-		longest.Quarantines = append(longest.Quarantines, Quarantine{
-			Version: version, Project: strings.Repeat("p", 63), Reason: engine.QuarantineTimedOut, Since: seconds(start), Until: seconds(start),
-		})
 		longest.Violations = append(longest.Violations, Violations{Version: version, Total: 1 << 62})
 	}
 	text, err := Encode(longest)
@@ -131,9 +126,7 @@ func TestForgedReportsAreErrors(t *testing.T) {
 		"a project's name":     strings.Replace(valid, `"project-2"`, `"project/2"`, 1),
 		"control characters":   strings.Replace(valid, `"anna"`, `"an\u001bna"`, 1),
 		"a long message":       strings.Replace(valid, `too `, strings.Repeat("x", 300), 1),
-		"an unknown reason":    strings.Replace(valid, `"TimedOut"`, `"Because"`, 1),
-		"an end before":        strings.Replace(valid, `"until":"2026`, `"until":"2025`, 1),
-		"a time without zone":  strings.Replace(valid, `12:10:00Z`, `12:10:00`, 1),
+		"no evaluation":        strings.Replace(valid, `"evaluations":1`, `"evaluations":0`, 1),
 		"longer than may be":   valid + strings.Repeat(" ", maxReportBytes),
 		"lists in other order": strings.Replace(strings.Replace(valid, `policy-00000`, `policy-x`, 1), `policy-00001`, `policy-a`, 1),
 	} {
@@ -225,11 +218,50 @@ func TestHostileNamesMakeAValidReport(t *testing.T) {
 		Changes: slices.Repeat([]string{long}, 100),
 	}
 	counter.Add(version, example)
-	text, err := Encode(NewReport("v1", []engine.Version{version}, nil, counter.Violations([]engine.Version{version})))
+	text, err := Encode(NewReport("v1", []engine.Version{version}, counter.Violations([]engine.Version{version})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Decode(text); err != nil || len(text) > 4096 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
+}
+
+// Evaluations that took too long count for an hour, by project. Guards invariant 10 of the design.
+func TestTimeOutsCountForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counter Counter
+		version := newVersion("a")
+		timedOut := func() []TimedOut {
+			for _, v := range counter.Violations([]engine.Version{version}) {
+				return v.TimedOut
+			}
+			return nil
+		}
+		for range 3 {
+			counter.AddTimeOut(version, "a")
+		}
+		time.Sleep(30 * time.Minute)
+		counter.AddTimeOut(version, "a")
+		for range 5 {
+			counter.AddTimeOut(version, "b")
+		}
+		if diff := cmp.Diff([]TimedOut{{"b", 5}, {"a", 4}}, timedOut()); diff != "" {
+			t.Errorf("after half an hour (-want +got):\n%s", diff)
+		}
+		time.Sleep(35 * time.Minute)
+		if diff := cmp.Diff([]TimedOut{{"b", 5}, {"a", 1}}, timedOut()); diff != "" {
+			t.Errorf("after an hour (-want +got):\n%s", diff)
+		}
+		time.Sleep(24 * time.Hour)
+		if got := timedOut(); len(got) > 0 {
+			t.Errorf("a day later: %v", got)
+		}
+		for i := range 10_000 {
+			counter.AddTimeOut(version, fmt.Sprint("p", i))
+		}
+		if got := timedOut(); len(got) != MaxProjects {
+			t.Errorf("%d projects", len(got))
+		}
+	})
 }

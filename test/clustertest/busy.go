@@ -22,7 +22,7 @@ type busyTransport struct{ http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (b busyTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(request)
-	if err != nil || response.StatusCode < http.StatusInternalServerError {
+	if err != nil || response.StatusCode < http.StatusInternalServerError && response.StatusCode != http.StatusTooManyRequests {
 		return response, err
 	}
 	refusal, err := io.ReadAll(response.Body)
@@ -32,7 +32,7 @@ func (b busyTransport) RoundTrip(request *http.Request) (*http.Response, error) 
 	}
 	response.Body = io.NopCloser(bytes.NewReader(refusal))
 	if bytes.Contains(refusal, []byte("failed calling webhook")) && bytes.Contains(refusal, []byte("context deadline exceeded")) ||
-		bytes.Contains(refusal, []byte("the request's deadline passed")) { // for the API server, or for Sluice's webhook
+		bytes.Contains(refusal, []byte("busy, try again")) { // for the API server, or for Sluice's webhook
 		response.Header.Set("Retry-After", "1")
 	}
 	return response, nil

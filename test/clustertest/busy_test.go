@@ -20,7 +20,7 @@ import (
 func TestBusyRequestsAreRepeated(t *testing.T) {
 	answers := []string{
 		`Internal error occurred: failed calling webhook "pods.sluice.dev": context deadline exceeded`,
-		"denied the request: the request's deadline passed before all policies were evaluated: try again in a moment",
+		"denied the request: busy, try again: the request's deadline passed before all policies were evaluated",
 		`Internal error occurred: failed calling webhook "pods.sluice.dev": connection refused`,
 		"never asked for",
 	}

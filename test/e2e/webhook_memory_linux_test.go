@@ -54,7 +54,7 @@ func TestWebhookMemoryThroughHostileCorpus(t *testing.T) {
 	}
 	w.logPeak(t, "checks of policies that exhaust the compiler")
 	for i, name := range slices.Sorted(maps.Keys(corpus.Policies)) {
-		policy := hostilePolicy(fmt.Sprint("hostile-", i), "package hostile\n\n"+corpus.Policies[name].Rule)
+		policy := hostilePolicy(fmt.Sprint("hostile-", i), "package hostile\n\n"+corpus.Policies[name])
 		if err := s.adminClient.Create(t.Context(), policy); apierrors.IsInvalid(err) {
 			continue // the check finds what the evaluation would
 		} else if err != nil {

@@ -97,7 +97,7 @@ type Record struct {
 type Evaluation struct {
 	// Policy is its name.
 	Policy string `json:"policy"`
-	// Result is passed, warned, denied, failed, timed-out, quarantined or unevaluated.
+	// Result is passed, warned, denied, failed, timed-out or unevaluated.
 	Result string `json:"result"`
 	// Microseconds is how long it took.
 	Microseconds int64 `json:"microseconds"`

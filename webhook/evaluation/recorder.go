@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/replica"
 	"sluice.dev/webhook/decisionlog"
 )
 
@@ -91,7 +92,10 @@ var policyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 
 func init() { metrics.Registry.MustRegister(admissionDuration, policyDuration) }
 
-// ObservePolicy records the duration of a policy evaluation.
-func ObservePolicy(evaluation engine.Evaluation) {
+// ObservePolicy records the duration of a policy evaluation, and counts one that took too long.
+func ObservePolicy(evaluation engine.Evaluation, counter *replica.Counter) {
 	policyDuration.WithLabelValues(evaluation.Policy, string(evaluation.Result)).Observe(evaluation.Duration.Seconds())
+	if evaluation.Result == engine.ResultTimedOut {
+		counter.AddTimeOut(evaluation.Version, evaluation.Project)
+	}
 }

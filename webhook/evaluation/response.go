@@ -79,12 +79,25 @@ func SetPatch(response *admission.Response, before, after map[string]any) error 
 
 // ErrorResponse returns the response for an object that could not be evaluated. It denies the object.
 func ErrorResponse(err error) admission.Response {
-	for _, temporary := range []error{engine.ErrNotLoaded, engine.ErrRequestDeadline, engine.ErrBusy, errNoSlot, errTooManyRequests} {
-		if errors.Is(err, temporary) {
-			return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("%w: try again in a moment", err))
-		}
+	if errors.Is(err, engine.ErrNotLoaded) {
+		return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("%w: try again in a moment", err))
 	}
 	return admission.Errored(http.StatusInternalServerError, err)
+}
+
+// ErrorResponse is [ErrorResponse] for an object of a tenant. Where only the time was too short, it asks to try again; with the header
+// Retry-After, clients of the project that causes the load would repeat by themselves what there are too many of.
+func (e *Evaluator) ErrorResponse(user authenticationv1.UserInfo, tenant *decision.Tenant, err error) admission.Response {
+	for _, busy := range []error{engine.ErrRequestDeadline, engine.ErrBusy, errNoSlot, errTooManyRequests} {
+		if errors.Is(err, busy) {
+			response := RetryResponse(user, fmt.Sprintf("busy, try again: %v", err))
+			if tenant != nil && e.Slots.isCrowdedBy(tenant.Project) {
+				response.Result.Details = nil
+			}
+			return response
+		}
+	}
+	return ErrorResponse(err)
 }
 
 // RetryResponse returns the response to an object that is refused for the moment. For people's clients the API server adds the header
@@ -93,11 +106,14 @@ func ErrorResponse(err error) admission.Response {
 func RetryResponse(user authenticationv1.UserInfo, message string) admission.Response {
 	response := admission.Denied(message)
 	response.Result.Code, response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-	if !strings.HasPrefix(user.Username, "system:") { // as all ServiceAccounts are
+	if !isController(user.Username) {
 		response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	}
 	return response
 }
+
+// isController reports whether a user is a ServiceAccount or a component of the cluster.
+func isController(user string) bool { return strings.HasPrefix(user, "system:") }
 
 func formatMessages(findings []merge.Finding, limit int) []string {
 	var lines []string

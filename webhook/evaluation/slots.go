@@ -160,6 +160,22 @@ func (s *Slots) release(project string) {
 	s.grant()
 }
 
+// isCrowdedBy reports whether a project causes the load: it has all slots or more requests in flight than there are, and no other
+// project has more.
+func (s *Slots) isCrowdedBy(project string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	requests := func(project string) int { return s.held[project] + len(s.waiting[project]) }
+	most := 0
+	for other := range s.active {
+		most = max(most, requests(other))
+	}
+	return requests(project) == most && most >= s.total
+}
+
 // cancel removes a request that waits. It returns false if the request has a slot.
 func (s *Slots) cancel(project string, granted chan struct{}) bool {
 	s.mu.Lock()

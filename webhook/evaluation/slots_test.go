@@ -12,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sluice.dev/policies/decision"
+	"sluice.dev/policies/engine/document"
 )
 
 // One project that takes all it can get keeps another waiting for no longer than one
@@ -148,6 +151,38 @@ func TestSlotsUnderRandomRequests(t *testing.T) {
 		if most.Load() > total || slots.free != total || len(slots.held) != 0 || len(slots.waiting) != 0 || len(slots.turns) != 0 {
 			t.Errorf("at most %d in use of %d; at the end %d free, held %v, waiting %v, turns %v",
 				most.Load(), total, slots.free, slots.held, slots.waiting, slots.turns)
+		}
+	})
+}
+
+// A controller waits only briefly behind the requests of its own project, so that its workers are free for others. People wait, and so do
+// controllers of other projects. Guards invariant 10 of the design.
+func TestControllersDoNotWaitBehindTheirProject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Evaluator{Slots: NewSlots(1), Timeout: time.Second}
+		if _, err := e.Slots.request("greedy"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Slots.request("greedy"); err != nil {
+			t.Fatal(err)
+		}
+		for _, tc := range []struct {
+			user, project string
+			wait          time.Duration
+		}{
+			{"system:serviceaccount:kube-system:job-controller", "greedy", controllerPatience},
+			{"system:serviceaccount:kube-system:job-controller", "modest", time.Second},
+			{"eve", "greedy", time.Second},
+		} {
+			review, err := document.Decode([]byte(`{"userInfo": {"username": "` + tc.user + `"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			_, _, err = e.begin(t.Context(), &decision.Request{Review: review, Tenant: &decision.Tenant{Project: tc.project}})
+			if took := time.Since(start); !errors.Is(err, errNoSlot) || took != tc.wait {
+				t.Errorf("%s of %s waited %s, want %s: %v", tc.user, tc.project, took, tc.wait, err)
+			}
 		}
 	})
 }

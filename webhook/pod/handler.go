@@ -57,10 +57,9 @@ func handle(
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
 		return answer{response: admission.Allowed("")}
 	}
-	failed := func(err error) answer { return answer{response: evaluation.ErrorResponse(err)} }
 	tenant, err := base.Tenants.ResolveForPod(ctx, req)
 	if err != nil {
-		return failed(err)
+		return answer{response: evaluation.ErrorResponse(err)}
 	}
 	if tenant == nil {
 		if evaluation.IsRepeated(req) {
@@ -70,6 +69,7 @@ func handle(
 			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators",
 			req.Namespace))}
 	}
+	failed := func(err error) answer { return answer{response: base.Evaluator.ErrorResponse(req.UserInfo, tenant, err)} }
 	trace := evaluation.TraceOf(ctx)
 	trace.Restart(tenant, set)
 	p, err := decode(set, req, tenant, responses)

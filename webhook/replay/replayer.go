@@ -229,8 +229,7 @@ func (r *Replayer) tenant(of *decision.Snapshot) (*decision.Tenant, error) {
 // firstIncomplete returns the first policy that was not evaluated to its end.
 func firstIncomplete(evaluations []decisionlog.Evaluation) string {
 	at := slices.IndexFunc(evaluations, func(e decisionlog.Evaluation) bool {
-		incomplete := []engine.Result{engine.ResultTimedOut, engine.ResultQuarantined, engine.ResultUnevaluated}
-		return slices.Contains(incomplete, engine.Result(e.Result))
+		return e.Result == string(engine.ResultTimedOut) || e.Result == string(engine.ResultUnevaluated)
 	})
 	if at < 0 {
 		return ""

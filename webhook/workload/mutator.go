@@ -51,7 +51,8 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if evaluationErr != nil {
 		evaluationErr = fmt.Errorf("evaluate policies: %w", evaluationErr)
 		if m.FailClosed {
-			return evaluation.ErrorResponse(evaluationErr)
+			tenant, _ := m.Tenants.Resolve(ctx, req.Namespace) // its error, if any, is the same
+			return m.Evaluator.ErrorResponse(req.UserInfo, tenant, evaluationErr)
 		}
 		after, result = object, evaluation.Result{}
 	}

@@ -53,7 +53,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	result, err := v.evaluate(ctx, change)
 	if err != nil {
-		return evaluation.ErrorResponse(err)
+		return v.Evaluator.ErrorResponse(req.UserInfo, tenant, err)
 	}
 	if len(result.Denials) > 0 {
 		result.DenialPrefix = decision.DenialPrefix(change.object)

@@ -165,9 +165,9 @@ func TestChecksFindProblems(t *testing.T) {
 			p.Status.Conditions[0].Status = metav1.ConditionFalse
 			p.Status.Errors = []v1alpha1.PolicyError{{Line: 3, Message: "unexpected token"}}
 		}, "policies", "Error Policy core.gpu: it does not compile (line 3: unexpected token), and generation 1 stays in force", nil},
-		"a quarantined policy": {func(o *Observation) {
-			addCondition(&o.Policies.Value[0].Status.Conditions, v1alpha1.ConditionQuarantined, metav1.ConditionTrue, "x")
-		}, "policies", "it is in quarantine", nil},
+		"a policy that takes too long": {func(o *Observation) {
+			addCondition(&o.Policies.Value[0].Status.Conditions, v1alpha1.ConditionTimedOut, metav1.ConditionTrue, "x")
+		}, "policies", "Warning Policy core.gpu: ", nil},
 		"replicas differ": {func(o *Observation) { o.Policies.Value[0].Status.Conditions[1].Status = metav1.ConditionFalse }, "policies", "Warning Policy core.gpu: not in force on all replicas", nil},
 		"data are missing": {func(o *Observation) {
 			c := &o.Policies.Value[0].Status.Conditions[1]

@@ -151,7 +151,7 @@ func newPolicy(name string, change ...func(*v1alpha1.Policy)) v1alpha1.Policy {
 
 func newReplicaLease(t *testing.T, name, program string, renewed time.Time) coordinationv1.Lease {
 	t.Helper()
-	report, err := replica.Encode(replica.NewReport(program, nil, nil, nil))
+	report, err := replica.Encode(replica.NewReport(program, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func checkPolicies(o *Observation) (out outcome) {
 			out.add(Error, object, fmt.Sprintf("it does not compile (%s), and %s", compileError(policy, c), inForce),
 				"correct it, and test it with: sluice policy check FILE")
 		}
-		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionQuarantined); c != nil && c.Status == metav1.ConditionTrue {
-			out.add(Error, object, "it is in quarantine: "+c.Message, "make it cheaper (docs/platform/policies.md), and apply it again")
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionTimedOut); c != nil && c.Status == metav1.ConditionTrue {
+			out.add(Warning, object, c.Message, "make it cheaper (docs/platform/policies.md), if the objects are not unusually large")
 		}
 		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforced); c != nil && c.Status == metav1.ConditionFalse {
 			result, advice := Warning, "wait half a minute; then see the check webhook-replicas"

@@ -9,8 +9,8 @@
 // in force. It keeps the last good version of each in a ControllerRevision, for the engines
 // that start while the present version has problems. Ready reports whether pods are evaluated
 // by it: not if another policy replaces it, and not with invalid parameters. From the reports
-// of the webhook's replicas it writes which of them have that generation, the quarantine, and
-// the violations.
+// of the webhook's replicas it writes which of them have that generation, the violations, and
+// the evaluations that took too long.
 //
 // The package restores a changed mirror, except for spec.parameters, which belong to
 // the platform team. Package policies/store decides which policies are in force.
@@ -68,7 +68,7 @@ type Reconciler struct {
 	Reports Reports
 	// Policies are the policies in force in this process.
 	Policies *engine.Engine
-	// Events records on a Policy when its quarantine begins and ends.
+	// Events records on a Policy when its evaluations take too long.
 	Events events.EventRecorder
 
 	builtIn  map[string]engine.Source
@@ -197,18 +197,15 @@ func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) 
 	if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of policy %s: %w", object.Name, err)
 	}
-	r.recordQuarantine(object, before.Conditions, status.Conditions)
+	r.recordTimeOuts(object, before.Conditions, status.Conditions)
 	return nil
 }
 
-// recordQuarantine records an event when a quarantine begins or ends.
-func (r *Reconciler) recordQuarantine(object *v1alpha1.Policy, before, after []metav1.Condition) {
-	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionQuarantined), meta.FindStatusCondition(after, v1alpha1.ConditionQuarantined)
-	switch {
-	case was == nil && is != nil:
-		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonQuarantined, "Evaluate", "%s", is.Message)
-	case was != nil && is == nil:
-		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reasonQuarantineEnded, "Evaluate", "the policy is evaluated again for all projects")
+// recordTimeOuts records an event when evaluations begin to take too long, after an hour without any.
+func (r *Reconciler) recordTimeOuts(object *v1alpha1.Policy, before, after []metav1.Condition) {
+	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionTimedOut), meta.FindStatusCondition(after, v1alpha1.ConditionTimedOut)
+	if was == nil && is != nil {
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonTimedOut, "Evaluate", "%s", is.Message)
 	}
 }
 
@@ -229,7 +226,6 @@ const maxEventMessage = 1024
 
 // The reasons of events on a Policy, and on a ConfigMap that policies read.
 const (
-	reasonDataInvalid     = "PolicyDataInvalid"
-	reasonQuarantined     = "PolicyQuarantined"
-	reasonQuarantineEnded = "PolicyQuarantineEnded"
+	reasonDataInvalid = "PolicyDataInvalid"
+	reasonTimedOut    = "PolicyTimedOut"
 )

@@ -6,6 +6,7 @@ package policystatus
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -36,8 +37,8 @@ type replicaView struct {
 	others []string
 	// missing are the live replicas that lack data for it, with what they lack.
 	missing []string
-	// quarantines are those in force, the widest and longest one of each project.
-	quarantines []replica.Quarantine
+	// timedOut are the evaluations of the last hour that took too long, by project.
+	timedOut map[string]int64
 	// counted are the violations of the version, by Lease.
 	counted []countedViolations
 	// leases are all that exist.
@@ -51,8 +52,7 @@ type countedViolations struct {
 }
 
 func newReplicaView(version engine.Version, states []replica.State, now time.Time, set string) replicaView {
-	view := replicaView{version: version}
-	quarantines := map[string]replica.Quarantine{}
+	view := replicaView{version: version, timedOut: map[string]int64{}}
 	for i := range states {
 		s := &states[i]
 		view.leases = append(view.leases, s.Lease)
@@ -69,22 +69,15 @@ func newReplicaView(version engine.Version, states []replica.State, now time.Tim
 				}
 			}
 		}
-		for _, q := range s.Report.Quarantines {
-			before, exists := quarantines[q.Project]
-			if engine.Version(q.Version) == version && now.Before(s.Until(&q)) && (!exists || before.Until.Before(&q.Until)) {
-				quarantines[q.Project] = q
-			}
-		}
 		for _, v := range s.Report.Violations {
 			if engine.Version(v.Version) == version {
 				view.counted = append(view.counted, countedViolations{s.Lease, s.IsExpired(now), v})
+				for _, timedOut := range v.TimedOut {
+					view.timedOut[timedOut.Project] = add(view.timedOut[timedOut.Project], timedOut.Evaluations)
+				}
 			}
 		}
 	}
-	for _, q := range quarantines {
-		view.quarantines = append(view.quarantines, q)
-	}
-	slices.SortFunc(view.quarantines, func(a, b replica.Quarantine) int { return cmp.Compare(a.Project, b.Project) })
 	return view
 }
 
@@ -109,20 +102,20 @@ func addReplicas(status *v1alpha1.PolicyStatus, before *v1alpha1.PolicyStatus, v
 	enforced := enforcedCondition(view)
 	enforced.ObservedGeneration, enforced.LastTransitionTime = status.ObservedGeneration, now
 	meta.SetStatusCondition(&status.Conditions, enforced)
-	if len(view.quarantines) == 0 {
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionQuarantined)
+	if len(view.timedOut) == 0 {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionTimedOut)
 		return
 	}
-	quarantined := quarantinedCondition(view.quarantines, required)
-	quarantined.ObservedGeneration = status.ObservedGeneration
-	meta.SetStatusCondition(&status.Conditions, quarantined)
+	timedOut := timedOutCondition(view.timedOut, required)
+	timedOut.ObservedGeneration, timedOut.LastTransitionTime = status.ObservedGeneration, now
+	meta.SetStatusCondition(&status.Conditions, timedOut)
 }
 
 // removeReplicas removes what replicas reported of another version, or of a policy that is no longer in force.
 func removeReplicas(status *v1alpha1.PolicyStatus) {
 	status.Violations, status.ViolationsByProject, status.Examples, status.EndedReplicas = 0, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionEnforced)
-	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionQuarantined)
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionTimedOut)
 }
 
 // addViolations sums what the existing replicas counted, and what those did that ended. It adds the replicas that expired to
@@ -203,38 +196,24 @@ func enforcedCondition(view replicaView) metav1.Condition {
 	return condition
 }
 
-// quarantinedCondition describes the quarantines of a policy. required: what it matches is refused meanwhile.
-func quarantinedCondition(quarantines []replica.Quarantine, required bool) metav1.Condition {
-	reason, since, until := quarantines[0].Reason, quarantines[0].Since, quarantines[0].Until
-	var projects []string
-	for _, q := range quarantines {
-		if q.Since.Before(&since) {
-			since = q.Since
-		}
-		if until.Before(&q.Until) {
-			until = q.Until
-		}
-		if q.Project != engine.AllProjects {
-			projects = append(projects, q.Project)
-		}
+// timedOutCondition says how often the policy took too long, and for which projects. required: what it matches was refused then.
+func timedOutCondition(timedOut map[string]int64, required bool) metav1.Condition {
+	var sum int64
+	var names []string
+	for _, project := range slices.SortedFunc(maps.Keys(timedOut), func(a, b string) int {
+		return cmp.Or(cmp.Compare(timedOut[b], timedOut[a]), cmp.Compare(a, b))
+	}) {
+		sum = add(sum, timedOut[project])
+		names = append(names, fmt.Sprintf("%s %d", project, timedOut[project]))
 	}
-	scope := "project " + joinNames(projects, ", ")
-	if quarantines[0].Project == engine.AllProjects {
-		scope = "all projects"
-	} else if len(projects) > 1 {
-		scope = "projects " + joinNames(projects, ", ")
-	}
-	cause, effect := "it exceeded its processor time repeatedly", "it is skipped"
-	if reason == engine.QuarantineStuck {
-		cause = "an evaluation exceeded its processor time and could not be stopped"
-	}
+	effect := "the policy had no effect on these objects"
 	if required {
-		effect = "what it matches is refused"
+		effect = "these objects were refused"
 	}
 	return metav1.Condition{
-		Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: since,
-		Message: v1alpha1.TruncateText(fmt.Sprintf("not evaluated for %s from %s to %s, because %s; %s meanwhile. A changed policy is evaluated again",
-			scope, since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), cause, effect), v1alpha1.MaxConditionMessageBytes),
+		Type: v1alpha1.ConditionTimedOut, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTimedOut,
+		Message: v1alpha1.TruncateText(fmt.Sprintf("%d evaluations of the last hour took longer than a policy may; %s. By project: %s",
+			sum, effect, joinNames(names, ", ")), v1alpha1.MaxConditionMessageBytes),
 	}
 }
 

@@ -23,14 +23,13 @@ var startTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // reporter is a replica of the webhook in these tests.
 type reporter struct {
-	name        string
-	version     engine.Version
-	counter     replica.Counter
-	quarantines []engine.Quarantine
-	missing     []replica.Missing
-	ended       bool
-	renewals    int
-	renewed     time.Time
+	name     string
+	version  engine.Version
+	counter  replica.Counter
+	missing  []replica.Missing
+	ended    bool
+	renewals int
+	renewed  time.Time
 }
 
 func newTestVersion(generation int64) engine.Version {
@@ -49,12 +48,6 @@ func (r *reporter) violate(project string, times int) {
 	}
 }
 
-func (r *reporter) quarantine(project string) {
-	r.quarantines = append(r.quarantines, engine.Quarantine{
-		Version: r.version, Project: project, Reason: engine.QuarantineTimedOut, Since: startTime, Until: startTime.Add(engine.QuarantinePeriod),
-	})
-}
-
 // renew returns the Lease as the replica writes it now.
 func (r *reporter) renew(t *testing.T, now time.Time) {
 	t.Helper()
@@ -65,7 +58,7 @@ func (r *reporter) renew(t *testing.T, now time.Time) {
 func (r *reporter) lease(t *testing.T) coordinationv1.Lease {
 	t.Helper()
 	versions := []engine.Version{r.version}
-	report := replica.NewReport("v1", versions, r.quarantines, r.counter.Violations(versions))
+	report := replica.NewReport("v1", versions, r.counter.Violations(versions))
 	report.Ended, report.Missing = r.ended, r.missing
 	text, err := replica.Encode(report)
 	if err != nil {
@@ -179,7 +172,7 @@ func TestViolationsAreBounded(t *testing.T) {
 	}
 }
 
-func TestEnforcedAndQuarantinedConditions(t *testing.T) {
+func TestEnforcedAndTimedOutConditions(t *testing.T) {
 	first, second, old := newReporter("a", 5), newReporter("b", 5), newReporter("c", 4)
 	ended := newReporter("d", 4)
 	ended.ended = true
@@ -201,29 +194,40 @@ func TestEnforcedAndQuarantinedConditions(t *testing.T) {
 	}
 	old.version = newTestVersion(5)
 	old.renew(t, startTime)
-	first.quarantine("x")
+	for range 2 {
+		first.counter.AddTimeOut(first.version, "x")
+	}
 	first.renew(t, startTime)
 	status = lifecycle.update(t, status, 5, startTime, first, second, old, ended)
 	if got, want := text(status, "Enforced"), "True Enforced 3 of 3 webhook replicas have generation 5"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got, want := text(status, "Quarantined"), "True TimedOut not evaluated for project x from 2026-11-22T12:00:00Z to 2026-11-22T12:10:00Z, "+
-		"because it exceeded its processor time repeatedly; what it matches is refused meanwhile. A changed policy is evaluated again"; got != want {
+	if got, want := text(status, "TimedOut"), "True TimedOut 2 evaluations of the last hour took longer than a policy may; "+
+		"these objects were refused. By project: x 2"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	second.quarantine(engine.AllProjects)
+	for range 3 {
+		second.counter.AddTimeOut(second.version, "y")
+	}
+	second.counter.AddTimeOut(second.version, "x")
 	second.renew(t, startTime)
 	status = lifecycle.update(t, status, 5, startTime, first, second)
-	if got := text(status, "Quarantined"); !strings.Contains(got, "for all projects") {
+	if got := text(status, "TimedOut"); !strings.HasSuffix(got, "By project: x 3, y 3") {
 		t.Errorf("got %s", got)
 	}
-	later := startTime.Add(engine.QuarantinePeriod)
+	first.counter.Reset()
+	second.counter.Reset()
+	first.renew(t, startTime)
+	second.renew(t, startTime)
+	later := startTime.Add(replica.LeaseDuration)
+	status = lifecycle.update(t, status, 5, later, first, second)
+	later = later.Add(replica.LeaseDuration)
 	status = lifecycle.update(t, status, 5, later, first, second)
 	if got := text(status, "Enforced"); !strings.HasPrefix(got, "Unknown NoReplicas") {
 		t.Errorf("no live replica: %s", got)
 	}
-	if got := text(status, "Quarantined"); got != "" {
-		t.Errorf("after its end: %s", got)
+	if got := text(status, "TimedOut"); got != "" {
+		t.Errorf("an hour later: %s", got)
 	}
 }
 

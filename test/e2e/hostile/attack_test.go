@@ -37,6 +37,7 @@ const (
 	nodeShares   class = "shares of a node"
 	reservations class = "reserved GPUs"
 	otherNames   class = "GPUs of other names"
+	load         class = "the webhook's time"
 )
 
 // row is one attack. It holds for each role and engine.

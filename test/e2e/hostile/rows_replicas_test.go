@@ -11,8 +11,7 @@ const (
 	lifecycleComponent role = "system:serviceaccount:" + v1alpha1.SystemNamespace + ":lifecycle"
 )
 
-// The reports of the webhook's replicas decide which policies are quarantined, and what the status of policies says. Only the
-// webhook writes them, and it writes no other Lease.
+// The reports of the webhook's replicas decide what the status of policies says. Only the webhook writes them, and it writes no other Lease.
 var _ = attacks(
 	row{
 		class: identity, name: "the report of a replica of the webhook forged",

@@ -39,7 +39,8 @@ type PolicyStatusApplyConfiguration struct {
 	// Audit is what the last audit found among the objects that exist. It has no value before the
 	// first audit of the policy.
 	Audit *PolicyAuditApplyConfiguration `json:"audit,omitempty"`
-	// Conditions are Compiled, Ready, Enforced and, while the policy is quarantined, Quarantined.
+	// Conditions are Compiled, Ready, Enforced and, if evaluations of the last hour took too long,
+	// TimedOut.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

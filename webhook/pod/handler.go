@@ -69,7 +69,9 @@ func handle(
 			"the project may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators",
 			req.Namespace))}
 	}
-	failed := func(err error) answer { return answer{response: base.Evaluator.ErrorResponse(req.UserInfo, tenant, err)} }
+	failed := func(err error) answer {
+		return answer{response: base.Evaluator.ErrorResponse(req.UserInfo, tenant, err)}
+	}
 	trace := evaluation.TraceOf(ctx)
 	trace.Restart(tenant, set)
 	p, err := decode(set, req, tenant, responses)

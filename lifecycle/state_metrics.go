@@ -44,8 +44,7 @@ var (
 		"1 while a condition of a GPUNode reports a problem: NotReady, LayoutNotApplied, GPULost, ResetRequired or NoPermission.",
 		[]string{"node", "pool", "problem"}, nil)
 	policyProblem = prometheus.NewDesc("sluice_policy_problem",
-		"1 while a condition of a Policy reports a problem: NotCompiled, NotReady, NotEnforced (the replicas of the webhook differ) "+
-			"or TimedOut (in the last hour).", []string{"policy", "problem"}, nil)
+		"1 while a condition of a Policy reports a problem: NotCompiled, NotReady or TimedOut (in the last hour).", []string{"policy", "problem"}, nil)
 	clockStates = prometheus.NewDesc("sluice_workloads",
 		"Workloads with GPUs by the state of their clock.", []string{"project", "state"}, nil)
 	unstoppable = prometheus.NewDesc("sluice_unstoppable_workloads",
@@ -234,7 +233,6 @@ func (g gauges) setPolicy(p *v1alpha1.Policy) {
 	}
 	problem(v1alpha1.ConditionCompiled, metav1.ConditionFalse, "NotCompiled")
 	problem(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotReady")
-	problem(v1alpha1.ConditionEnforced, metav1.ConditionFalse, "NotEnforced")
 	problem(v1alpha1.ConditionTimedOut, metav1.ConditionTrue, "TimedOut")
 }
 

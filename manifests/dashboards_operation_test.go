@@ -13,7 +13,7 @@ func newAdmissionDashboard() dashboard {
 		[]row{
 			{"Requests", []panel{
 				{"Replicas of the webhook", "Replicas that Prometheus reaches.", stat, unitNone, 8, []query{{`sum(up{job="sluice-webhook"})`, "replicas"}}},
-				{"Policies with problems", "Policies that do not compile, are not in force, differ between the replicas, or took too long in the last hour.", stat, unitNone, 8, []query{{`count(max by (policy) (sluice_policy_problem)) or vector(0)`, "policies"}}},
+				{"Policies with problems", "Policies that do not compile, are not in force, or took too long in the last hour.", stat, unitNone, 8, []query{{`count(max by (policy) (sluice_policy_problem)) or vector(0)`, "policies"}}},
 				{"Certificate expires", "When the first certificate of a replica expires. Sluice renews it long before.", stat, unitTime, 8, []query{{`min(sluice_certificate_expiry_timestamp_seconds) * 1000`, "certificate"}}},
 				{"Requests by webhook", "Admission requests that the webhook answers.", graph, unitRate, 12, []query{
 					{`sum by (webhook) (rate(sluice_admission_duration_seconds_count{webhook=~"$webhook"}[$__rate_interval]))`, "{{webhook}}"},

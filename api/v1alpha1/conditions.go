@@ -96,8 +96,8 @@ const (
 const (
 	// ConditionCompiled is true on a Policy whose current source compiles.
 	ConditionCompiled = "Compiled"
-	// ConditionEnforced is true on a Policy whose generation in force is the same on all replicas
-	// of the webhook.
+	// ConditionEnforced is true on a Policy whose present generation is in force: in each replica of the
+	// webhook within two seconds.
 	ConditionEnforced = "Enforced"
 	// ConditionTimedOut is true while evaluations of the last hour took longer than a policy may. Otherwise it is absent.
 	ConditionTimedOut = "TimedOut"
@@ -284,14 +284,12 @@ const (
 	ReasonCompiled = "Compiled"
 	// ReasonCompileError means that the source does not compile. The last source that compiled stays in force.
 	ReasonCompileError = "CompileError"
-	// ReasonEnforced means that all replicas of the webhook have the generation in force.
+	// ReasonEnforced means that the present generation is in force.
 	ReasonEnforced = "Enforced"
-	// ReasonReplicasDiffer means that some replicas of the webhook have another generation.
-	ReasonReplicasDiffer = "ReplicasDiffer"
+	// ReasonFormerGeneration means that a former generation is in force.
+	ReasonFormerGeneration = "FormerGeneration"
 	// ReasonDataMissing means that a policy fails, because data that it reads do not exist or cannot be read.
 	ReasonDataMissing = "DataMissing"
-	// ReasonNoReplicas means that no replica of the webhook reports.
-	ReasonNoReplicas = "NoReplicas"
 )
 
 // Reasons on a WorkloadClock.

@@ -28,10 +28,10 @@ type PolicyStatus struct {
 	Errors []PolicyError `json:"errors,omitempty"`
 
 	// Violations is the number of objects that the generation in force refused, or, with
-	// enforcement Warn and DryRun, would have refused. It starts at 0 with each generation. The
-	// replicas of the webhook count, and report about every 10 seconds; a replica that is
-	// killed loses what it counted since. Requests with dryRun do not count, nor do templates
-	// that are not refused, since their pods count.
+	// enforcement Warn and DryRun, would have refused, today and on the six days before (UTC). The
+	// replicas of the webhook count, and report once a minute; a replica that is killed loses what it
+	// counted since. Requests with dryRun do not count, nor do templates that are not refused, since
+	// their pods count.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -53,12 +53,6 @@ type PolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	Examples []PolicyExample `json:"examples,omitempty"`
-
-	// EndedReplicas are the violations that replicas of the webhook counted that no longer
-	// exist. They are part of violations.
-	//
-	// +optional
-	EndedReplicas *EndedReplicas `json:"endedReplicas,omitempty"`
 
 	// Audit is what the last audit found among the objects that exist. It has no value before the
 	// first audit of the policy.
@@ -147,31 +141,6 @@ type PolicyExample struct {
 	// +kubebuilder:validation:MaxItems=10
 	// +kubebuilder:validation:items:MaxLength=128
 	Changes []string `json:"changes,omitempty"`
-}
-
-// EndedReplicas are the violations that former replicas of the webhook counted.
-type EndedReplicas struct {
-	// Replicas are the Leases of the replicas that are included and not deleted yet.
-	//
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=253
-	Replicas []string `json:"replicas,omitempty"`
-
-	// Violations is the sum of their violations.
-	//
-	// +required
-	// +kubebuilder:validation:Minimum=0
-	Violations int64 `json:"violations"`
-
-	// Projects are the 64 projects with the most violations, the largest number first.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=project
-	// +kubebuilder:validation:MaxItems=64
-	Projects []ProjectViolations `json:"projects,omitempty"`
 }
 
 // PolicyError is one compile error.

@@ -4,173 +4,136 @@
 package replica
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 )
 
-// maxCountedProjects limits the projects that a Counter distinguishes for a policy. Violations of
-// further ones are in the total only.
-const maxCountedProjects = 1024
-
-// Counter counts the violations of a process. The zero value is ready, and safe for concurrent use.
+// Counter counts what the policies of a process do. The zero value is ready, and safe for concurrent use.
 type Counter struct {
 	mu     sync.Mutex
-	counts map[engine.Version]*count
+	counts map[engine.Version]*Counts
 }
 
-type count struct {
-	total    int64
-	projects map[string]int64
-	examples []v1alpha1.PolicyExample
-	// timedOut are the evaluations that took too long, by project.
-	timedOut map[string]*lastHour
+// Counts are those of a version of a policy.
+type Counts struct {
+	engine.Version
+	// Violations are the objects that it refused, or would have refused, in the last week.
+	Violations byProject
+	// TimedOut are its evaluations of the last hour that took longer than a policy may.
+	TimedOut byProject
+	// Examples are the latest violations, the latest first.
+	Examples []v1alpha1.PolicyExample
 }
 
 // Add counts a violation of a policy, with the object as an example.
 func (c *Counter) Add(version engine.Version, example v1alpha1.PolicyExample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.count(version)
-	n.total++
-	if _, known := n.projects[example.Project]; known || len(n.projects) < maxCountedProjects {
-		n.projects[example.Project]++
-	}
-	n.examples = addExample(n.examples, cleanExample(example))
-}
-
-// AddTimeOut counts an evaluation that took longer than a policy may, for an hour.
-func (c *Counter) AddTimeOut(version engine.Version, project string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.count(version)
-	if n.timedOut[project] == nil {
-		if len(n.timedOut) == maxCountedProjects {
-			return
-		}
-		n.timedOut[project] = &lastHour{}
-	}
-	n.timedOut[project].add(policytime.MachineNow())
+	counts := c.of(version)
+	counts.Violations.add(example.Project, week, policytime.MachineNow())
+	counts.Examples = addExample(counts.Examples, cleanExample(example))
 }
 
 // AddExample adds an object that a policy in DryRun would only have changed.
 func (c *Counter) AddExample(version engine.Version, example v1alpha1.PolicyExample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.count(version)
-	n.examples = addExample(n.examples, cleanExample(example))
+	counts := c.of(version)
+	counts.Examples = addExample(counts.Examples, cleanExample(example))
 }
 
-func (c *Counter) count(version engine.Version) *count {
-	n := c.counts[version]
-	if n == nil {
-		if c.counts == nil {
-			c.counts = map[engine.Version]*count{}
-		}
-		n = &count{projects: map[string]int64{}, timedOut: map[string]*lastHour{}}
-		c.counts[version] = n
-	}
-	return n
-}
-
-// Violations returns what was counted for these policies, by name. It forgets all others: they are no
-// longer in force.
-func (c *Counter) Violations(inForce []engine.Version) []Violations {
+// AddTimeOut counts an evaluation for a project that took longer than a policy may.
+func (c *Counter) AddTimeOut(version engine.Version, project string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.counts, func(version engine.Version, _ *count) bool { return !slices.Contains(inForce, version) })
-	var all []Violations
-	now := policytime.MachineNow()
-	for version, n := range c.counts {
-		all = append(all, Violations{
-			Version: Version(version), Total: n.total, Projects: TopProjects(n.projects, MaxProjects), Examples: slices.Clone(n.examples), TimedOut: n.timedOutSince(now),
-		})
-	}
-	slices.SortFunc(all, func(a, b Violations) int { return cmp.Compare(a.Policy, b.Policy) })
-	return all
+	c.of(version).TimedOut.add(project, hour, policytime.MachineNow())
 }
 
-// timedOutSince returns the evaluations of the last hour that took too long, the most first. It forgets older ones.
-func (n *count) timedOutSince(now time.Time) []TimedOut {
-	var list []TimedOut
-	for project, hour := range n.timedOut {
-		if sum := hour.sum(now); sum > 0 {
-			list = append(list, TimedOut{project, sum})
-		} else {
-			delete(n.timedOut, project)
+func (c *Counter) of(version engine.Version) *Counts {
+	counts := c.counts[version]
+	if counts == nil {
+		if c.counts == nil {
+			c.counts = map[engine.Version]*Counts{}
 		}
+		counts = &Counts{Version: version, Violations: byProject{}, TimedOut: byProject{}}
+		c.counts[version] = counts
 	}
-	slices.SortFunc(list, func(a, b TimedOut) int {
-		return cmp.Or(cmp.Compare(b.Evaluations, a.Evaluations), cmp.Compare(a.Project, b.Project))
-	})
-	return list[:min(len(list), MaxProjects)]
+	return counts
 }
 
-// lastHour counts what happened in the last hour, in slots of five minutes.
-type lastHour struct {
-	slots [12]int64
-	// latest is the number of the latest slot since 1970.
-	latest int64
+// span is the time for which something counts, in slots.
+type span struct {
+	slot  time.Duration
+	slots int64
 }
 
-const slotLength = 5 * time.Minute
+var (
+	week = span{24 * time.Hour, 7}
+	hour = span{5 * time.Minute, 12}
+)
 
-func (h *lastHour) add(now time.Time) {
-	h.sum(now)
-	h.slots[h.latest%int64(len(h.slots))]++
+func (s span) length() time.Duration { return s.slot * time.Duration(s.slots) }
+
+// number returns the number of the slot of a time, since 1970.
+func (s span) number(at time.Time) int64 { return at.UnixNano() / int64(s.slot) }
+
+// window has the counts of the slots of a span.
+type window struct {
+	// Latest is the number of the latest slot with a count. Slot n is in Slots[n % len(Slots)].
+	Latest int64
+	Slots  []int64
 }
 
-func (h *lastHour) sum(now time.Time) (sum int64) {
-	slot := now.Unix() / int64(slotLength/time.Second)
-	for h.latest = max(h.latest, slot-int64(len(h.slots))); h.latest < slot; {
-		h.latest++
-		h.slots[h.latest%int64(len(h.slots))] = 0
-	}
-	for _, n := range h.slots {
-		sum += n
+// sum returns the count of the slots that still count at a time.
+func (w *window) sum(s span, now time.Time) (sum int64) {
+	oldest := max(s.number(now)-s.slots+1, 0)
+	for i := range int64(len(w.Slots)) {
+		if slot := w.Latest - i; slot >= oldest {
+			sum += w.Slots[slot%int64(len(w.Slots))]
+		}
 	}
 	return sum
 }
 
-// Reset forgets everything.
-func (c *Counter) Reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts = nil
-}
+// byProject has the windows of projects.
+type byProject map[string]*window
 
-// TopProjects returns the projects with the most violations, the largest number first.
-func TopProjects(violations map[string]int64, most int) []v1alpha1.ProjectViolations {
-	var list []v1alpha1.ProjectViolations
-	for project, n := range violations {
-		list = append(list, v1alpha1.ProjectViolations{Project: project, Violations: n})
+// maxProjects is the number of projects that a Counter tells apart for a policy. Those beyond it have the name "".
+const maxProjects = 64
+
+func (p byProject) add(project string, s span, now time.Time) {
+	if p[project] == nil && len(p) >= maxProjects {
+		project = ""
 	}
-	slices.SortFunc(list, func(a, b v1alpha1.ProjectViolations) int {
-		return cmp.Or(cmp.Compare(b.Violations, a.Violations), cmp.Compare(a.Project, b.Project))
-	})
-	return list[:min(len(list), most)]
-}
-
-// MergeExamples returns the examples to keep, the latest first.
-func MergeExamples(lists ...[]v1alpha1.PolicyExample) []v1alpha1.PolicyExample {
-	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, compareExamples)
-	var kept []v1alpha1.PolicyExample
-	for _, example := range slices.Backward(all) {
-		kept = addExample(kept, example)
+	w, slot := p[project], s.number(now)
+	if w == nil {
+		w = &window{slot, make([]int64, s.slots)}
+		p[project] = w
 	}
-	return kept
+	for w.Latest = max(w.Latest, slot-s.slots); w.Latest < slot; {
+		w.Latest++
+		w.Slots[w.Latest%s.slots] = 0
+	}
+	w.Slots[w.Latest%s.slots]++
 }
 
-// compareExamples orders examples by time, the latest first.
-func compareExamples(a, b v1alpha1.PolicyExample) int {
-	return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+// addTo adds the counts that still count at a time.
+func (p byProject) addTo(sums map[string]int64, s span, now time.Time) {
+	for project, w := range p {
+		if w != nil {
+			sums[project] += w.sum(s, now)
+		}
+	}
 }
 
 // addExample returns the examples with another one in front. It replaces the one of the same object. A
@@ -196,15 +159,24 @@ func addExample(examples []v1alpha1.PolicyExample, added v1alpha1.PolicyExample)
 	return kept
 }
 
-// cleanExample returns an example whose texts are short and printable.
+// cleanExample returns an example whose texts are printable, and as short as those of v1alpha1.PolicyExample.
 func cleanExample(e v1alpha1.PolicyExample) v1alpha1.PolicyExample {
-	e.Time = seconds(e.Time.Time)
-	e.Kind, e.Name = shortText(e.Kind, 63), shortText(e.Name, maxNameBytes)
-	e.User, e.Message = shortText(e.User, maxUserBytes), shortText(e.Message, maxMessageBytes)
-	changes := e.Changes[:min(len(e.Changes), maxChanges)]
+	e.Time = metav1.NewTime(e.Time.UTC().Truncate(time.Second))
+	e.Kind, e.Name = shortText(e.Kind, 63), shortText(e.Name, 253)
+	e.User, e.Message = shortText(e.User, 128), shortText(e.Message, 256)
+	changes := e.Changes[:min(len(e.Changes), 10)]
 	e.Changes = nil
 	for _, path := range changes {
-		e.Changes = append(e.Changes, shortText(path, maxChangeBytes))
+		e.Changes = append(e.Changes, shortText(path, 128))
 	}
 	return e
+}
+
+func shortText(text string, most int) string {
+	return v1alpha1.TruncateText(strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")), most)
 }

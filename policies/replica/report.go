@@ -1,32 +1,25 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replica defines what the replicas of the webhook report, and how lifecycle and the other
-// replicas read it.
+// Package replica counts what the policies of the webhook refuse, and which evaluations take too long.
 //
-// Each replica renews a Lease of its own in Sluice's namespace. An annotation of the Lease has the
-// [Report]: the policies in force there, the violations since its start, and the evaluations that took
-// too long. The name of the Lease is new at each start of the process, so that a replica never overwrites
-// what an earlier one counted. Lifecycle deletes the Leases of replicas that ended, after it has added
-// their numbers to the status of the policies.
-//
-// An [Observer] measures the age of a report on its own clock, from when it saw the Lease change.
-// Clocks that differ between nodes therefore do not end a replica.
+// Each replica of the webhook writes its counts into a Lease of its own in Sluice's namespace, once a minute and only if they
+// changed, and lifecycle adds up those of all Leases. Counts are of the last seven days, or of the last hour, and say of which day
+// or minutes they are. So a Lease that nobody writes any more counts for less and less, and is deleted when it counts for nothing.
 package replica
 
 import (
+	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -36,17 +29,8 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-const (
-	// LeasePrefix starts the names of the Leases. An admission policy allows only the webhook to
-	// write these, and the webhook to write only these.
-	LeasePrefix = "sluice-webhook-"
-	// RenewInterval is about the time between two renewals, in machine time.
-	RenewInterval = 10 * time.Second
-	// LeaseDuration is the time without renewal after which a replica counts as gone.
-	LeaseDuration = 4 * RenewInterval
-	// RetentionPeriod is the time without renewal after which lifecycle deletes a Lease.
-	RetentionPeriod = 15 * time.Minute
-)
+// LeasePrefix starts the names of the Leases.
+const LeasePrefix = "sluice-webhook-"
 
 // Labels returns the labels of every Lease.
 func Labels() labels.Set {
@@ -60,7 +44,8 @@ func CacheOptions() (client.Object, cache.ByObject) {
 	}}
 }
 
-// NewLeaseName returns a new name for the Lease of a process on a host.
+// NewLeaseName returns the name for the Lease of a process on a host, which no process before had: it would overwrite what that
+// counted.
 func NewLeaseName(host string) string {
 	const suffixBytes = 5
 	host = strings.TrimPrefix(strings.ToLower(host), LeasePrefix)
@@ -77,94 +62,80 @@ func NewLeaseName(host string) string {
 	return LeasePrefix + strings.TrimPrefix(clean+"-", "-") + hex.EncodeToString(suffix)
 }
 
-// format is the version of the report's form. A reader ignores reports of other versions.
-const format = 1
+const (
+	// maxReportBytes is the length of a report: half of what the annotations of an object may have in all.
+	maxReportBytes = 128 << 10
+	// maxExamples is the number of examples of a policy.
+	maxExamples = 5
+)
 
-// Report is what one replica reports. Its lists are sorted and have no duplicates.
-type Report struct {
-	Format int `json:"format"`
-	// Program is the version of the program.
-	Program string `json:"program"`
-	// PolicySet is the digest of all policies in force, also of those that Policies omits.
-	PolicySet string `json:"policySet"`
-	// Policies are the policies in force, by name.
-	Policies []Version `json:"policies,omitempty"`
-	// Missing are the policies that fail in this replica because data are missing, by name.
-	Missing []Missing `json:"missing,omitempty"`
-	// Violations are those since the start of the replica, by policy.
-	Violations []Violations `json:"violations,omitempty"`
-	// Omitted counts what did not fit.
-	Omitted Omitted `json:"omitted,omitzero"`
-	// Ended: the replica stopped, and this is its last report.
-	Ended bool `json:"ended,omitempty"`
-}
-
-// Version is an [engine.Version].
-type Version struct {
-	Policy     string `json:"policy"`
-	Generation int64  `json:"generation"`
-	Digest     string `json:"digest"`
-}
-
-// Missing is the data that a policy cannot read.
-type Missing struct {
-	Policy string `json:"policy"`
-	// Data says which data and why.
-	Data string `json:"data"`
-}
-
-// MissingOf returns the policies of a set that miss data.
-func MissingOf(set *engine.Set) []Missing {
-	var all []Missing
-	missing := set.MissingData()
-	for _, policy := range slices.Sorted(maps.Keys(missing)) {
-		all = append(all, Missing{policy, shortText(strings.Join(missing[policy], "; "), maxMessageBytes)})
+// Report returns the counts of the policies in force, as Decode reads them, and "" if there are none. If they are too long it leaves
+// out the examples, and then policies. It forgets those that are no longer in force.
+func (c *Counter) Report(inForce []engine.Version) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.counts, func(version engine.Version, _ *Counts) bool { return !slices.Contains(inForce, version) })
+	var list []Counts
+	for _, counts := range c.counts {
+		list = append(list, *counts)
 	}
-	return all
-}
-
-// Violations are the violations of a version of a policy.
-type Violations struct {
-	Version
-	// Total includes the projects that Projects omits.
-	Total    int64                        `json:"total"`
-	Projects []v1alpha1.ProjectViolations `json:"projects,omitempty"`
-	Examples []v1alpha1.PolicyExample     `json:"examples,omitempty"`
-	// TimedOut are the evaluations of the last hour that took longer than a policy may.
-	TimedOut []TimedOut `json:"timedOut,omitempty"`
-}
-
-// TimedOut is the number of evaluations for a project that took longer than a policy may.
-type TimedOut struct {
-	Project     string `json:"project"`
-	Evaluations int64  `json:"evaluations"`
-}
-
-// Omitted has the numbers of what a report omits.
-type Omitted struct {
-	Policies   int `json:"policies,omitempty"`
-	Violations int `json:"violations,omitempty"`
-	Projects   int `json:"projects,omitempty"`
-	Examples   int `json:"examples,omitempty"`
-}
-
-// NewReport returns a report about the policies in force in this process.
-func NewReport(program string, versions []engine.Version, violations []Violations) Report {
-	r := Report{Format: format, Program: program, PolicySet: Digest(versions), Violations: violations}
-	for _, version := range versions {
-		r.Policies = append(r.Policies, Version(version))
+	slices.SortFunc(list, func(a, b Counts) int { return cmp.Compare(a.Policy, b.Policy) })
+	for most := 2 * len(list); most > 0; most /= 2 { // the first time with examples
+		list = list[:min(len(list), most)]
+		text, err := json.Marshal(list)
+		if err != nil || len(text) <= maxReportBytes {
+			return string(text), err
+		}
+		for i := range list {
+			list[i].Examples = nil
+		}
 	}
-	return r
+	return "", nil
 }
 
-// seconds returns a time as it is after encoding.
-func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
-
-// Digest returns the digest of a set of policies.
-func Digest(versions []engine.Version) string {
-	h := sha256.New()
-	for _, v := range versions {
-		_, _ = io.WriteString(h, fmt.Sprintf("%q %d %s\n", v.Policy, v.Generation, v.Digest))
+// Decode returns the report in a Lease.
+func Decode(lease *coordinationv1.Lease) (counts []Counts, err error) {
+	if err := json.Unmarshal([]byte(lease.Annotations[v1alpha1.ReplicaReportAnnotation]), &counts); err != nil {
+		return nil, fmt.Errorf("lease %s: %w", lease.Name, err)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return counts, nil
+}
+
+// Total is what all replicas counted of a version of a policy, by project; "" are the projects that they do not tell apart.
+type Total struct {
+	Violations, TimedOut map[string]int64
+	Examples             []v1alpha1.PolicyExample
+}
+
+// Sum adds up the reports of replicas at a time.
+func Sum(reports [][]Counts, version engine.Version, now time.Time) Total {
+	total := Total{map[string]int64{}, map[string]int64{}, nil}
+	for _, report := range reports {
+		for i := range report {
+			if report[i].Version == version {
+				report[i].Violations.addTo(total.Violations, week, now)
+				report[i].TimedOut.addTo(total.TimedOut, hour, now)
+				total.Examples = append(total.Examples, report[i].Examples...)
+			}
+		}
+	}
+	maps.DeleteFunc(total.Violations, func(_ string, n int64) bool { return n == 0 })
+	maps.DeleteFunc(total.TimedOut, func(_ string, n int64) bool { return n == 0 })
+	slices.SortStableFunc(total.Examples, compareExamples)
+	kept := []v1alpha1.PolicyExample(nil)
+	for _, example := range slices.Backward(total.Examples) {
+		kept = addExample(kept, example)
+	}
+	total.Examples = kept
+	return total
+}
+
+// compareExamples orders examples by time, the latest first.
+func compareExamples(a, b v1alpha1.PolicyExample) int {
+	return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// IsOutdated reports whether nothing that a Lease reports counts any more.
+func IsOutdated(lease *coordinationv1.Lease, now time.Time) bool {
+	return lease.Spec.RenewTime == nil || now.Sub(lease.Spec.RenewTime.Time) > week.length()+24*time.Hour // clocks may differ
 }

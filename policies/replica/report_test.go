@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -19,150 +20,160 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-
 func newVersion(name string) engine.Version {
 	return engine.Version{Policy: name, Generation: 3, Digest: strings.Repeat("ab", engine.VersionDigestBytes)}
 }
 
 func newExample(project, name string, second int) v1alpha1.PolicyExample {
 	return v1alpha1.PolicyExample{
-		Time: metav1.NewTime(start.Add(time.Duration(second) * time.Second)), Project: project, Kind: "Pod", Namespace: project, Name: name,
-		User: "anna", Message: "too <many> GPUs", Changes: []string{"metadata.labels[x]"},
+		Time:    metav1.NewTime(time.Date(2026, 11, 22, 12, 0, second, 0, time.UTC)),
+		Project: project, Kind: "Pod", Namespace: project, Name: name, User: "anna", Message: "too <many> GPUs", Changes: []string{"metadata.labels[x]"},
 	}
 }
 
-// newReport returns a report with n policies, each with violations and evaluations that took too long.
-func newReport(n int) Report {
-	var (
-		versions []engine.Version
-		counter  Counter
-	)
-	for i := range n {
-		version := newVersion(fmt.Sprintf("policy-%05d", i))
-		versions = append(versions, version)
-		for p := range 30 {
-			counter.AddTimeOut(version, fmt.Sprintf("project-%d", p))
-			for range 1 + (p+i)%3 {
-				counter.Add(version, newExample(fmt.Sprintf("project-%d", p), "train-*", p))
+// report returns what a counter reports, decoded again.
+func report(t *testing.T, c *Counter, inForce ...engine.Version) []Counts {
+	t.Helper()
+	text, err := c.Report(inForce)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > maxReportBytes {
+		t.Fatalf("%d bytes", len(text))
+	}
+	if text == "" {
+		return nil
+	}
+	counts, err := Decode(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ReplicaReportAnnotation: text}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+// Violations count for seven days, and evaluations that took too long for an hour, in the sum of all replicas, whenever each of them
+// reported.
+func TestCountsAreOfATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a, b Counter
+		version, former := newVersion("p"), newVersion("p")
+		former.Generation--
+		check := func(what string, violations, timedOut map[string]int64, reports ...[]Counts) {
+			t.Helper()
+			total := Sum(reports, version, time.Now())
+			if diff := cmp.Diff([]map[string]int64{violations, timedOut}, []map[string]int64{total.Violations, total.TimedOut}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		a.Add(former, newExample("x", "a", 0))
+		for range 3 {
+			a.Add(version, newExample("x", "a", 0))
+			a.AddTimeOut(version, "x")
+		}
+		b.Add(version, newExample("x", "b", 0))
+		b.Add(version, newExample("y", "c", 0))
+		ended := report(t, &a, version, former)
+		check("at first", map[string]int64{"x": 4, "y": 1}, map[string]int64{"x": 3}, ended, report(t, &b, version))
+
+		time.Sleep(30 * time.Minute)
+		b.AddTimeOut(version, "y")
+		check("after half an hour", map[string]int64{"x": 4, "y": 1}, map[string]int64{"x": 3, "y": 1}, ended, report(t, &b, version))
+		time.Sleep(35 * time.Minute)
+		check("after an hour", map[string]int64{"x": 4, "y": 1}, map[string]int64{"y": 1}, ended, report(t, &b, version))
+
+		time.Sleep(4 * 24 * time.Hour)
+		b.Add(version, newExample("y", "d", 0))
+		check("after four days", map[string]int64{"x": 4, "y": 2}, map[string]int64{}, ended, report(t, &b, version))
+		time.Sleep(4 * 24 * time.Hour)
+		check("after eight days", map[string]int64{"y": 1}, map[string]int64{}, ended, report(t, &b, version))
+		time.Sleep(1000 * 24 * time.Hour)
+		b.Add(version, newExample("z", "e", 0))
+		check("after years", map[string]int64{"z": 1}, map[string]int64{}, ended, report(t, &b, version))
+
+		if rest := report(t, &a); rest != nil {
+			t.Errorf("policies that are no longer in force: %+v", rest)
+		}
+	})
+}
+
+// A clock that steps back loses nothing. Guards invariant 11 of the design.
+func TestCountsWhenTheClockStepsBack(t *testing.T) {
+	p, now := byProject{}, time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	p.add("x", hour, now)
+	p.add("x", hour, now.Add(-30*time.Minute))
+	if sum := p["x"].sum(hour, now); sum != 2 {
+		t.Errorf("%d, want 2", sum)
+	}
+}
+
+// A report fits in an annotation, for any number of policies and projects, and whatever the names of objects are. Guards invariant 10
+// of the design.
+func TestReportIsBounded(t *testing.T) {
+	for _, policies := range []int{0, 1, 40, 2000} {
+		var counter Counter
+		var versions []engine.Version
+		hostile := strings.Repeat("\x1b[2Jü\u202e\xff", 1000)
+		for i := range policies {
+			version := newVersion(fmt.Sprintf("policy-%05d", i))
+			versions = append(versions, version)
+			for p := range 100 {
+				example := newExample(fmt.Sprintf("project-%d", p), fmt.Sprint(p), p)
+				if i < 40 && p > 95 {
+					example.Name, example.User, example.Message, example.Changes = hostile, hostile, hostile, slices.Repeat([]string{hostile}, 100)
+				}
+				counter.Add(version, example)
+				counter.AddTimeOut(version, example.Project)
+			}
+		}
+		got := report(t, &counter, versions...)
+		t.Logf("%d policies: %d reported", policies, len(got))
+		if len(got) == 0 && policies > 0 {
+			t.Errorf("%d policies: nothing is reported", policies)
+		}
+		if policies > 0 {
+			total := Sum([][]Counts{got, got}, versions[0], time.Now())
+			var sum int64
+			for _, n := range total.Violations {
+				sum += n
+			}
+			if sum != 200 || len(total.Violations) != maxProjects+1 {
+				t.Errorf("%d violations of %d projects, want those of all", sum, len(total.Violations))
 			}
 		}
 	}
-	return NewReport("v1.0.0", versions, counter.Violations(versions))
 }
 
-func TestReportIsDecodedAsItWasEncoded(t *testing.T) {
-	report := newReport(3)
-	report.Ended = true
-	text, err := Encode(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(report, got); diff != "" {
-		t.Errorf("(-encoded +decoded)\n%s", diff)
-	}
-}
-
-// A report fits in an annotation for any number of policies; it counts what it omits, and is the same
-// each time. Guards invariant 10 of the design.
-func TestReportIsBounded(t *testing.T) {
-	for _, policies := range []int{0, 10, 100, 2000} {
-		report := newReport(policies)
-		text, err := Encode(report)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, _ := Encode(report)
-		got, err := Decode(text)
-		if err != nil || again != text || len(text) > maxReportBytes {
-			t.Fatalf("%d policies: %d bytes, equal %v, %v", policies, len(text), again == text, err)
-		}
-		if len(got.Policies)+got.Omitted.Policies != policies || len(got.Violations)+got.Omitted.Violations != policies {
-			t.Errorf("%d policies: %d listed, omitted %+v", policies, len(got.Policies), got.Omitted)
-		}
-		t.Logf("%d policies: %d bytes, omitted %+v", policies, len(text), got.Omitted)
-	}
-	longest := newReport(0)
-	name := strings.Repeat(strings.Repeat("n", 61)+".", 4)
-	for i := range 10_000 {
-		version := Version(newVersion(fmt.Sprintf("%s%05d", name[:248], i)))
-		longest.Policies = append(longest.Policies, version)
-		longest.Violations = append(longest.Violations, Violations{Version: version, Total: 1 << 62})
-	}
-	text, err := Encode(longest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Decode(text); err != nil {
-		t.Errorf("the longest names: %v", err)
-	}
-}
-
-// Only what the webhook writes is a report. Guards invariant 11 of the design.
-func TestForgedReportsAreErrors(t *testing.T) {
-	valid, err := Encode(newReport(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"nothing":              "",
-		"no JSON":              "{",
-		"another text behind":  valid + "{}",
-		"white space":          " " + valid,
-		"another format":       strings.Replace(valid, `"format":1`, `"format":2`, 1),
-		"another field":        strings.Replace(valid, `"format":1`, `"format":1,"more":1`, 1),
-		"a field twice":        strings.Replace(valid, `"format":1`, `"format":1,"format":1`, 1),
-		"another case":         strings.Replace(valid, `"format"`, `"Format"`, 1),
-		"a negative number":    strings.Replace(valid, `"total":60`, `"total":-60`, 1),
-		"a number too large":   strings.Replace(valid, `"total":60`, `"total":99999999999999999999`, 1),
-		"parts above the sum":  strings.Replace(valid, `"total":60`, `"total":7`, 1),
-		"a digest":             strings.Replace(valid, `"abab`, `"xbab`, 1),
-		"a policy's name":      strings.Replace(valid, `policy-00000`, `policy 00000`, 1),
-		"a policy twice":       strings.ReplaceAll(valid, `policy-00001`, `policy-00000`),
-		"a project's name":     strings.Replace(valid, `"project-2"`, `"project/2"`, 1),
-		"control characters":   strings.Replace(valid, `"anna"`, `"an\u001bna"`, 1),
-		"a long message":       strings.Replace(valid, `too `, strings.Repeat("x", 300), 1),
-		"no evaluation":        strings.Replace(valid, `"evaluations":1`, `"evaluations":0`, 1),
-		"longer than may be":   valid + strings.Repeat(" ", maxReportBytes),
-		"lists in other order": strings.Replace(strings.Replace(valid, `policy-00000`, `policy-x`, 1), `policy-00001`, `policy-a`, 1),
-	} {
-		if text == valid {
-			t.Fatalf("%s: the test changes nothing", name)
-		}
-		if _, err := Decode(text); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
+// What an administrator makes of a Lease by mistake is an error, or counts for nothing.
 func FuzzDecode(f *testing.F) {
-	for _, policies := range []int{0, 1, 3} {
-		text, err := Encode(newReport(policies))
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, text := range []string{
+		"", "{", "[]", "null", `[{"Policy": "p", "Violations": {"x": null}}]`, `[{"Policy": "p", "Violations": {"x": {"Latest": 20000}}}]`,
+		`[{"Policy": "p", "TimedOut": {"x": {"Latest": -9223372036854775808, "Slots": [1]}}}]`,
+		`[{"Policy": "p", "Violations": {"x": {"Latest": 9223372036854775807, "Slots": [1, 2, 3]}}}]`,
+	} {
 		f.Add(text)
 	}
-	f.Add(`{"format":1,"program":"","policySet":"","violations":[{"policy":"a","total":-1}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		report, err := Decode(text)
+	f.Fuzz(func(_ *testing.T, text string) {
+		counts, err := Decode(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ReplicaReportAnnotation: text}}})
 		if err != nil {
 			return
 		}
-		again, err := Encode(report)
-		if err != nil || again != text {
-			t.Errorf("accepted, but it would be written as %q (%v)", again, err)
-		}
-		for _, v := range report.Violations {
-			if v.Total < 0 || len(v.Projects) > MaxProjects || len(v.Examples) > maxExamples {
-				t.Errorf("violations out of range: %+v", v)
-			}
+		for i := range counts {
+			Sum([][]Counts{counts}, counts[i].Version, time.Unix(1_800_000_000, 0))
 		}
 	})
+}
+
+func TestOutdatedLeases(t *testing.T) {
+	now := time.Now()
+	for age, want := range map[time.Duration]bool{0: false, 7 * 24 * time.Hour: false, 9 * 24 * time.Hour: true, -time.Hour: false} {
+		lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-age)}}}
+		if got := IsOutdated(lease, now); got != want {
+			t.Errorf("after %s: %t", age, got)
+		}
+	}
+	if !IsOutdated(&coordinationv1.Lease{}, now) {
+		t.Error("without a time: not outdated")
+	}
 }
 
 func TestNewLeaseName(t *testing.T) {
@@ -178,90 +189,22 @@ func TestNewLeaseName(t *testing.T) {
 	}
 }
 
-// A project with many violations does not displace the examples of others.
+// A project with many violations does not displace the examples of others, and neither does a replica.
 func TestExamplesAreOfSeveralProjects(t *testing.T) {
-	var counter Counter
+	var counter, other Counter
 	version := newVersion("a")
 	counter.Add(version, newExample("b", "first", 0))
 	counter.AddExample(version, newExample("c", "first", 1))
 	for i := range 50 {
 		counter.Add(version, newExample("a", fmt.Sprintf("pod-%d", i), 10+i))
-		counter.Add(version, newExample("a", "same", 11+i))
+		other.Add(version, newExample("a", "same", 11+i))
 	}
-	got := counter.Violations([]engine.Version{version})[0]
+	total := Sum([][]Counts{report(t, &counter, version), report(t, &other, version)}, version, time.Now())
 	var names []string
-	for _, e := range got.Examples {
+	for _, e := range total.Examples {
 		names = append(names, e.Project+"/"+e.Name)
 	}
 	if want := []string{"a/same", "a/pod-49", "a/pod-48", "c/first", "b/first"}; !slices.Equal(names, want) {
 		t.Errorf("examples %v, want %v", names, want)
 	}
-	if got.Total != 101 {
-		t.Errorf("%d violations, want 101", got.Total)
-	}
-	if diff := cmp.Diff(got.Examples, MergeExamples(got.Examples[:2], got.Examples[2:], got.Examples)); diff != "" {
-		t.Errorf("merged (-want +got):\n%s", diff)
-	}
-	if rest := counter.Violations(nil); len(rest) > 0 {
-		t.Errorf("policies that are no longer in force: %+v", rest)
-	}
-}
-
-// What a report says of an object is short and printable, whatever the object's names are. Guards
-// invariant 10 of the design.
-func TestHostileNamesMakeAValidReport(t *testing.T) {
-	var counter Counter
-	version := newVersion("a")
-	long := strings.Repeat("\x1b[2Jü\u202e\xff", 10_000)
-	example := v1alpha1.PolicyExample{
-		Time: metav1.NewTime(start.Add(time.Microsecond)), Project: "a", Kind: "Pod", Namespace: "a", Name: long, User: long, Message: long,
-		Changes: slices.Repeat([]string{long}, 100),
-	}
-	counter.Add(version, example)
-	text, err := Encode(NewReport("v1", []engine.Version{version}, counter.Violations([]engine.Version{version})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Decode(text); err != nil || len(text) > 4096 {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
-}
-
-// Evaluations that took too long count for an hour, by project. Guards invariant 10 of the design.
-func TestTimeOutsCountForAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var counter Counter
-		version := newVersion("a")
-		timedOut := func() []TimedOut {
-			for _, v := range counter.Violations([]engine.Version{version}) {
-				return v.TimedOut
-			}
-			return nil
-		}
-		for range 3 {
-			counter.AddTimeOut(version, "a")
-		}
-		time.Sleep(30 * time.Minute)
-		counter.AddTimeOut(version, "a")
-		for range 5 {
-			counter.AddTimeOut(version, "b")
-		}
-		if diff := cmp.Diff([]TimedOut{{"b", 5}, {"a", 4}}, timedOut()); diff != "" {
-			t.Errorf("after half an hour (-want +got):\n%s", diff)
-		}
-		time.Sleep(35 * time.Minute)
-		if diff := cmp.Diff([]TimedOut{{"b", 5}, {"a", 1}}, timedOut()); diff != "" {
-			t.Errorf("after an hour (-want +got):\n%s", diff)
-		}
-		time.Sleep(24 * time.Hour)
-		if got := timedOut(); len(got) > 0 {
-			t.Errorf("a day later: %v", got)
-		}
-		for i := range 10_000 {
-			counter.AddTimeOut(version, fmt.Sprint("p", i))
-		}
-		if got := timedOut(); len(got) != MaxProjects {
-			t.Errorf("%d projects", len(got))
-		}
-	})
 }

@@ -28,7 +28,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
@@ -39,7 +38,6 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
 	"sluice.dev/test/clustertest"
 )
@@ -192,7 +190,6 @@ func TestStartOrderAndClientCertificate(t *testing.T) {
 	s := newStartupTest(t)
 	dir := t.TempDir()
 	s.apply(isIdentity)
-	s.protectReports()
 	s.start(v1alpha1.SystemNamespace, "webhook", fmt.Sprintf("kind: WebhookConfig\nhealth: %s\nlisten: %s\nclientCA: %s\nclientNames: [%s]\ncertificates: {directory: %s}\n",
 		s.address(0), s.address(3), s.clientCA, apiServerUser, dir))
 	s.start(v1alpha1.SystemNamespace, "lifecycle", "kind: LifecycleConfig\nhealth: "+s.address(1)+"\n")
@@ -277,31 +274,6 @@ func (s *startupTest) createCertificate(dir string) {
 // isIdentity returns whether an object is needed before a program can have a ServiceAccount's token.
 func isIdentity(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "Namespace" || object.GetKind() == "ServiceAccount"
-}
-
-// protectReports applies the admission policy that lifecycle applies for the Leases of the webhook, as where Sluice was installed
-// before, and waits until the API server denies what another user writes.
-func (s *startupTest) protectReports() {
-	s.Helper()
-	policies, err := admissionpolicy.LoadPolicies(manifests.Files, true)
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, object := range policies {
-		if object.GetName() != "sluice-replica-reports" {
-			continue
-		}
-		if err := s.client.Create(s.Context(), object); err != nil {
-			s.Fatal(err)
-		}
-	}
-	forged := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: "sluice-webhook-forged"}}
-	clustertest.Eventually(s.T, func() error {
-		if err := s.client.Create(s.Context(), forged.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
-			return errors.Join(errors.New("a forged report was not forbidden"), err)
-		}
-		return nil
-	})
 }
 
 // handshake connects with the webhook. With TLS 1.3 the server reports a refused certificate with the first read.

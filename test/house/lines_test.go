@@ -14,14 +14,14 @@ import (
 // areaLines has the lines of Go of each part of the repository, without tests and generated files. A change that
 // removes lines may lower a figure. Only an issue that says so may raise one.
 var areaLines = map[string]int{
-	"api":       13459,
-	"cmd":       22917,
+	"api":       13426,
+	"cmd":       22885,
 	"gpuagent":  13298,
-	"lifecycle": 46971,
+	"lifecycle": 46758,
 	"manifests": 120,
-	"policies":  30835,
+	"policies":  30421,
 	"test":      5676,
-	"webhook":   11304,
+	"webhook":   11232,
 
 	// What only tests link, and the lab.
 	"gpuagent/nvml/conformance": 1332,

@@ -39,8 +39,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DepartmentSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DepartmentStatus"):
 		return &apiv1alpha1.DepartmentStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("EndedReplicas"):
-		return &apiv1alpha1.EndedReplicasApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Exception"):
 		return &apiv1alpha1.ExceptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExtensionRequest"):

@@ -22,7 +22,7 @@ func newDoctorReport() *doctor.Report {
 		Summary:   doctor.Summary{OK: 2, Warnings: 1, Errors: 1, Skipped: 2},
 		Checks: []doctor.CheckResult{
 			{Name: "kubernetes-version", Area: "Cluster", Result: doctor.OK, Message: "Kubernetes v1.34.2 is supported (1.32 to 1.36)"},
-			{Name: "webhook-replicas", Area: "Webhook", Result: doctor.OK, Message: "replicas that report: 2"},
+			{Name: "webhook-replicas", Area: "Webhook", Result: doctor.OK, Message: "ready replicas: 2"},
 			{Name: "webhook-reachable", Area: "Webhook", Result: doctor.Error, Findings: []doctor.Finding{
 				{Result: doctor.Error, Message: "the API server cannot call the webhook\x1b[2J", Do: "see its logs\nand its pods"},
 			}},

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,29 +57,24 @@ func TestChecksFindProblems(t *testing.T) {
 		"a further field": {func(o *Observation) {
 			o.CRDs.Value[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["novel"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 		}, "custom-resource-definitions", "that this version does not know, as those of a newer Sluice: novel", nil},
-		"skew of two minor versions": {func(o *Observation) { o.CLIVersion = "v0.5.1" }, "versions", "Error : webhook replica a has version v0.3.0, this command has v0.5.1", nil},
+		"skew of two minor versions": {func(o *Observation) { o.CLIVersion = "v0.5.1" }, "versions", "Error : Deployment sluice-system/webhook has version v0.3.0, this command has v0.5.1", nil},
 		"another major version":      {func(o *Observation) { o.CLIVersion = "v1.3.0" }, "versions", "more than one minor version apart", nil},
-		"versions of commits":        {func(o *Observation) { o.CLIVersion = "8e4f780b" }, "versions", "Warning : webhook replica a has version v0.3.0, this command has 8e4f780b; the two cannot be compared", nil},
-		"an upgrade": {func(o *Observation) {
-			o.Leases.Value = append(o.Leases.Value, newReplicaLease(t, "b", "v0.4.0", testNow))
-		}, "versions", "Warning : webhook replica a has version v0.3.0, webhook replica b has v0.4.0, as during an upgrade", nil},
+		"versions of commits":        {func(o *Observation) { o.CLIVersion = "8e4f780b" }, "versions", "Warning : Deployment sluice-system/webhook has version v0.3.0, this command has 8e4f780b; the two cannot be compared", nil},
 		"an image": {func(o *Observation) {
 			o.DaemonSets.Value = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: agentName}}}
 			o.DaemonSets.Value[0].Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry:5000/sluice-gpuagent:v0.1.0@sha256:abc"}}
 		}, "versions", "DaemonSet sluice-agent/gpuagent has version v0.1.0", nil},
 		"no leader": {func(o *Observation) {
-			o.Leases.Value[1].Spec.RenewTime.Time = testNow.Add(-5 * time.Minute)
+			o.Leases.Value[0].Spec.RenewTime.Time = testNow.Add(-5 * time.Minute)
 		}, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle has renewed it for 5m0s", nil},
-		"a Lease without a time": {func(o *Observation) { o.Leases.Value[1].Spec = coordinationv1.LeaseSpec{} }, "lifecycle", "no replica of lifecycle holds it", nil},
-		"a released Lease":       {func(o *Observation) { o.Leases.Value[1].Spec.HolderIdentity = ptr.To("") }, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle holds it", nil},
-		"no Deployments":         {func(o *Observation) { o.Embedded = false }, "lifecycle", "Error Deployment sluice-system/lifecycle: it does not exist", []string{"webhook-replicas"}},
+		"a Lease without a time": {func(o *Observation) { o.Leases.Value[0].Spec = coordinationv1.LeaseSpec{} }, "lifecycle", "no replica of lifecycle holds it", nil},
+		"a released Lease":       {func(o *Observation) { o.Leases.Value[0].Spec.HolderIdentity = ptr.To("") }, "lifecycle", "Error Lease sluice-system/sluice-lifecycle: no replica of lifecycle holds it", nil},
+		"no Deployments":         {func(o *Observation) { o.Embedded, o.Deployments.Value = false, nil }, "lifecycle", "Error Deployment sluice-system/lifecycle: it does not exist", []string{"webhook-replicas"}},
 		"the webhook is away": {func(o *Observation) {
 			o.WebhookProbe.Err = errors.New(`Internal error occurred: failed calling webhook "projects.sluice.dev": x509`)
 		}, "webhook-reachable", "Error : the API server cannot call the webhook (after 12ms)", nil},
 		"no webhook is called": {func(o *Observation) { o.WebhookProbe.Err = nil }, "webhook-reachable", "Error : no webhook answered", nil},
 		"a slow webhook":       {func(o *Observation) { o.WebhookProbe.Latency = 2 * time.Second }, "webhook-reachable", "Warning : the webhook answered through the API server after 2s", nil},
-		"no replica reports":   {func(o *Observation) { o.Leases.Value[0].Spec.RenewTime.Time = testNow.Add(-time.Hour) }, "webhook-replicas", "Error : no replica of the webhook has reported", nil},
-		"a forged report":      {func(o *Observation) { o.Leases.Value[0].Annotations[v1alpha1.ReplicaReportAnnotation] = "{}" }, "webhook-replicas", "no replica of the webhook has reported", nil},
 		"a missing webhook":    {func(o *Observation) { o.Validating.Value.Webhooks = o.Validating.Value.Webhooks[1:] }, "webhook-configurations", "webhook projects.sluice.dev is missing", nil},
 		"no configuration":     {func(o *Observation) { o.Mutating.Value = nil }, "webhook-configurations", "Error MutatingWebhookConfiguration sluice: webhook", nil},
 		"it fails open":        {func(o *Observation) { setFailurePolicy(o, "pods.sluice.dev", admissionv1.Ignore) }, "webhook-configurations", "webhook pods.sluice.dev was changed in failurePolicy", nil},
@@ -116,8 +110,8 @@ func TestChecksFindProblems(t *testing.T) {
 			other, _ := newCertificates(t, testNow.Add(-time.Hour), testNow.Add(90*24*time.Hour))
 			setBundles(o, other)
 		}, "certificates", "no authority in the caBundle of webhook projects.sluice.dev issued", nil},
-		"a certificate that ends":  {func(o *Observation) { o.Now = testNow.Add(85 * 24 * time.Hour) }, "certificates", "Warning : the webhook's certificate ends on 2027-02-19", []string{"webhook-replicas", "lifecycle", "agents"}},
-		"a certificate that ended": {func(o *Observation) { o.Now = testNow.Add(91 * 24 * time.Hour) }, "certificates", "Error : the webhook's certificate ended on 2027-02-19", []string{"webhook-replicas", "lifecycle", "agents"}},
+		"a certificate that ends":  {func(o *Observation) { o.Now = testNow.Add(85 * 24 * time.Hour) }, "certificates", "Warning : the webhook's certificate ends on 2027-02-19", []string{"lifecycle", "agents"}},
+		"a certificate that ended": {func(o *Observation) { o.Now = testNow.Add(91 * 24 * time.Hour) }, "certificates", "Error : the webhook's certificate ended on 2027-02-19", []string{"lifecycle", "agents"}},
 		"a pool without nodes": {func(o *Observation) {
 			o.NodePools.Value[0].Status.Conditions[0] = metav1.Condition{Type: "Ready", Status: "False", Reason: "NoNodes"}
 		}, "node-pools", "Error NodePool dgx: Ready (NoNodes)", nil},
@@ -168,11 +162,10 @@ func TestChecksFindProblems(t *testing.T) {
 		"a policy that takes too long": {func(o *Observation) {
 			addCondition(&o.Policies.Value[0].Status.Conditions, v1alpha1.ConditionTimedOut, metav1.ConditionTrue, "x")
 		}, "policies", "Warning Policy core.gpu: ", nil},
-		"replicas differ": {func(o *Observation) { o.Policies.Value[0].Status.Conditions[1].Status = metav1.ConditionFalse }, "policies", "Warning Policy core.gpu: not in force on all replicas", nil},
 		"data are missing": {func(o *Observation) {
 			c := &o.Policies.Value[0].Status.Conditions[1]
 			c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDataMissing, "data.config.limits: the ConfigMap does not exist"
-		}, "policies", "Error Policy core.gpu: not in force on all replicas of the webhook (DataMissing): data.config.limits: the ConfigMap does not exist", nil},
+		}, "policies", "Error Policy core.gpu: data.config.limits: the ConfigMap does not exist", nil},
 		"no policies": {func(o *Observation) { o.Policies.Value = nil }, "policies", "Error : there are no Policies", nil},
 		"a policy of no department": {func(o *Observation) {
 			o.Policies.Value = append(o.Policies.Value, newPolicy("theirs", func(p *v1alpha1.Policy) { p.Spec.Match.Departments = []string{"gone"} }))
@@ -249,7 +242,7 @@ func TestChecksFindProblems(t *testing.T) {
 func TestLifecycleWithoutLease(t *testing.T) {
 	for replicas, want := range map[int32]Result{1: OK, 2: Warning} {
 		o := newHealthy(t)
-		o.Leases.Value = o.Leases.Value[:1]
+		o.Leases.Value = nil
 		o.Deployments.Value = []appsv1.Deployment{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: lifecycleName},
 			Spec:       appsv1.DeploymentSpec{Replicas: &replicas}, Status: appsv1.DeploymentStatus{AvailableReplicas: replicas},
@@ -273,12 +266,8 @@ func TestNodesWithoutGPUs(t *testing.T) {
 func TestWebhookReplicasInPods(t *testing.T) {
 	o := newHealthy(t)
 	o.Embedded = false
-	labels := map[string]string{"app.kubernetes.io/name": "sluice-webhook"}
-	o.Deployments.Value = []appsv1.Deployment{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: webhookName},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(2)), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
-		Status:     appsv1.DeploymentStatus{AvailableReplicas: 1},
-	}}
+	endpoints := o.Endpoints.Value
+	o.Endpoints.Value, o.Budgets.Value, o.Deployments.Value[0].Status.AvailableReplicas = nil, nil, 1
 	got := findCheck(t, Diagnose(o), "webhook-replicas")
 	for _, want := range []string{
 		"Error Service sluice-system/webhook: it has no ready endpoint", "Warning Deployment sluice-system/webhook: 1 of 2 replicas are available",
@@ -288,10 +277,7 @@ func TestWebhookReplicasInPods(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, allFindings(got))
 		}
 	}
-	o.Endpoints.Value = []discoveryv1.EndpointSlice{{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: webhookName}},
-		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
-	}}
+	o.Endpoints.Value = endpoints
 	if got := findCheck(t, Diagnose(o), "webhook-replicas"); got.Result != Warning {
 		t.Errorf("with an endpoint: %s\n%s", got.Result, allFindings(got))
 	}
@@ -310,7 +296,7 @@ func TestMissingRightsSkipChecks(t *testing.T) {
 	o.AdmissionPolicies.Err, o.AdmissionBindings.Err, o.Leases.Err, o.Deployments.Err, o.MailState.Err, o.StopLimiter.Err = err, err, err, err, err, err
 	o.Namespaces.Err, o.Nodes.Err, o.GPUPods.Err, o.Departments.Err, o.Projects.Err, o.NodePools.Err, o.GPUNodes.Err = err, err, err, err, err, err, err
 	o.Policies.Err, o.Clocks.Err, o.Notices.Err, o.Parameters.Err = err, err, err, err
-	o.CRDs.Value, o.Leases.Value = nil, nil
+	o.CRDs.Value, o.Leases.Value, o.Deployments.Value = nil, nil, nil
 	o.WebhookProbe = Probe{Made: true, Err: forbidden("projects.sluice.dev")}
 	o.OutsideProbe = Probe{Made: true, Err: forbidden("pods")}
 	for _, c := range Diagnose(o).Checks {

@@ -18,8 +18,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,7 +34,6 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
-	"sluice.dev/policies/replica"
 )
 
 var testNow = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
@@ -79,11 +81,23 @@ func newHealthy(t *testing.T) *Observation {
 	}
 	o.Parameters.Value = admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{})
 	o.Leases.Value = []coordinationv1.Lease{
-		newReplicaLease(t, "a", testVersion, testNow.Add(-5*time.Second)),
 		{ObjectMeta: metav1.ObjectMeta{Name: lifecycleLease}, Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("lifecycle-1"), RenewTime: &metav1.MicroTime{Time: testNow.Add(-2 * time.Second)},
 		}},
 	}
+	pods := map[string]string{"app.kubernetes.io/name": "sluice-webhook"}
+	o.Deployments.Value = []appsv1.Deployment{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: webhookName},
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2)), Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: pods}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "sluice-webhook:" + testVersion}}},
+		}},
+		Status: appsv1.DeploymentStatus{AvailableReplicas: 2},
+	}}
+	o.Budgets.Value = []policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pods}}}}
+	o.Endpoints.Value = []discoveryv1.EndpointSlice{{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: webhookName}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}, {Addresses: []string{"10.0.0.2"}}},
+	}}
 	o.MailState.Value = &corev1.ConfigMap{Data: map[string]string{outbox.MailStateEnabledAtKey: "2026-10-01T08:00:00Z"}}
 	o.NodePools.Value = []v1alpha1.NodePool{{
 		ObjectMeta: metav1.ObjectMeta{Name: "dgx", Generation: 2},
@@ -140,25 +154,13 @@ func newGPUPod(namespace, name string) corev1.Pod {
 func newPolicy(name string, change ...func(*v1alpha1.Policy)) v1alpha1.Policy {
 	p := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Status: v1alpha1.PolicyStatus{
 		ObservedGeneration: 1, EnforcedGeneration: 1, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue},
+			{Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
 		},
 	}}
 	for _, c := range change {
 		c(&p)
 	}
 	return p
-}
-
-func newReplicaLease(t *testing.T, name, program string, renewed time.Time) coordinationv1.Lease {
-	t.Helper()
-	report, err := replica.Encode(replica.NewReport(program, nil, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: replica.LeasePrefix + name, ResourceVersion: "1", Annotations: map[string]string{v1alpha1.ReplicaReportAnnotation: report}},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}},
-	}
 }
 
 // setBundles sets the caBundle of all webhooks.

@@ -21,7 +21,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// checkPolicies checks that each policy compiles, is evaluated, and is the same on all replicas of the webhook.
+// checkPolicies checks that each policy compiles, is evaluated, and takes no longer than it may.
 func checkPolicies(o *Observation) (out outcome) {
 	if reason := firstUnread(o.Policies); reason != "" {
 		return skip("%s", reason)
@@ -43,22 +43,14 @@ func checkPolicies(o *Observation) (out outcome) {
 		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionTimedOut); c != nil && c.Status == metav1.ConditionTrue {
 			out.add(Warning, object, c.Message, "make it cheaper (docs/platform/policies.md), if the objects are not unusually large")
 		}
-		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforced); c != nil && c.Status == metav1.ConditionFalse {
-			result, advice := Warning, "wait half a minute; then see the check webhook-replicas"
-			switch c.Reason {
-			case v1alpha1.ReasonNoReplicas:
-				result = Error
-			case v1alpha1.ReasonDataMissing:
-				result, advice = Error, "correct spec.policyData of the AdmissionParameters, or the ConfigMap (docs/platform/policy-data.md)"
-			}
-			out.add(result, object, fmt.Sprintf("not in force on all replicas of the webhook (%s): %s", c.Reason, c.Message),
-				advice)
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonDataMissing {
+			out.add(Error, object, c.Message, "correct spec.policyData of the AdmissionParameters, or the ConfigMap (docs/platform/policy-data.md)")
 		}
 		if policy.Status.ObservedGeneration != policy.Generation {
 			out.add(Warning, object, "lifecycle has not observed its current spec", "see the check lifecycle; if it was just changed, try again")
 		}
 	}
-	out.ok = fmt.Sprintf("%d policies compile and are in force on all replicas", len(o.Policies.Value))
+	out.ok = fmt.Sprintf("%d policies compile and are in force", len(o.Policies.Value))
 	return out
 }
 

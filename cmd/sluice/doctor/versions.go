@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"sluice.dev/policies/replica"
 )
 
 // The supported minor versions of Kubernetes 1.
@@ -68,7 +66,7 @@ var requiredAPIs = map[string]string{
 	"admissionregistration.k8s.io/v1/mutatingwebhookconfigurations":     "Sluice's webhook",
 	"apiextensions.k8s.io/v1/customresourcedefinitions":                 "Sluice's objects",
 	"apps/v1/controllerrevisions":                                       "the last good versions of policies",
-	"coordination.k8s.io/v1/leases":                                     "leader election and the reports of the webhook's replicas",
+	"coordination.k8s.io/v1/leases":                                     "leader election and the counts of the webhook's replicas",
 	"discovery.k8s.io/v1/endpointslices":                                "the webhook's Service",
 	"policy/v1/poddisruptionbudgets":                                    "disruption budgets",
 	"scheduling.k8s.io/v1/priorityclasses":                              "the order of preemption",
@@ -92,13 +90,9 @@ func checkAPIs(o *Observation) (out outcome) {
 // componentVersion is the version of one running component.
 type componentVersion struct{ component, version string }
 
-// componentVersions returns the versions of the live replicas of the webhook, as they report them, and those of the
-// images of Sluice's Deployments and DaemonSet.
+// componentVersions returns the versions of the images of Sluice's Deployments and DaemonSet.
 func componentVersions(o *Observation) []componentVersion {
 	var found []componentVersion
-	for _, state := range liveReplicas(o) {
-		found = append(found, componentVersion{"webhook replica " + strings.TrimPrefix(state.Lease, replica.LeasePrefix), state.Report.Program})
-	}
 	addImages := func(component string, pod *corev1.PodSpec) {
 		for i := range pod.Containers {
 			if version := ImageTag(pod.Containers[i].Image); version != "" && strings.Contains(pod.Containers[i].Image, "sluice") {
@@ -132,7 +126,7 @@ func ImageTag(image string) string {
 func checkVersions(o *Observation) (out outcome) {
 	all := componentVersions(o)
 	if len(all) == 0 {
-		if reason := firstUnread(o.Leases, o.Deployments, o.DaemonSets); reason != "" {
+		if reason := firstUnread(o.Deployments, o.DaemonSets); reason != "" {
 			return skip("%s", reason)
 		}
 		return skip("no component reports its version")
@@ -150,8 +144,6 @@ func checkVersions(o *Observation) (out outcome) {
 				out.add(Warning, "", apart+"; the two cannot be compared", align)
 			case a.major != b.major || abs(a.minor-b.minor) > 1:
 				out.add(Error, "", apart+"; more than one minor version apart is not supported", align)
-			case strings.HasPrefix(one.component, "webhook") && strings.HasPrefix(other.component, "webhook"):
-				out.add(Warning, "", apart+", as during an upgrade", "wait for the rollout to end; if it does not, see its Deployment")
 			}
 		}
 	}
@@ -164,9 +156,3 @@ func checkVersions(o *Observation) (out outcome) {
 }
 
 func abs(n int) int { return max(n, -n) }
-
-// liveReplicas returns the replicas of the webhook that answer requests, by their reports.
-func liveReplicas(o *Observation) []replica.State {
-	var observer replica.Observer
-	return slices.DeleteFunc(observer.Observe(o.Leases.Value, o.Now), func(s replica.State) bool { return !s.IsLive(o.Now) })
-}

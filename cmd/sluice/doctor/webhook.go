@@ -70,26 +70,16 @@ func (o *Observation) runsOutsidePods(name string) bool {
 	return o.Embedded && o.deployment(name) == nil
 }
 
-// checkWebhookReplicas checks the replicas by their reports, their Deployment, disruption budget and endpoints.
+// checkWebhookReplicas checks the replicas by their Deployment, disruption budget and endpoints.
 func checkWebhookReplicas(o *Observation) (out outcome) {
-	if reason := firstUnread(o.Leases); reason != "" {
+	if reason := firstUnread(o.Deployments, o.Budgets, o.Endpoints); reason != "" {
 		return skip("%s", reason)
 	}
-	live := len(liveReplicas(o))
-	if live == 0 {
-		out.add(Error, "", "no replica of the webhook has reported for 40s", seeWebhook)
-	}
-	out.ok = fmt.Sprintf("replicas that report: %d", live)
 	if o.runsOutsidePods(webhookName) {
-		out.ok += ", outside of pods"
-		return out
+		return skip("it runs outside of pods, so that this command does not see its replicas")
 	}
-	if reason := firstUnread(o.Deployments, o.Budgets, o.Endpoints); reason != "" {
-		if len(out.findings) > 0 {
-			return out
-		}
-		return skip("%s; %s", out.ok, reason)
-	}
+	ready := readyEndpoints(o.Endpoints.Value)
+	out.ok = fmt.Sprintf("ready replicas: %d", ready)
 	deployment := o.deployment(webhookName)
 	checkDeployment(&out, deployment, webhookName)
 	if deployment == nil {
@@ -105,7 +95,7 @@ func checkWebhookReplicas(o *Observation) (out outcome) {
 		out.add(Warning, "", "no PodDisruptionBudget covers the webhook's pods: a drain of nodes may stop all of them at once",
 			"apply the manifests, which have the PodDisruptionBudget webhook")
 	}
-	if readyEndpoints(o.Endpoints.Value) == 0 {
+	if ready == 0 {
 		out.add(Error, "Service "+systemNamespace+"/"+webhookName, "it has no ready endpoint, so that the API server reaches no replica", seeWebhook)
 	}
 	return out

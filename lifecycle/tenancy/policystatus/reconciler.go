@@ -8,9 +8,8 @@
 // the status of every Policy: whether it compiles, the errors, and which generation is
 // in force. It keeps the last good version of each in a ControllerRevision, for the engines
 // that start while the present version has problems. Ready reports whether pods are evaluated
-// by it: not if another policy replaces it, and not with invalid parameters. From the reports
-// of the webhook's replicas it writes which of them have that generation, the violations, and
-// the evaluations that took too long.
+// by it: not if another policy replaces it, and not with invalid parameters. It adds up the
+// violations that the webhook's replicas counted, and the evaluations that took too long.
 //
 // The package restores a changed mirror, except for spec.parameters, which belong to
 // the platform team. Package policies/store decides which policies are in force.
@@ -20,8 +19,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -71,8 +73,9 @@ type Reconciler struct {
 	// Events records on a Policy when its evaluations take too long.
 	Events events.EventRecorder
 
-	builtIn  map[string]engine.Source
-	replicas replicas
+	builtIn map[string]engine.Source
+	// decoded are the reports of replicas, by Lease. Only Reconcile uses them.
+	decoded map[string]decodedReport
 	// dataFaults are the faults of ConfigMaps that are recorded. Only recordDataFaults uses them.
 	dataFaults []data.Fault
 }
@@ -93,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		// Built-in policies are in every report, so that this creates the mirrors, too.
 		WatchesRawSource(source.Func(r.watchReports)).
-		WatchesRawSource(source.Func(r.watchReplicas)).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.countedPolicies)).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -128,10 +131,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !isBuiltIn && isMirror(object):
 		return reconcile.Result{}, r.deleteMirror(ctx, object)
 	}
-	if err := r.updateStatus(ctx, object); err != nil {
+	result, err := r.updateStatus(ctx, object)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.reconcileRevision(ctx, object)
+	return result, r.reconcileRevision(ctx, object)
 }
 
 // applyMirror applies the mirror of a built-in policy and removes foreign fields.
@@ -168,38 +172,44 @@ func (r *Reconciler) deleteMirror(ctx context.Context, object *v1alpha1.Policy) 
 	return nil
 }
 
-// updateStatus writes the status if the reports of the engine or of the webhook's replicas changed it.
-func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) error {
+// updateStatus writes the status if the reports of the engine or of the webhook's replicas changed it. What these counted counts for
+// a time only.
+func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) (result reconcile.Result, err error) {
 	report, ok := r.Reports.Report(object.Name)
 	if !ok || report.Generation != object.Generation {
-		return nil // the report on this generation will enqueue the policy
+		return result, nil // the report on this generation will enqueue the policy
 	}
 	now := metav1.NewTime(policytime.MachineNow())
 	before := object.Status
 	status := BuildStatus(object, report, r.Reports.Replacements(object.Name), now)
-	states, read := r.replicas.get()
-	if set, err := r.Policies.Current(); err == nil && read {
+	if set, err := r.Policies.Current(); err == nil {
 		version, found := set.Version(object.Name)
-		switch {
-		case !report.Active, object.Spec.Type == v1alpha1.PolicyTypeLibrary:
-			removeReplicas(&status)
-		case !found || version.Generation != report.EnforcedGeneration:
-			return nil // the report on this version will enqueue the policy
-		default:
-			view := newReplicaView(version, states, now.Time, replica.Digest(set.Versions()))
-			addReplicas(&status, &before, view, set.Requires(object.Name), now)
+		if report.Active && object.Spec.Type != v1alpha1.PolicyTypeLibrary && (!found || version.Generation != report.EnforcedGeneration) {
+			return result, nil // the report on this version will enqueue the policy
+		}
+		reports, err := r.readReports(ctx, now.Time)
+		if err != nil {
+			return result, err
+		}
+		total := replica.Sum(reports, version, now.Time)
+		addCounts(&status, total, set.Requires(object.Name), now)
+		if len(total.Violations)+len(total.TimedOut) > 0 {
+			result.RequeueAfter = recountInterval
 		}
 	}
 	if equality.Semantic.DeepEqual(status, before) {
-		return nil
+		return result, nil
 	}
 	object.Status = status
 	if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of policy %s: %w", object.Name, err)
+		return result, fmt.Errorf("write the status of policy %s: %w", object.Name, err)
 	}
 	r.recordTimeOuts(object, before.Conditions, status.Conditions)
-	return nil
+	return result, nil
 }
+
+// recountInterval is the time after which counts are added up again, in machine time.
+const recountInterval = 5 * time.Minute
 
 // recordTimeOuts records an event when evaluations begin to take too long, after an hour without any.
 func (r *Reconciler) recordTimeOuts(object *v1alpha1.Policy, before, after []metav1.Condition) {

@@ -4,250 +4,162 @@
 package policystatus
 
 import (
-	"strconv"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/replica"
 )
 
-var startTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+var countedVersion = engine.Version{Policy: "team", Generation: 5, Digest: strings.Repeat("0", 2*engine.VersionDigestBytes)}
 
-// reporter is a replica of the webhook in these tests.
-type reporter struct {
-	name     string
-	version  engine.Version
-	counter  replica.Counter
-	missing  []replica.Missing
-	ended    bool
-	renewals int
-	renewed  time.Time
-}
-
-func newTestVersion(generation int64) engine.Version {
-	return engine.Version{Policy: "team", Generation: generation, Digest: strings.Repeat("0", 2*engine.VersionDigestBytes)}
-}
-
-func newReporter(name string, generation int64) *reporter {
-	return &reporter{name: replica.LeasePrefix + name, version: newTestVersion(generation)}
-}
-
-func (r *reporter) violate(project string, times int) {
-	for range times {
-		r.counter.Add(r.version, v1alpha1.PolicyExample{
-			Time: metav1.NewTime(startTime), Project: project, Kind: "Pod", Namespace: project, Name: "a", Message: "no",
-		})
-	}
-}
-
-// renew returns the Lease as the replica writes it now.
-func (r *reporter) renew(t *testing.T, now time.Time) {
+// newLease returns the Lease of a replica that reported what it counted so long ago.
+func newLease(t *testing.T, name string, counter *replica.Counter, age time.Duration) *coordinationv1.Lease {
 	t.Helper()
-	r.renewals++
-	r.renewed = now
-}
-
-func (r *reporter) lease(t *testing.T) coordinationv1.Lease {
-	t.Helper()
-	versions := []engine.Version{r.version}
-	report := replica.NewReport("v1", versions, r.counter.Violations(versions))
-	report.Ended, report.Missing = r.ended, r.missing
-	text, err := replica.Encode(report)
+	report, err := counter.Report([]engine.Version{countedVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return coordinationv1.Lease{
+	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: r.name, Namespace: v1alpha1.SystemNamespace, ResourceVersion: strconv.Itoa(r.renewals), Labels: replica.Labels(),
-			Annotations: map[string]string{v1alpha1.ReplicaReportAnnotation: text},
+			Name: replica.LeasePrefix + name, Namespace: v1alpha1.SystemNamespace, Labels: replica.Labels(),
+			Annotations: map[string]string{v1alpha1.ReplicaReportAnnotation: report},
 		},
-		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: r.renewed}},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now().Add(-age)}},
 	}
 }
 
-// lifecycleProcess is one run of lifecycle, which has seen nothing before.
-type lifecycleProcess struct{ observer replica.Observer }
-
-// update returns the status after the present reports.
-func (l *lifecycleProcess) update(t *testing.T, before v1alpha1.PolicyStatus, generation int64, now time.Time, reporters ...*reporter) v1alpha1.PolicyStatus {
-	t.Helper()
-	var leases []coordinationv1.Lease
-	for _, r := range reporters {
-		leases = append(leases, r.lease(t))
+func violate(counter *replica.Counter, project string, times int) {
+	for range times {
+		counter.Add(countedVersion, v1alpha1.PolicyExample{Time: metav1.Now(), Project: project, Kind: "Pod", Namespace: project, Name: "a", Message: "no"})
 	}
-	view := newReplicaView(newTestVersion(generation), l.observer.Observe(leases, now), now, "")
-	status := *before.DeepCopy()
-	status.EnforcedGeneration = generation
-	addReplicas(&status, &before, view, true, metav1.NewTime(now))
-	again := *status.DeepCopy()
-	addReplicas(&again, &status, view, true, metav1.NewTime(now.Add(time.Second)))
-	if diff := cmp.Diff(status, again); diff != "" {
-		t.Errorf("the second update changes the status (-first +second)\n%s", diff)
-	}
-	return status
 }
 
-// Violations are neither lost nor counted twice when replicas of the webhook or lifecycle restart, and start at 0 with a new
-// generation of the policy. Guards invariant 11 of the design.
-func TestViolationsSurviveRestarts(t *testing.T) {
-	now := startTime
-	check := func(status v1alpha1.PolicyStatus, total int64, projects map[string]int64, what string) {
-		t.Helper()
-		if got := sumOf(status.ViolationsByProject); status.Violations != total || cmp.Diff(projects, got) != "" {
-			t.Errorf("%s: %d violations, %v; want %d, %v", what, status.Violations, got, total, projects)
+// The status of a policy has what all replicas counted, also those that ended, however often lifecycle restarts. Leases that count for
+// nothing any more are deleted, and the oldest of too many. Guards invariants 10 and 11 of the design.
+func TestReportsOfReplicasAreAddedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme, err := api.NewScheme()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	lifecycle := &lifecycleProcess{}
-	a, b := newReporter("a", 1), newReporter("b", 1)
-	a.violate("x", 3)
-	b.violate("x", 2)
-	b.violate("y", 1)
-	status := lifecycle.update(t, v1alpha1.PolicyStatus{}, 1, now, a, b)
-	check(status, 6, map[string]int64{"x": 5, "y": 1}, "two replicas")
-
-	a.violate("y", 4)
-	a.renew(t, now)
-	lifecycle = &lifecycleProcess{}
-	status = lifecycle.update(t, status, 1, now, a, b)
-	check(status, 10, map[string]int64{"x": 5, "y": 5}, "another lifecycle")
-
-	// b was killed, and c started in its place.
-	c := newReporter("c", 1)
-	c.violate("z", 1)
-	now = now.Add(replica.RetentionPeriod)
-	a.renew(t, now)
-	status = lifecycle.update(t, status, 1, now, a, b, c)
-	check(status, 11, map[string]int64{"x": 5, "y": 5, "z": 1}, "b is included")
-	if status.EndedReplicas == nil || !cmp.Equal(status.EndedReplicas.Replicas, []string{b.name}) || status.EndedReplicas.Violations != 3 {
-		t.Errorf("ended replicas: %+v", status.EndedReplicas)
-	}
-	// lifecycle was killed before it deleted the Lease of b.
-	lifecycle = &lifecycleProcess{}
-	status = lifecycle.update(t, status, 1, now, a, b, c)
-	check(status, 11, map[string]int64{"x": 5, "y": 5, "z": 1}, "b is included, and still there")
-	status = lifecycle.update(t, status, 1, now, a, c)
-	check(status, 11, map[string]int64{"x": 5, "y": 5, "z": 1}, "b is deleted")
-	if len(status.EndedReplicas.Replicas) > 0 {
-		t.Errorf("ended replicas: %+v", status.EndedReplicas)
-	}
-	if len(status.Examples) != 3 {
-		t.Errorf("examples: %+v", status.Examples)
-	}
-
-	status = lifecycle.update(t, status, 2, now, a, c)
-	check(status, 0, map[string]int64{}, "a new generation that no replica has")
-	d := newReporter("d", 2)
-	d.violate("x", 1)
-	status = lifecycle.update(t, status, 2, now, a, c, d)
-	check(status, 1, map[string]int64{"x": 1}, "a new generation")
-	if status.EndedReplicas != nil || len(status.Examples) != 1 {
-		t.Errorf("of the former generation: %+v, %+v", status.EndedReplicas, status.Examples)
-	}
+		var first, second, none replica.Counter
+		violate(&first, "x", 3)
+		violate(&second, "x", 2)
+		violate(&second, "y", 1)
+		malformed := newLease(t, "malformed", &none, 0)
+		malformed.Annotations[v1alpha1.ReplicaReportAnnotation] = "{"
+		timeless := newLease(t, "timeless", &none, 0)
+		timeless.Spec.RenewTime = nil
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+			newLease(t, "first", &first, 0), newLease(t, "ended", &second, 5*24*time.Hour), newLease(t, "outdated", &none, 10*24*time.Hour), malformed, timeless,
+		).Build()
+		for range 2 {
+			r := &Reconciler{Client: c} // has seen nothing before
+			for range 2 {
+				reports, err := r.readReports(t.Context(), time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var status v1alpha1.PolicyStatus
+				addCounts(&status, replica.Sum(reports, countedVersion, time.Now()), true, metav1.Now())
+				want := []v1alpha1.ProjectViolations{{Project: "x", Violations: 5}, {Project: "y", Violations: 1}}
+				if diff := cmp.Diff(want, status.ViolationsByProject); diff != "" || status.Violations != 6 || len(status.Examples) != 2 {
+					t.Errorf("%d violations, %d examples (-want +got):\n%s", status.Violations, len(status.Examples), diff)
+				}
+			}
+		}
+		names := func() (names []string) {
+			t.Helper()
+			var leases coordinationv1.LeaseList
+			if err := c.List(t.Context(), &leases); err != nil {
+				t.Fatal(err)
+			}
+			for i := range leases.Items {
+				names = append(names, strings.TrimPrefix(leases.Items[i].Name, replica.LeasePrefix))
+			}
+			slices.Sort(names)
+			return names
+		}
+		if got, want := names(), []string{"ended", "first", "malformed"}; !slices.Equal(got, want) {
+			t.Errorf("leases %v, want %v", got, want)
+		}
+		for i := range maxLeases {
+			if err := c.Create(t.Context(), newLease(t, fmt.Sprintf("more-%d", i), &none, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := (&Reconciler{Client: c}).readReports(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(); len(got) != maxLeases || slices.Contains(got, "ended") || !slices.Contains(got, "first") {
+			t.Errorf("%d leases: %v", len(got), got)
+		}
+	})
 }
 
-// The status stays small and correct for any number of projects and replicas that ended. Guards invariant 10 of the design.
-func TestViolationsAreBounded(t *testing.T) {
-	lifecycle, status, now := &lifecycleProcess{}, v1alpha1.PolicyStatus{}, startTime
-	var all []*reporter
+// The status stays small and correct for any number of projects. Guards invariant 10 of the design.
+func TestCountsAreBounded(t *testing.T) {
+	total := replica.Total{Violations: map[string]int64{"": 1000}, TimedOut: map[string]int64{"": 5}}
 	for i := range 300 {
-		r := newReporter(strconv.Itoa(1000+i), 1)
-		r.violate("project-"+strconv.Itoa(i), 1+i%3)
-		all = append(all, r)
+		total.Violations[fmt.Sprintf("project-%03d", i)] = int64(1 + i%3)
+		total.TimedOut[fmt.Sprintf("project-%03d", i)] = 1
 	}
-	lifecycle.update(t, status, 1, now, all...)
-	now = now.Add(replica.RetentionPeriod)
-	status = lifecycle.update(t, status, 1, now, all...)
-	if status.Violations != 600 || len(status.ViolationsByProject) != 20 || len(status.Examples) != 5 ||
-		len(status.EndedReplicas.Replicas) != maxEndedReplicas || len(status.EndedReplicas.Projects) != maxEndedProjects {
-		t.Errorf("%d violations of %d projects, %d examples, ended %d of %d projects", status.Violations, len(status.ViolationsByProject),
-			len(status.Examples), len(status.EndedReplicas.Replicas), len(status.EndedReplicas.Projects))
+	var status v1alpha1.PolicyStatus
+	addCounts(&status, total, false, metav1.Now())
+	if status.Violations != 1600 || len(status.ViolationsByProject) != 20 || status.ViolationsByProject[0] != (v1alpha1.ProjectViolations{Project: "project-002", Violations: 3}) {
+		t.Errorf("%d violations, %+v", status.Violations, status.ViolationsByProject)
 	}
-}
-
-func TestEnforcedAndTimedOutConditions(t *testing.T) {
-	first, second, old := newReporter("a", 5), newReporter("b", 5), newReporter("c", 4)
-	ended := newReporter("d", 4)
-	ended.ended = true
-	for _, r := range []*reporter{first, second, old, ended} {
-		r.renewed = startTime
-	}
-	text := func(status v1alpha1.PolicyStatus, name string) string {
-		condition := meta.FindStatusCondition(status.Conditions, name)
-		if condition == nil {
-			return ""
-		}
-		return string(condition.Status) + " " + condition.Reason + " " + condition.Message
-	}
-	lifecycle := &lifecycleProcess{}
-	status := lifecycle.update(t, v1alpha1.PolicyStatus{}, 5, startTime, first, second, old, ended)
-	if got, want := text(status, "Enforced"),
-		"False ReplicasDiffer 2 of 3 webhook replicas have generation 5: sluice-webhook-c (v1) has generation 4"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	old.version = newTestVersion(5)
-	old.renew(t, startTime)
-	for range 2 {
-		first.counter.AddTimeOut(first.version, "x")
-	}
-	first.renew(t, startTime)
-	status = lifecycle.update(t, status, 5, startTime, first, second, old, ended)
-	if got, want := text(status, "Enforced"), "True Enforced 3 of 3 webhook replicas have generation 5"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if got, want := text(status, "TimedOut"), "True TimedOut 2 evaluations of the last hour took longer than a policy may; "+
-		"these objects were refused. By project: x 2"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	for range 3 {
-		second.counter.AddTimeOut(second.version, "y")
-	}
-	second.counter.AddTimeOut(second.version, "x")
-	second.renew(t, startTime)
-	status = lifecycle.update(t, status, 5, startTime, first, second)
-	if got := text(status, "TimedOut"); !strings.HasSuffix(got, "By project: x 3, y 3") {
-		t.Errorf("got %s", got)
-	}
-	first.counter.Reset()
-	second.counter.Reset()
-	first.renew(t, startTime)
-	second.renew(t, startTime)
-	later := startTime.Add(replica.LeaseDuration)
-	status = lifecycle.update(t, status, 5, later, first, second)
-	later = later.Add(replica.LeaseDuration)
-	status = lifecycle.update(t, status, 5, later, first, second)
-	if got := text(status, "Enforced"); !strings.HasPrefix(got, "Unknown NoReplicas") {
-		t.Errorf("no live replica: %s", got)
-	}
-	if got := text(status, "TimedOut"); got != "" {
-		t.Errorf("an hour later: %s", got)
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTimedOut)
+	want := "305 evaluations of the last hour took longer than a policy may; the policy had no effect on these objects. By project: " +
+		"project-000 1, project-001 1, project-002 1, project-003 1, project-004 1, and 295 more"
+	if condition == nil || condition.Message != want {
+		t.Errorf("got %+v, want %s", condition, want)
 	}
 }
 
-// A policy that fails in a replica because a kind is too large is not enforced, and the condition says why.
-func TestEnforcedConditionNamesMissingData(t *testing.T) {
-	first, second := newReporter("a", 5), newReporter("b", 5)
-	second.missing = []replica.Missing{{Policy: "other", Data: "x"}, {Policy: "team", Data: "data.objects.StorageClass cannot be read: too large"}}
-	first.renewed, second.renewed = startTime, startTime
-	lifecycle := &lifecycleProcess{}
-	status := lifecycle.update(t, v1alpha1.PolicyStatus{}, 5, startTime, first, second)
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
-	want := "2 of 2 webhook replicas have generation 5, and in 1 of them the policy fails, because data is missing: " +
-		"sluice-webhook-b: data.objects.StorageClass cannot be read: too large"
-	if condition.Status != metav1.ConditionFalse || condition.Reason != "DataMissing" || condition.Message != want {
-		t.Errorf("the condition is %+v, want %q", condition, want)
+// The condition TimedOut comes with the first evaluation that takes too long and goes an hour after the last.
+func TestTimedOutCondition(t *testing.T) {
+	var status v1alpha1.PolicyStatus
+	add := func(timedOut map[string]int64) *metav1.Condition {
+		addCounts(&status, replica.Total{TimedOut: timedOut}, true, metav1.Now())
+		return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTimedOut)
 	}
-	second.missing = nil
-	second.renew(t, startTime)
-	status = lifecycle.update(t, status, 5, startTime, first, second)
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced); condition.Status != metav1.ConditionTrue {
-		t.Errorf("with all data: %+v", condition)
+	if got := add(nil); got != nil {
+		t.Errorf("without any: %+v", got)
+	}
+	got := add(map[string]int64{"x": 2, "y": 3})
+	if want := "5 evaluations of the last hour took longer than a policy may; these objects were refused. By project: y 3, x 2"; got == nil || got.Message != want ||
+		got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonTimedOut {
+		t.Errorf("got %+v, want %s", got, want)
+	}
+	if got := add(nil); got != nil {
+		t.Errorf("an hour later: %+v", got)
+	}
+}
+
+// A Lease enqueues the policies that it reports.
+func TestCountedPolicies(t *testing.T) {
+	var counter replica.Counter
+	violate(&counter, "x", 1)
+	r := &Reconciler{}
+	if got := r.countedPolicies(t.Context(), newLease(t, "a", &counter, 0)); len(got) != 1 || got[0].Name != "team" {
+		t.Errorf("%v", got)
+	}
+	if got := r.countedPolicies(t.Context(), client.Object(&coordinationv1.Lease{})); len(got) > 0 {
+		t.Errorf("without a report: %v", got)
 	}
 }

@@ -35,7 +35,13 @@ func BuildStatus(object *v1alpha1.Policy, report engine.Report, replacements []s
 		status.Errors = append(status.Errors, problem.Status())
 	}
 	isLibrary := object.Spec.Type == v1alpha1.PolicyTypeLibrary
-	for _, condition := range []metav1.Condition{compiledCondition(report, isLibrary), readyCondition(object, report, replacements)} {
+	conditions := []metav1.Condition{compiledCondition(report, isLibrary), readyCondition(object, report, replacements)}
+	if report.Active && !isLibrary {
+		conditions = append(conditions, enforcedCondition(report))
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionEnforced)
+	}
+	for _, condition := range conditions {
 		condition.ObservedGeneration = report.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -54,6 +60,19 @@ func compiledCondition(report engine.Report, isLibrary bool) metav1.Condition {
 		condition.Message = summarizeProblems(problems) + "; " + enforcedVersion(report, isLibrary)
 	}
 	condition.Message += formatWarnings(report.Warnings)
+	return condition
+}
+
+// enforcedCondition says which generation the webhook evaluates.
+func enforcedCondition(report engine.Report) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced,
+		Message: fmt.Sprintf("generation %d is in force: in each replica of the webhook within two seconds", report.EnforcedGeneration),
+	}
+	if report.EnforcedGeneration != report.Generation {
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonFormerGeneration
+		condition.Message = enforcedVersion(report, false)
+	}
 	return condition
 }
 

@@ -380,26 +380,6 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: dev.sluice.api.v1alpha1.EmailAddress
   scalar: string
-- name: dev.sluice.api.v1alpha1.EndedReplicas
-  map:
-    fields:
-    - name: projects
-      type:
-        list:
-          elementType:
-            namedType: dev.sluice.api.v1alpha1.ProjectViolations
-          elementRelationship: associative
-          keys:
-          - project
-    - name: replicas
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: associative
-    - name: violations
-      type:
-        scalar: numeric
 - name: dev.sluice.api.v1alpha1.Enforcement
   scalar: string
 - name: dev.sluice.api.v1alpha1.Exception
@@ -1107,9 +1087,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
-    - name: endedReplicas
-      type:
-        namedType: dev.sluice.api.v1alpha1.EndedReplicas
     - name: enforcedGeneration
       type:
         scalar: numeric

@@ -22,10 +22,10 @@ type PolicyStatusApplyConfiguration struct {
 	// Errors are the compile errors of the source.
 	Errors []PolicyErrorApplyConfiguration `json:"errors,omitempty"`
 	// Violations is the number of objects that the generation in force refused, or, with
-	// enforcement Warn and DryRun, would have refused. It starts at 0 with each generation. The
-	// replicas of the webhook count, and report about every 10 seconds; a replica that is
-	// killed loses what it counted since. Requests with dryRun do not count, nor do templates
-	// that are not refused, since their pods count.
+	// enforcement Warn and DryRun, would have refused, today and on the six days before (UTC). The
+	// replicas of the webhook count, and report once a minute; a replica that is killed loses what it
+	// counted since. Requests with dryRun do not count, nor do templates that are not refused, since
+	// their pods count.
 	Violations *int64 `json:"violations,omitempty"`
 	// ViolationsByProject are the 20 projects with the most violations, the largest number first.
 	ViolationsByProject []ProjectViolationsApplyConfiguration `json:"violationsByProject,omitempty"`
@@ -33,9 +33,6 @@ type PolicyStatusApplyConfiguration struct {
 	// projects rather than many of one. For a policy in DryRun they include objects that it
 	// would only have changed.
 	Examples []PolicyExampleApplyConfiguration `json:"examples,omitempty"`
-	// EndedReplicas are the violations that replicas of the webhook counted that no longer
-	// exist. They are part of violations.
-	EndedReplicas *EndedReplicasApplyConfiguration `json:"endedReplicas,omitempty"`
 	// Audit is what the last audit found among the objects that exist. It has no value before the
 	// first audit of the policy.
 	Audit *PolicyAuditApplyConfiguration `json:"audit,omitempty"`
@@ -110,14 +107,6 @@ func (b *PolicyStatusApplyConfiguration) WithExamples(values ...*PolicyExampleAp
 		}
 		b.Examples = append(b.Examples, *values[i])
 	}
-	return b
-}
-
-// WithEndedReplicas sets the EndedReplicas field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the EndedReplicas field is set to the value of the last call.
-func (b *PolicyStatusApplyConfiguration) WithEndedReplicas(value *EndedReplicasApplyConfiguration) *PolicyStatusApplyConfiguration {
-	b.EndedReplicas = value
 	return b
 }
 

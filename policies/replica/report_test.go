@@ -117,7 +117,7 @@ func TestReportIsBounded(t *testing.T) {
 			version := newVersion(fmt.Sprintf("policy-%05d", i))
 			versions = append(versions, version)
 			for p := range 100 {
-				example := newExample(fmt.Sprintf("project-%d", p), fmt.Sprint(p), p)
+				example := newExample(fmt.Sprintf("project-%d", p), "a", p)
 				if i < 40 && p > 95 {
 					example.Name, example.User, example.Message, example.Changes = hostile, hostile, hostile, slices.Repeat([]string{hostile}, 100)
 				}

@@ -43,7 +43,6 @@ var emptyPanels = map[string]string{
 	"admission: Evaluations without a result": "no policy fails",
 	"admission: Failed calls":                 "the webhook answers all calls",
 	"admission: Failed calls, B":              "the webhook answers all calls",
-	"admission: Repeated requests":            "there is one replica of the webhook",
 	"lifecycle: Steps and renewals, B":        "no project is renewed",
 	"nodes: Problems":                         "no GPUNode has a problem",
 	"nodes: Utilization of MIG devices":       "the driver measures no MIG device of an A100",

@@ -5,11 +5,6 @@ package hostile
 
 import "sluice.dev/api/v1alpha1"
 
-// The identities of Sluice's own components.
-const (
-	lifecycleComponent role = "system:serviceaccount:" + v1alpha1.SystemNamespace + ":lifecycle"
-)
-
 // What the webhook's replicas count is in the status of policies.
 var _ = attacks(
 	row{
